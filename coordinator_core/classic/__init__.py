@@ -1,0 +1,1 @@
+"""Classic groups: the JoinGroup/SyncGroup protocol (ClassicGroup)."""

@@ -1,0 +1,1 @@
+"""Consumer groups: the protocol of KIP-848 (ConsumerGroup)."""

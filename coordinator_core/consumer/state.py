@@ -1,0 +1,99 @@
+"""What a coordinator knows of a consumer group (ConsumerGroup, ConsumerGroupMember)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from immutables import Map
+
+
+
+class ConsumerGroupState(StrEnum):
+    """States of ConsumerGroup, all derived from members and epochs (ConsumerGroup.maybeUpdateGroupState)."""
+
+    EMPTY = "Empty"
+    """No members."""
+    ASSIGNING = "Assigning"
+    """The group epoch is ahead of the assignment epoch: a target is due."""
+    RECONCILING = "Reconciling"
+    """A member has not reached the target yet."""
+    STABLE = "Stable"
+    """All members stable at the assignment epoch."""
+
+
+class MemberState(IntEnum):
+    """MemberState of a consumer group member, as stored in ConsumerGroupCurrentMemberAssignmentValue."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMemberMetadata:
+    """What a classic-protocol member inside a consumer group brings along."""
+
+    session_timeout_ms: int = 0
+    supported_protocols: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member. `assigned` and `pending_revocation`: topic id -> partition -> assignment epoch."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic_member_metadata: ClassicMemberMetadata | None = None
+    """None for a member of the consumer protocol."""
+    assigned: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """What a subscription pattern resolved to."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """A consumer group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
+
+    group_id: str
+    group_epoch: int = 1
+    metadata_hash: int = 0
+    assignment_epoch: int = 1
+    assignment_timestamp_ms: int = 0
+    has_legacy_partition_metadata: bool = False
+    members: Map[str, ConsumerMember] = field(default_factory=Map)
+    static_members: Map[str, str] = field(default_factory=Map)
+    """Group instance id -> member id."""
+    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
+    """Member id -> topic id -> partitions, ascending."""
+    resolved_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask at the end of a stretch, not per record."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        for member in self.members.values():
+            if member.state != MemberState.STABLE or member.member_epoch != self.assignment_epoch:
+                return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.STABLE

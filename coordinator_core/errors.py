@@ -1,0 +1,121 @@
+"""The whole error tree on one page.
+
+Two sides, as in a protocol: `DecodeError` says that the bytes are wrong, everything else under `CoreError` says that the
+caller is. Any bytes either decode or raise `DecodeError`; nothing else may come out of a decoder.
+"""
+
+from typing import ClassVar
+
+
+class CoreError(Exception):
+    """Base of every error raised by the core."""
+
+
+class DecodeError(CoreError):
+    """The bytes are wrong. `byte_position` counts from the start of the buffer which the decoder was given.
+
+    Texts hold positions, sizes and codes but never the bytes themselves: exception texts reach Spark's event log.
+    """
+
+    code: ClassVar[str] = "DECODE_ERROR"
+
+    def __init__(self, message: str, *, byte_position: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.byte_position = byte_position
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the keyword argument, so that the position survives the way from a Spark worker."""
+        return _rebuild, (type(self), self.message, self.byte_position)
+
+
+def _rebuild(kind: type[DecodeError], message: str, byte_position: int | None) -> DecodeError:
+    return kind(message, byte_position=byte_position)
+
+
+class BufferUnderflow(DecodeError):
+    """The buffer ends inside a value."""
+
+    code = "BUFFER_UNDERFLOW"
+
+
+class LengthOutOfBounds(DecodeError):
+    """A length, count or size which the bytes left cannot hold, or which is negative where that is not allowed."""
+
+    code = "LENGTH_OUT_OF_BOUNDS"
+
+
+class VarintTooLong(DecodeError):
+    """A variable-length integer of more than 5 (int32) or 10 (int64) bytes."""
+
+    code = "VARINT_TOO_LONG"
+
+
+class NullNotAllowed(DecodeError):
+    """Null in a field which cannot be null in this version."""
+
+    code = "NULL_NOT_ALLOWED"
+
+
+class InvalidTag(DecodeError):
+    """Tags out of order, twice, or with a size that is not theirs."""
+
+    code = "INVALID_TAG"
+
+
+class UnknownRecordType(DecodeError):
+    """A key type no declaration knows. Kafka warns and skips it (UnknownRecordTypeException); so does replay."""
+
+    code = "UNKNOWN_RECORD_TYPE"
+
+
+class UnknownValueVersion(DecodeError):
+    """A value version no declaration knows. Kafka's loader fails (UnknownRecordVersionException); we quarantine."""
+
+    code = "UNKNOWN_VALUE_VERSION"
+
+
+class InvalidBatch(DecodeError):
+    """A batch header whose fields cannot be true together."""
+
+    code = "INVALID_BATCH"
+
+
+class CrcMismatch(DecodeError):
+    """The checksum in the header is not the checksum of the bytes."""
+
+    code = "CRC_MISMATCH"
+
+
+class UnknownCodec(DecodeError):
+    """A compression codec id outside 0..4."""
+
+    code = "UNKNOWN_CODEC"
+
+
+class DecompressionFailed(DecodeError):
+    """The compressed section is not what its codec writes."""
+
+    code = "DECOMPRESSION_FAILED"
+
+
+class DecompressedTooLarge(DecodeError):
+    """The decompressed section passes the limit: a compression bomb, or a limit set too low."""
+
+    code = "DECOMPRESSED_TOO_LARGE"
+
+
+class InvalidRecord(DecodeError):
+    """A record which does not use exactly its declared length, or whose fields cannot be true."""
+
+    code = "INVALID_RECORD"
+
+
+class EncodeError(CoreError):
+    """The caller asked to encode a value which the wire format cannot hold."""
+
+
+class TruncatedBatch(DecodeError):
+    """The segment ends inside a batch: a torn tail, or a file which was cut."""
+
+    code = "TRUNCATED_BATCH"

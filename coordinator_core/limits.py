@@ -1,0 +1,16 @@
+"""Every bound as a named constant, with its reason. Those a user may change are defaults of conf/groupledger.toml."""
+
+from typing import Final
+
+BATCH_DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A broker's coordinator batch is at most max.message.bytes (1 MiB by default) before compression; 64 MiB leaves room
+for raised settings and stops a compression bomb."""
+
+BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Largest believable batch on disk. A length field above it is a lie, not a batch."""
+
+QUARANTINE_BYTES_MAX: Final = 64 * 1024
+"""How many bytes of what could not be read are kept in a quarantine row; the rest is named by position and size."""
+
+NESTING_DEPTH_MAX: Final = 16
+"""Coordinator messages nest four levels deep; more than this is a fault of a declaration."""

@@ -1,0 +1,1 @@
+"""Bytes of Kafka's log: segments, batches, compression, records."""

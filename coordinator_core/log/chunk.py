@@ -1,0 +1,100 @@
+"""A chunk: the records of consecutive batches of one log partition, as columns.
+
+The contract between the log layer and everything that replays. Framing fills it in compiled loops; the lanes for offset
+commits and share state read it in compiled loops; all other records are read from it one by one. Nothing is copied:
+keys and values are positions in `data`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+I8 = NDArray[np.int8]
+I16 = NDArray[np.int16]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+CONTROL_NONE = -1
+"""`control_types` of a data batch. Else Kafka's ControlRecordType id: 0 ABORT, 1 COMMIT, 2.. not transactional."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchColumns:
+    """One row a batch, in log order. All arrays have one length. Times are epoch milliseconds, -1 where none."""
+
+    base_offset: I64
+    last_offset: I64
+    """Inclusive: base offset + last offset delta; compaction keeps it."""
+    leader_epoch: I32
+    magic: I8
+    codec: I8
+    """Kafka's CompressionType id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    is_log_append_time: BoolArray
+    is_transactional: BoolArray
+    is_control: BoolArray
+    control_type: I8
+    base_timestamp_ms: I64
+    """The delete horizon instead, where `has_delete_horizon`."""
+    max_timestamp_ms: I64
+    has_delete_horizon: BoolArray
+    producer_id: I64
+    producer_epoch: I16
+    base_sequence: I32
+    record_count: I32
+    position: I64
+    """Byte position of the batch in the buffer it was framed in."""
+    size: I64
+    """Bytes of the whole batch, header included."""
+
+    def __len__(self) -> int:
+        return len(self.base_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """One row a record of a readable batch (data and control), in offset order. All arrays have one length."""
+
+    batch_index: I32
+    """Row of the record's batch in `BatchColumns`."""
+    offset: I64
+    timestamp_ms: I64
+    """The record's own timestamp; the batch's max timestamp with LogAppendTime; -1 in a v0 message."""
+    key_position: I64
+    key_length: I32
+    """-1: null."""
+    value_position: I64
+    value_length: I32
+    """-1: null (a tombstone); 0 is an empty value, which is not one."""
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Bytes which could not be read, with their place. One quarantine row each."""
+
+    stage: str
+    """FILE BATCH RECORD VALUE REPLAY, as in bronze.quarantine."""
+    code: str
+    message: str
+    base_offset: int | None = None
+    offset: int | None = None
+    byte_position: int | None = None
+    payload: bytes = b""
+    """The bytes themselves, at most `limits.QUARANTINE_BYTES_MAX`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChunk:
+    """Records of consecutive batches. `data` holds all keys and values: the batches' own bytes where they are not
+    compressed, decompressed sections where they are."""
+
+    data: U8
+    batches: BatchColumns
+    records: RecordColumns
+    findings: tuple[Finding, ...]
+    """Batches and records which could not be read; their records are not in `records`."""

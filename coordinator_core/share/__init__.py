@@ -1,0 +1,1 @@
+"""Share groups: membership and assignment of KIP-932 (ShareGroup)."""

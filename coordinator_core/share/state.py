@@ -1,0 +1,61 @@
+"""What the group coordinator knows of a share group (ShareGroup, ShareGroupMember, ShareGroupStatePartitionMetadata)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from immutables import Map
+
+
+class ShareGroupState(StrEnum):
+    """States of ShareGroup."""
+
+    EMPTY = "Empty"
+    """No members."""
+    STABLE = "Stable"
+    """At least one member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """A member. `assigned`: topic id -> partitions, ascending."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    state: int = 0
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroup:
+    """A share group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
+
+    group_id: str
+    group_epoch: int = 1
+    metadata_hash: int = 0
+    assignment_epoch: int = 1
+    assignment_timestamp_ms: int = 0
+    members: Map[str, ShareMember] = field(default_factory=Map)
+    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
+
+    @property
+    def state(self) -> ShareGroupState:
+        """ShareGroup.maybeUpdateGroupState."""
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupStatePartitions:
+    """Type 15: where the share partitions of a group stand. Lives on its own: the group need not exist.
+
+    `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id -> topic name.
+    """
+
+    initializing: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    initialized: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    deleting: Mapping[str, str] = field(default_factory=dict)

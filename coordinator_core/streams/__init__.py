@@ -1,0 +1,1 @@
+"""Streams groups: the protocol of KIP-1071 (StreamsGroup)."""

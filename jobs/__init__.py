@@ -1,0 +1,1 @@
+"""The only Spark: read, select, hand to the core, select, write."""

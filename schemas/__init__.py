@@ -1,0 +1,1 @@
+"""Declarations only: every coordinator message in every version, and every Delta table."""
