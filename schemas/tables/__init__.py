@@ -1,0 +1,15 @@
+"""Every Delta table, by its full name. The public interface: columns may be added, never renamed or dropped."""
+
+from types import MappingProxyType
+
+from schemas.tables.bronze import BRONZE_TABLES
+from schemas.tables.declare import Column, Table
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.state import STATE_TABLES
+
+TABLES = MappingProxyType(
+    {table.full_name: table for table in (*BRONZE_TABLES, *SILVER_TABLES, *GOLD_TABLES, *STATE_TABLES)}
+)
+
+__all__ = ["TABLES", "Column", "Table"]

@@ -1,0 +1,108 @@
+"""Bronze: the log itself, byte for byte, and what is known of its completeness."""
+
+from schemas.tables.common import CLUSTER_ID, key
+from schemas.tables.declare import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    Column,
+    Table,
+)
+
+RECORD_BATCHES = Table(
+    layer="bronze",
+    name="record_batches",
+    comment="One row a record batch of a coordinator topic, as Kafka wrote it. Concatenated by offset it is the segment.",
+    partition_by=("cluster_id", "topic", "partition"),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic: __consumer_offsets, __share_group_state, ..."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("base_offset", BIGINT, "Offset of the batch's first record as first written."),
+        Column("last_offset", BIGINT, "Offset of its last record, inclusive; kept through compaction."),
+        Column("leader_epoch", INT, "Leader epoch of the log partition; null before message format v2."),
+        Column("record_count", INT, "Records left in the batch; 0 for a batch which compaction emptied."),
+        Column("magic", TINYINT, "Message format: 2, or 0 and 1 from before Kafka 0.11."),
+        Column("codec", STRING, "NONE GZIP SNAPPY LZ4 ZSTD."),
+        Column("timestamp_type", STRING, "CREATE_TIME or LOG_APPEND_TIME; null for magic 0."),
+        Column(
+            "base_timestamp", TIMESTAMP, "First record's time; the delete horizon where compaction set one."
+        ),
+        Column("max_timestamp", TIMESTAMP, "Latest record's time; null where none."),
+        Column("producer_id", BIGINT, "Producer id, -1 where none."),
+        Column("producer_epoch", SMALLINT, "Producer epoch, -1 where none."),
+        Column("base_sequence", INT, "First sequence number; coordinators write 0, markers -1."),
+        Column("is_transactional", BOOLEAN, "Written inside a transaction, markers included."),
+        Column("is_control", BOOLEAN, "Holds a control record."),
+        Column("control_type", STRING, "COMMIT or ABORT for an end-transaction marker, else null."),
+        Column("batch", BINARY, "The whole batch as on disk, header included; never changed."),
+        Column("source", STRING, "Where it was read: file or broker."),
+        Column("source_kind", STRING, "SEGMENT KAFKA DUMP."),
+        Column("captured_at", TIMESTAMP, "Start of the run that captured it."),
+        Column("capture_id", STRING, "The run that captured it."),
+        Column(
+            "crc_valid",
+            BOOLEAN,
+            "False where the checksum does not fit: kept, quarantined, and never replayed.",
+        ),
+    ),
+)
+
+COVERAGE = Table(
+    layer="bronze",
+    name="coverage",
+    comment="What of the log was seen and what was not: disjoint offset ranges of each log partition.",
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("from_offset", BIGINT, "First offset of the range."),
+        Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
+        Column("kind", STRING, "CAPTURED MISSING COMPACTED CORRUPT."),
+        Column("reason", STRING, "Why, in words; null for CAPTURED."),
+        Column("first_timestamp", TIMESTAMP, "Earliest time known for the range; null where none."),
+        Column("last_timestamp", TIMESTAMP, "Latest time known for the range; null where none."),
+        Column("observed_at", TIMESTAMP, "Start of the run that first saw the range so."),
+    ),
+)
+
+QUARANTINE = Table(
+    layer="bronze",
+    name="quarantine",
+    comment="What could not be read or replayed. Nothing is dropped: the batch itself stays in bronze.record_batches.",
+    columns=(
+        Column("cluster_id", STRING, "The Kafka cluster."),
+        Column("topic", STRING, "Internal topic."),
+        Column("partition", INT, "Partition of the internal topic."),
+        Column("offset", BIGINT, "Offset of the record; null when not known."),
+        Column("base_offset", BIGINT, "Base offset of its batch; null when not known."),
+        Column("stage", STRING, "FILE BATCH RECORD VALUE REPLAY."),
+        Column("code", STRING, "What is wrong, as a code: CRC_MISMATCH, LENGTH_OUT_OF_BOUNDS, ..."),
+        Column("message", STRING, "What is wrong, in words.", is_personal=True),
+        Column("byte_position", BIGINT, "Where: in the file for stage FILE and BATCH, else in the value."),
+        Column("bytes", BINARY, "The bytes, at most 64 KiB.", is_personal=True),
+        Column("source", STRING, "File or broker."),
+        Column("seen_at", TIMESTAMP, "Start of the run that met it."),
+    ),
+)
+
+END_OFFSETS = Table(
+    layer="bronze",
+    name="end_offsets",
+    comment="Samples of source topics' log ends, for lag.",
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Source topic."),
+        key("partition", INT, "Partition of it."),
+        key("sampled_at", TIMESTAMP, "When it was asked."),
+        Column("log_start_offset", BIGINT, "Log start offset then."),
+        Column("end_offset", BIGINT, "Next offset to be written then."),
+    ),
+)
+
+BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS)

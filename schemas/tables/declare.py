@@ -1,0 +1,95 @@
+"""The language of table declarations: columns with types and comments, keys, partitioning.
+
+Everything else about a table (the DDL, the Arrow schema, the Spark schema, the comments) is derived from these by
+`jobs.arrow_schemas`; nothing is written twice.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Scalar(Enum):
+    """Scalar column types, by their SQL names."""
+
+    STRING = "STRING"
+    BINARY = "BINARY"
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    TIMESTAMP = "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """ARRAY<element>; elements are never null."""
+
+    element: "Type"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """MAP<key, value>; values may be null."""
+
+    key: "Type"
+    value: "Type"
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """STRUCT<name type, ...>."""
+
+    fields: tuple[tuple[str, "Type"], ...]
+
+
+Type = Scalar | ArrayOf | MapOf | StructOf
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `is_personal`: may name a person or machine, so it stays out of the statistics in Delta's log."""
+
+    name: str
+    type: Type
+    comment: str
+    is_key: bool = False
+    is_personal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table at `<warehouse>/<layer>/<name>`. Rows with one natural key never appear twice."""
+
+    layer: str
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """`layer.name`, as users write it in SQL."""
+        return f"{self.layer}.{self.name}"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names in order: the contract of a select."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns of the natural key; empty where the table has none."""
+        return tuple(column.name for column in self.columns if column.is_key)
+
+
+STRING = Scalar.STRING
+BINARY = Scalar.BINARY
+BOOLEAN = Scalar.BOOLEAN
+TINYINT = Scalar.TINYINT
+SMALLINT = Scalar.SMALLINT
+INT = Scalar.INT
+BIGINT = Scalar.BIGINT
+DOUBLE = Scalar.DOUBLE
+TIMESTAMP = Scalar.TIMESTAMP

@@ -1,0 +1,202 @@
+"""Gold: the answers."""
+
+from schemas.tables.common import (
+    CLIENT_HOST,
+    CLIENT_ID,
+    CLUSTER_ID,
+    FROM_GENERATION,
+    FROM_LOG_OFFSET,
+    GROUP_ID,
+    GROUP_TYPE,
+    INCARNATION,
+    INSTANCE_ID,
+    MEMBER_ID,
+    TO_GENERATION,
+    TO_LOG_OFFSET,
+    TOPIC_OF_ID,
+    VALID_FROM,
+    VALID_TO,
+    as_key,
+    key,
+)
+from schemas.tables.declare import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ArrayOf,
+    Column,
+    Table,
+)
+
+GROUP_COLUMNS = (CLUSTER_ID, GROUP_ID, GROUP_TYPE)
+METHOD = Column("method", STRING, "The rule by which it was inferred.")
+CONFIDENCE = Column("confidence", STRING, "CERTAIN LIKELY GUESS; CERTAIN only where the log proves it.")
+AT = Column("at", TIMESTAMP, "When it happened.")
+LOG_OFFSET = key("log_offset", BIGINT, "Offset of the coordinator record.")
+TOPIC_ID = key("topic_id", STRING, "Topic id; null where the log does not hold it.")
+PARTITION = key("partition", INT, "Partition of the topic.")
+FIRST_OFFSET = key("first_offset", BIGINT, "First offset of the range.")
+LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive.")
+
+PARTITION_OWNERS = Table(
+    layer="gold",
+    name="partition_owners",
+    comment="Who owned what, when.",
+    columns=(
+        *GROUP_COLUMNS,
+        key("topic", STRING, "The topic."),
+        TOPIC_ID,
+        PARTITION,
+        as_key(FROM_LOG_OFFSET),
+        MEMBER_ID,
+        INSTANCE_ID,
+        CLIENT_ID,
+        CLIENT_HOST,
+        FROM_GENERATION,
+        TO_GENERATION,
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+    ),
+)
+
+REBALANCES = Table(
+    layer="gold",
+    name="rebalances",
+    comment="One row a rebalance: why, how long, what moved.",
+    columns=(
+        *GROUP_COLUMNS,
+        key("to_generation", INT, "Generation or group epoch it led to."),
+        as_key(INCARNATION),
+        Column("from_generation", INT, "Generation or group epoch before."),
+        Column("started_at", TIMESTAMP, "When it began."),
+        Column("completed_at", TIMESTAMP, "When everybody had arrived; null while it goes on."),
+        Column("duration_ms", BIGINT, "completed_at less started_at, in ms."),
+        Column("cause", STRING, "The main cause."),
+        Column("causes", ArrayOf(STRING), "All causes."),
+        METHOD,
+        CONFIDENCE,
+        Column("members_joined", ArrayOf(STRING), "Members that came.", is_personal=True),
+        Column("members_left", ArrayOf(STRING), "Members that went.", is_personal=True),
+        Column("member_count", INT, "Members after it."),
+        Column("partitions_total", INT, "Partitions assigned after it."),
+        Column("partitions_moved", INT, "Partitions that changed owner."),
+        Column("stickiness", DOUBLE, "Share of the partitions that stayed with their owner, 0 to 1."),
+        Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
+    ),
+)
+
+REDELIVERIES = Table(
+    layer="gold",
+    name="redeliveries",
+    comment="An offset range of a share partition that was handed back, or given out again.",
+    columns=(
+        *GROUP_COLUMNS,
+        TOPIC_OF_ID,
+        TOPIC_ID,
+        PARTITION,
+        FIRST_OFFSET,
+        LAST_OFFSET,
+        LOG_OFFSET,
+        AT,
+        Column("from_delivery_count", INT, "Delivery count before; null where none was known."),
+        Column("to_delivery_count", INT, "Delivery count after."),
+        Column("cause", STRING, "HANDED_BACK RETRIED COUNT_LOST."),
+        Column("likely_cause", STRING, "RELEASED LOCK_TIMEOUT SESSION_CLOSED, or null."),
+        METHOD,
+        CONFIDENCE,
+        Column("leader_changed", BOOLEAN, "A leader reload came in between."),
+    ),
+)
+
+ARCHIVED_RECORDS = Table(
+    layer="gold",
+    name="archived_records",
+    comment="An offset range of a share partition that was given up.",
+    columns=(
+        *GROUP_COLUMNS,
+        TOPIC_OF_ID,
+        TOPIC_ID,
+        PARTITION,
+        FIRST_OFFSET,
+        LAST_OFFSET,
+        LOG_OFFSET,
+        AT,
+        Column("delivery_count", INT, "Deliveries counted; null where never seen."),
+        Column("delivery_count_limit", INT, "Delivery limit in force then."),
+        Column("cause", STRING, "REJECT_OR_GAP LIMIT_OR_REJECT UNSEEN START_OFFSET_MOVED."),
+        Column("likely_cause", STRING, "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION, or null."),
+        METHOD,
+        CONFIDENCE,
+    ),
+)
+
+COMMIT_ANOMALIES = Table(
+    layer="gold",
+    name="commit_anomalies",
+    comment="A rewind, reset, skip, stall or delete of committed offsets.",
+    columns=(
+        *GROUP_COLUMNS,
+        key("topic", STRING, "The topic."),
+        PARTITION,
+        LOG_OFFSET,
+        AT,
+        Column("kind", STRING, "REWIND SKIP STALLED DELETED ABORTED EMPTY_GROUP_RESET."),
+        Column("from_offset", BIGINT, "Committed offset before."),
+        Column("to_offset", BIGINT, "Committed offset after."),
+        Column("delta", BIGINT, "to_offset less from_offset."),
+        Column("owner_member_id", STRING, "Who owned the partition then.", is_personal=True),
+        Column("owner_client_host", STRING, "From which host.", is_personal=True),
+        Column("was_group_empty", BOOLEAN, "Nobody was in the group then."),
+    ),
+)
+
+DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
+
+GROUP_SUMMARY = Table(
+    layer="gold",
+    name="group_summary",
+    comment="A group and day.",
+    columns=(
+        *GROUP_COLUMNS,
+        DAY,
+        Column("generation_count", INT, "Generations or group epochs begun."),
+        Column("rebalance_count", INT, "Rebalances begun."),
+        Column("member_count_max", INT, "Most members at one time."),
+        Column("commit_count", BIGINT, "Offset commits applied."),
+        Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
+        Column("not_stable_ms", BIGINT, "Time in a state other than Stable and Empty, in ms."),
+        Column("worst_topic", STRING, "Topic of the partition with most time unowned."),
+        Column("worst_partition", INT, "The partition with most time unowned."),
+    ),
+)
+
+SHARE_GROUP_SUMMARY = Table(
+    layer="gold",
+    name="share_group_summary",
+    comment="A share group and day.",
+    columns=(
+        *GROUP_COLUMNS,
+        DAY,
+        Column("acknowledged_count", BIGINT, "Offsets acknowledged."),
+        Column("redelivered_count", BIGINT, "Offsets handed back or given out again."),
+        Column("archived_count", BIGINT, "Offsets given up."),
+        Column("generation_count", INT, "Group epochs begun."),
+        Column("member_count_max", INT, "Most members at one time."),
+        Column("worst_topic", STRING, "Topic of the partition with most offsets given up."),
+        Column("worst_partition", INT, "The partition with most offsets given up."),
+    ),
+)
+
+GOLD_TABLES = (
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    GROUP_SUMMARY,
+    SHARE_GROUP_SUMMARY,
+)

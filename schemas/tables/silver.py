@@ -1,0 +1,319 @@
+"""Silver: what the coordinators knew, and when."""
+
+from schemas.tables.common import (
+    CLIENT_HOST,
+    CLIENT_ID,
+    CLUSTER_ID,
+    FROM_GENERATION,
+    FROM_LOG_OFFSET,
+    GROUP_ID,
+    GROUP_TYPE,
+    INCARNATION,
+    INSTANCE_ID,
+    IS_COMPLETE,
+    LOG_PARTITION,
+    MEMBER_ID,
+    SHARE_KEY,
+    TO_GENERATION,
+    TO_LOG_OFFSET,
+    TOPIC_OF_ID,
+    VALID_FROM,
+    VALID_TO,
+    as_key,
+    key,
+)
+from schemas.tables.declare import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ArrayOf,
+    Column,
+    MapOf,
+    StructOf,
+    Table,
+)
+
+LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partition.")
+
+OFFSET_COMMITS = Table(
+    layer="silver",
+    name="offset_commits",
+    comment="One row an offset-commit record or its tombstone, with what became of it.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        as_key(LOG_PARTITION),
+        LOG_OFFSET,
+        Column("group_id", STRING, "The group that committed."),
+        Column("topic", STRING, "Topic of the committed offset."),
+        Column("topic_id", STRING, "Its id; null before value version 4 and in transactional commits."),
+        Column("partition", INT, "Partition of the committed offset."),
+        Column("committed_offset", BIGINT, "Next offset to read; null in a tombstone."),
+        Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none."),
+        Column("metadata", STRING, "The client's metadata string; null in a tombstone.", is_personal=True),
+        Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone."),
+        Column("expire_time", TIMESTAMP, "Explicit expiry (value version 1); null for none."),
+        Column("recorded_at", TIMESTAMP, "The record's own timestamp."),
+        Column("producer_id", BIGINT, "Transactional producer, -1 where none."),
+        Column("is_transactional", BOOLEAN, "Written in a transactional batch."),
+        Column(
+            "outcome",
+            STRING,
+            "APPLIED; ABORTED; PENDING: no marker yet; SUPERSEDED: committed, but a newer record was already applied, "
+            "or it was replaced or deleted before the marker.",
+        ),
+        Column(
+            "applied_log_offset",
+            BIGINT,
+            "Where it took effect: the marker's offset in a transaction; null unless APPLIED.",
+        ),
+        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED."),
+        Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
+        Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
+        Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),
+    ),
+)
+
+GROUP_GENERATIONS = Table(
+    layer="silver",
+    name="group_generations",
+    comment="One row a generation (classic) or group epoch (consumer, share, streams).",
+    columns=(
+        CLUSTER_ID,
+        GROUP_ID,
+        GROUP_TYPE,
+        as_key(INCARNATION),
+        key("generation", INT, "Generation of a classic group, group epoch of the others."),
+        LOG_PARTITION,
+        FROM_LOG_OFFSET,
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+        Column("state", STRING, "Group state at the end of the stretch, as Kafka spells it."),
+        Column("protocol_type", STRING, "Classic: consumer, connect, ...; others: null."),
+        Column(
+            "protocol_name",
+            STRING,
+            "Classic: the voted protocol; others: the assignor where members name one.",
+        ),
+        Column("leader_member_id", STRING, "Classic: the leader.", is_personal=True),
+        Column("member_count", INT, "Members at the end of the stretch."),
+        Column("assignment_epoch", INT, "Epoch of the target assignment; null for classic."),
+        Column("topology_epoch", INT, "Streams: epoch of the topology."),
+        Column("metadata_hash", BIGINT, "Hash of the subscribed topics' metadata; null for classic."),
+        Column("previous_generation", INT, "The generation before, null for the first."),
+        Column("is_contiguous", BOOLEAN, "False where generations before this one are not in the log."),
+    ),
+)
+
+GROUP_MEMBERS = Table(
+    layer="silver",
+    name="group_members",
+    comment="One row a stretch of membership, with the member's fields at its end.",
+    columns=(
+        CLUSTER_ID,
+        GROUP_ID,
+        GROUP_TYPE,
+        MEMBER_ID,
+        as_key(FROM_LOG_OFFSET),
+        LOG_PARTITION,
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+        INCARNATION,
+        INSTANCE_ID,
+        CLIENT_ID,
+        CLIENT_HOST,
+        Column("rack_id", STRING, "The member's rack.", is_personal=True),
+        Column(
+            "subscribed_topics",
+            ArrayOf(STRING),
+            "Topic names it subscribed to, sorted; null where not known.",
+        ),
+        Column("subscribed_regex", STRING, "Its subscription pattern; null for none."),
+        Column("server_assignor", STRING, "The server assignor it asked for; null for none."),
+        Column("rebalance_timeout_ms", INT, "Its rebalance time-out; null for share groups."),
+        Column("session_timeout_ms", INT, "Its session time-out; null where the log does not hold it."),
+        FROM_GENERATION,
+        TO_GENERATION,
+        Column(
+            "ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."
+        ),
+        Column("member_epoch", INT, "Member epoch at the end of the stretch; null for classic groups."),
+        Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
+    ),
+)
+
+MEMBER_ASSIGNMENTS = Table(
+    layer="silver",
+    name="member_assignments",
+    comment="One row a stretch in which a member had a partition: as target, held, or to be given up.",
+    columns=(
+        CLUSTER_ID,
+        GROUP_ID,
+        GROUP_TYPE,
+        MEMBER_ID,
+        key("topic_id", STRING, "Topic id; null for classic and streams groups."),
+        key(
+            "topic",
+            STRING,
+            "Topic; subtopology id for streams; connector for Connect; null while no name is known.",
+        ),
+        key("partition", INT, "Partition; task for streams and Connect (-1: the connector itself)."),
+        key("assignment", STRING, "TARGET CURRENT REVOKING; classic groups: CURRENT only."),
+        key("task_type", STRING, "Streams: ACTIVE STANDBY WARMUP; else null."),
+        as_key(FROM_LOG_OFFSET),
+        LOG_PARTITION,
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+        INCARNATION,
+        FROM_GENERATION,
+        TO_GENERATION,
+    ),
+)
+
+GROUP_EVENTS = Table(
+    layer="silver",
+    name="group_events",
+    comment="Every change of a group, in words.",
+    columns=(
+        CLUSTER_ID,
+        as_key(LOG_PARTITION),
+        LOG_OFFSET,
+        key("event_index", INT, "Counts the events of one record from 0."),
+        Column("group_id", STRING, "The group."),
+        Column(
+            "group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null where not known."
+        ),
+        Column("event_type", STRING, "GROUP_CREATED, MEMBER_JOINED, ... ANOMALY."),
+        Column("at", TIMESTAMP, "The record's timestamp."),
+        Column("generation", INT, "Generation or group epoch after it; MEMBER_RECONCILED: the member epoch."),
+        Column("member_id", STRING, "The member concerned, if one is.", is_personal=True),
+        Column("topic", STRING, "The topic concerned, if one is."),
+        Column("partition", INT, "The partition concerned, if one is."),
+        Column("details", MapOf(STRING, STRING), "More, by name.", is_personal=True),
+    ),
+)
+
+SHARE_PARTITION_STATES = Table(
+    layer="silver",
+    name="share_partition_states",
+    comment="One row a ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
+    partition_by=("cluster_id",),
+    columns=(
+        *SHARE_KEY,
+        LOG_OFFSET,
+        LOG_PARTITION,
+        TOPIC_OF_ID,
+        Column("record_kind", STRING, "SNAPSHOT COLD_SNAPSHOT UPDATE TOMBSTONE RESET."),
+        VALID_FROM,
+        VALID_TO,
+        Column("to_log_offset", BIGINT, "The next record of the share partition; null while open."),
+        Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone."),
+        Column("state_epoch", INT, "State epoch in force; null in a tombstone."),
+        Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone."),
+        Column("start_offset", BIGINT, "Start offset as persisted; -1: not yet set."),
+        Column(
+            "effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."
+        ),
+        Column("delivery_complete_count", INT, "Terminal offsets from the start offset on; null for -1."),
+        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known."),
+        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known."),
+        Column(
+            "changed_batches",
+            ArrayOf(
+                StructOf(
+                    (
+                        ("first_offset", BIGINT),
+                        ("last_offset", BIGINT),
+                        ("delivery_state", STRING),
+                        ("delivery_count", INT),
+                    )
+                )
+            ),
+            "What this record says, combined; AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED.",
+        ),
+        Column("batch_count", INT, "Batches in the merged state."),
+        Column("available_count", BIGINT, "Offsets AVAILABLE in the merged state."),
+        Column("acknowledged_count", BIGINT, "Offsets ACKNOWLEDGED in the merged state."),
+        Column("archived_count", BIGINT, "Offsets ARCHIVED in the merged state."),
+        IS_COMPLETE,
+    ),
+)
+
+SHARE_STATE_BATCHES = Table(
+    layer="silver",
+    name="share_state_batches",
+    comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
+    partition_by=("cluster_id",),
+    columns=(
+        *SHARE_KEY,
+        key("first_offset", BIGINT, "First offset of the batch."),
+        as_key(FROM_LOG_OFFSET),
+        LOG_PARTITION,
+        TOPIC_OF_ID,
+        Column("last_offset", BIGINT, "Last offset of the batch, inclusive."),
+        Column("delivery_state", STRING, "AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED."),
+        Column("delivery_state_code", INT, "Kafka's code of it: 0 2 3 4."),
+        Column("delivery_count", INT, "Deliveries counted."),
+        VALID_FROM,
+        VALID_TO,
+        TO_LOG_OFFSET,
+        IS_COMPLETE,
+    ),
+)
+
+SHARE_BATCH_TRANSITIONS = Table(
+    layer="silver",
+    name="share_batch_transitions",
+    comment="How an offset range of a share partition went from one state to the next.",
+    partition_by=("cluster_id",),
+    columns=(
+        *SHARE_KEY,
+        LOG_OFFSET,
+        key("first_offset", BIGINT, "First offset of the range."),
+        LOG_PARTITION,
+        TOPIC_OF_ID,
+        Column("last_offset", BIGINT, "Last offset of the range, inclusive."),
+        Column("at", TIMESTAMP, "The record's timestamp."),
+        Column("from_state", STRING, "Delivery state before; null where no batch was known."),
+        Column("from_delivery_count", INT, "Delivery count before; null where no batch was known."),
+        Column("to_state", STRING, "Delivery state after; null where no batch is known."),
+        Column("to_delivery_count", INT, "Delivery count after; null where no batch is known."),
+        Column("leader_changed", BOOLEAN, "This record brought another leader epoch."),
+        Column("kind", STRING, "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVED PASSED RESET."),
+    ),
+)
+
+TOPICS = Table(
+    layer="silver",
+    name="topics",
+    comment="Names of topic ids over time.",
+    columns=(
+        CLUSTER_ID,
+        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        Column("topic", STRING, "Its name."),
+        Column("valid_from", TIMESTAMP, "Earliest time at which the name is known; null where no time is."),
+        Column("valid_to", TIMESTAMP, "When the topic was deleted; null while not known to be."),
+        Column(
+            "learned_from",
+            STRING,
+            "CLUSTER_METADATA SHARE_PARTITIONS OFFSET_COMMIT SUBSCRIPTION REGEX TOPOLOGY ADMIN.",
+        ),
+    ),
+)
+
+SILVER_TABLES = (
+    OFFSET_COMMITS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    GROUP_EVENTS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+    SHARE_BATCH_TRANSITIONS,
+    TOPICS,
+)

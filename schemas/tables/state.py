@@ -1,0 +1,28 @@
+"""State: what the runs know of themselves."""
+
+from schemas.tables.common import CLUSTER_ID, key
+from schemas.tables.declare import BIGINT, STRING, TIMESTAMP, Column, Table
+
+RUNS = Table(
+    layer="state",
+    name="runs",
+    comment="One row a finished run and internal topic, written last: the ledger of the ledger.",
+    columns=(
+        CLUSTER_ID,
+        key("run_id", STRING, "The run."),
+        key("topic", STRING, "Internal topic."),
+        Column("started_at", TIMESTAMP, "Start of the run."),
+        Column("bronze_version", BIGINT, "Version of bronze.record_batches that was replayed."),
+        Column("batch_count", BIGINT, "Record batches replayed."),
+        Column("record_count", BIGINT, "Records in them."),
+        Column("decoded_count", BIGINT, "Values decoded."),
+        Column("tombstone_count", BIGINT, "Tombstones."),
+        Column("control_count", BIGINT, "Control records."),
+        Column(
+            "unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."
+        ),
+        Column("quarantined_count", BIGINT, "Records which could not be read."),
+    ),
+)
+
+STATE_TABLES = (RUNS,)
