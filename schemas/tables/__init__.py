@@ -1,4 +1,4 @@
-"""Every Delta table, by its full name. The public interface: columns may be added, never renamed or dropped."""
+"""Every Delta table by full name: the public interface. Columns may be added, never renamed or dropped."""
 
 from types import MappingProxyType
 

@@ -17,7 +17,7 @@ from schemas.tables.declare import (
 RECORD_BATCHES = Table(
     layer="bronze",
     name="record_batches",
-    comment="One row a record batch of a coordinator topic, as Kafka wrote it. Concatenated by offset it is the segment.",
+    comment="One row a record batch of a coordinator topic as Kafka wrote it; joined by offset, a segment.",
     partition_by=("cluster_id", "topic", "partition"),
     columns=(
         CLUSTER_ID,
@@ -74,7 +74,7 @@ COVERAGE = Table(
 QUARANTINE = Table(
     layer="bronze",
     name="quarantine",
-    comment="What could not be read or replayed. Nothing is dropped: the batch itself stays in bronze.record_batches.",
+    comment="What could not be read or replayed; the batch itself stays in bronze.record_batches.",
     columns=(
         Column("cluster_id", STRING, "The Kafka cluster."),
         Column("topic", STRING, "Internal topic."),

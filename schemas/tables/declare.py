@@ -1,7 +1,7 @@
 """The language of table declarations: columns with types and comments, keys, partitioning.
 
-Everything else about a table (the DDL, the Arrow schema, the Spark schema, the comments) is derived from these by
-`jobs.arrow_schemas`; nothing is written twice.
+Everything else about a table (the DDL, the Arrow schema, the Spark schema, the comments) is derived from
+these by `jobs.arrow_schemas`; nothing is written twice.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ Type = Scalar | ArrayOf | MapOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `is_personal`: may name a person or machine, so it stays out of the statistics in Delta's log."""
+    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log."""
 
     name: str
     type: Type

@@ -61,8 +61,8 @@ OFFSET_COMMITS = Table(
         Column(
             "outcome",
             STRING,
-            "APPLIED; ABORTED; PENDING: no marker yet; SUPERSEDED: committed, but a newer record was already applied, "
-            "or it was replaced or deleted before the marker.",
+            "APPLIED; ABORTED; PENDING: no marker yet; SUPERSEDED: committed, but a newer record was already "
+            "applied, or it was replaced or deleted before the marker.",
         ),
         Column(
             "applied_log_offset",
