@@ -1,0 +1,234 @@
+"""Byte strings to small numbers, in compiled loops: every distinct key is hashed, compared and kept once.
+
+An open-addressing table over a pool of bytes. Compiled code calls `intern` and `find` on an `InternTable` (a
+named tuple of arrays, which numba takes as it is); `Interner` owns the arrays and makes them larger between
+two calls. Compiled code cannot grow a table: `intern` answers `NO_ROOM`, the loop stops at that record,
+`Interner.grow` makes room, and the loop goes on from there. Callers who would rather not stop call
+`Interner.reserve` first.
+
+Ids are handed out from 0 in order of first appearance, and never change.
+"""
+
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from coordinator_core.log.chunk import I32, I64, U8
+
+U64 = NDArray[np.uint64]
+
+NO_ROOM: Final = -1
+"""`intern`: the table is full; nothing was changed."""
+NOT_FOUND: Final = -1
+"""`find`: the key was never interned."""
+
+_MULTIPLIER_LENGTH: Final = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER_WORD: Final = np.uint64(0xFF51AFD7ED558CCD)
+_MULTIPLIER_TAIL: Final = np.uint64(0xC4CEB9FE1A85EC53)
+_HALF: Final = np.uint64(32)
+_ONE: Final = np.uint64(1)
+
+
+class InternTable(NamedTuple):
+    """The arrays of an `Interner`, as compiled code sees them. Valid until the interner grows."""
+
+    slots: I32
+    """Id + 1, or 0 where empty. A power of two and at least twice `len(hashes)`, so every probe meets an
+    empty one."""
+    hashes: U64
+    """Per id."""
+    starts: I64
+    """Per id and one more: key `i` is `pool[starts[i]:starts[i + 1]]`."""
+    pool: U8
+    size: I64
+    """One element: how many ids there are."""
+
+
+@njit(cache=True, inline="always")
+def _word(data: U8, position: np.uint64) -> np.uint64:
+    """Eight bytes as one number. Unsigned positions: the compiler makes one load of it."""
+    return np.uint64(
+        np.uint64(data[position])
+        | np.uint64(data[position + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[position + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[position + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[position + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[position + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[position + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[position + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@njit(cache=True)
+def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
+    """A 64-bit hash of `data[position:position + length]`, eight bytes a step. Not for secrets."""
+    at = np.uint64(position)
+    value = np.uint64(length) * _MULTIPLIER_LENGTH
+    for _ in range(length >> 3):
+        value = (value ^ _word(data, at)) * _MULTIPLIER_WORD
+        value ^= value >> _HALF
+        at += np.uint64(8)
+    tail = np.uint64(0)
+    shift = np.uint64(0)
+    for _ in range(length & 7):
+        tail |= np.uint64(data[at]) << shift
+        shift += np.uint64(8)
+        at += _ONE
+    value = (value ^ tail) * _MULTIPLIER_TAIL
+    return np.uint64(value ^ (value >> _HALF))
+
+
+@njit(cache=True)
+def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
+    at, other = np.uint64(left_position), np.uint64(right_position)
+    for _ in range(length >> 3):
+        if _word(left, at) != _word(right, other):
+            return False
+        at += np.uint64(8)
+        other += np.uint64(8)
+    for _ in range(length & 7):
+        if left[at] != right[other]:
+            return False
+        at += _ONE
+        other += _ONE
+    return True
+
+
+@njit(cache=True)
+def find(table: InternTable, data: U8, position: int, length: int) -> int:
+    """The id of `data[position:position + length]`, or `NOT_FOUND`. The range must lie inside `data`."""
+    value = hash_bytes(data, position, length)
+    mask = np.uint64(len(table.slots) - 1)
+    slot = value & mask
+    while True:
+        key_id = int(table.slots[slot]) - 1
+        if key_id < 0:
+            return NOT_FOUND
+        start = table.starts[key_id]
+        if (
+            table.hashes[key_id] == value
+            and table.starts[key_id + 1] - start == length
+            and _equal_bytes(table.pool, start, data, position, length)
+        ):
+            return key_id
+        slot = (slot + _ONE) & mask
+
+
+@njit(cache=True)
+def intern(table: InternTable, data: U8, position: int, length: int) -> int:
+    """The id of `data[position:position + length]`, given now if the key is new; `NO_ROOM` if it cannot be
+    kept.
+
+    A key is new when its id equals the size before the call. The range must lie inside `data`.
+    """
+    value = hash_bytes(data, position, length)
+    mask = np.uint64(len(table.slots) - 1)
+    slot = value & mask
+    while True:
+        key_id = int(table.slots[slot]) - 1
+        if key_id < 0:
+            break
+        start = table.starts[key_id]
+        if (
+            table.hashes[key_id] == value
+            and table.starts[key_id + 1] - start == length
+            and _equal_bytes(table.pool, start, data, position, length)
+        ):
+            return key_id
+        slot = (slot + _ONE) & mask
+    new_id = int(table.size[0])
+    end = int(table.starts[new_id])
+    if new_id >= len(table.hashes) or end + length > len(table.pool):
+        return NO_ROOM
+    table.pool[end : end + length] = data[position : position + length]
+    table.hashes[new_id] = value
+    table.starts[new_id + 1] = end + length
+    table.slots[slot] = new_id + 1
+    table.size[0] = new_id + 1
+    return new_id
+
+
+@njit(cache=True)
+def _fill_slots(slots: I32, hashes: U64, count: int) -> None:
+    """Put ids `0..count` into empty slots."""
+    mask = np.uint64(len(slots) - 1)
+    for key_id in range(count):
+        slot = hashes[key_id] & mask
+        while slots[slot] != 0:
+            slot = (slot + _ONE) & mask
+        slots[slot] = key_id + 1
+
+
+class Interner:
+    """Owns an `InternTable`. Plain arrays throughout, so that it can be pickled."""
+
+    table: InternTable
+
+    def __init__(self, *, key_capacity: int = 1024, byte_capacity: int = 64 * 1024) -> None:
+        """Room for `key_capacity` keys of `byte_capacity` bytes in all, before it first grows."""
+        key_capacity = max(key_capacity, 1)
+        self.table = InternTable(
+            slots=np.zeros(_slot_count(key_capacity), np.int32),
+            hashes=np.zeros(key_capacity, np.uint64),
+            starts=np.zeros(key_capacity + 1, np.int64),
+            pool=np.zeros(max(byte_capacity, 1), np.uint8),
+            size=np.zeros(1, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return int(self.table.size[0])
+
+    def reserve(self, key_count: int, byte_count: int) -> None:
+        """Make room for `key_count` new keys of `byte_count` bytes in all. Replaces `table` if it must
+        grow."""
+        count = len(self)
+        used = int(self.table.starts[count])
+        slots, hashes, starts, pool = self.table.slots, self.table.hashes, self.table.starts, self.table.pool
+        if count + key_count > len(hashes):
+            key_capacity = max(count + key_count, 2 * len(hashes))
+            hashes = np.zeros(key_capacity, np.uint64)
+            hashes[:count] = self.table.hashes[:count]
+            starts = np.zeros(key_capacity + 1, np.int64)
+            starts[: count + 1] = self.table.starts[: count + 1]
+            slots = np.zeros(_slot_count(key_capacity), np.int32)
+            _fill_slots(slots, hashes, count)
+        if used + byte_count > len(pool):
+            pool = np.zeros(max(used + byte_count, 2 * len(pool)), np.uint8)
+            pool[:used] = self.table.pool[:used]
+        self.table = InternTable(slots, hashes, starts, pool, self.table.size)
+
+    def grow(self, byte_count: int) -> None:
+        """After `NO_ROOM`: at least as many keys again, and one key of `byte_count` bytes for sure."""
+        self.reserve(max(len(self), 1), max(int(self.table.starts[len(self)]), byte_count))
+
+    def intern(self, key: bytes) -> int:
+        """The id of `key`, given now if the key is new."""
+        data = _writable(key)
+        self.reserve(1, len(key))
+        return int(intern(self.table, data, 0, len(data)))
+
+    def find(self, key: bytes) -> int:
+        """The id of `key`, or `NOT_FOUND`."""
+        data = _writable(key)
+        return int(find(self.table, data, 0, len(data)))
+
+    def keys(self, first_id: int = 0) -> list[bytes]:
+        """The keys from `first_id` on, in order of their ids."""
+        count = len(self)
+        starts = self.table.starts[first_id : count + 1].tolist()
+        pool = self.table.pool[: starts[-1]].tobytes() if starts else b""
+        return [pool[start:end] for start, end in pairwise(starts)]
+
+
+def _slot_count(key_capacity: int) -> int:
+    """The power of two that is at least twice the keys: half of the slots stay empty."""
+    return 1 << (2 * key_capacity - 1).bit_length()
+
+
+def _writable(key: bytes) -> U8:
+    """As an array of the type that the loops are compiled for already: a read-only one would compile them
+    anew."""
+    return np.frombuffer(bytearray(key), np.uint8)
