@@ -12,9 +12,10 @@ class ClassicGroupState(StrEnum):
     EMPTY = "Empty"
     """No members; lives on for its offsets. Join -> PREPARING_REBALANCE; last offset expires -> DEAD."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waits for members to rejoin. All joined or time-out -> COMPLETING_REBALANCE, or EMPTY when nobody is left."""
+    """Waits for members to rejoin. All joined or time-out -> COMPLETING_REBALANCE, or EMPTY if nobody is
+    left."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """Waits for the leader's SyncGroup. Assignment written -> STABLE; join or leave -> PREPARING_REBALANCE."""
+    """Waits for the leader's SyncGroup. Assignment written -> STABLE; join, leave -> PREPARING_REBALANCE."""
     STABLE = "Stable"
     """Everybody has an assignment. Join, leave, expiry -> PREPARING_REBALANCE."""
     DEAD = "Dead"

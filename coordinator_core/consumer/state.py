@@ -7,7 +7,6 @@ from enum import IntEnum, StrEnum
 from immutables import Map
 
 
-
 class ConsumerGroupState(StrEnum):
     """States of ConsumerGroup, all derived from members and epochs (ConsumerGroup.maybeUpdateGroupState)."""
 
@@ -51,7 +50,8 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str = ""
+    subscribed_topic_regex: str | None = ""
+    """None and the empty string both mean no pattern; Kafka writes either."""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic_member_metadata: ClassicMemberMetadata | None = None
@@ -85,10 +85,13 @@ class ConsumerGroup:
     target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
     """Member id -> topic id -> partitions, ascending."""
     resolved_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+    owners: Map[tuple[str, int], str] = field(default_factory=Map)
+    """(topic id, partition) -> member id which holds it, pending revocation included
+    (currentPartitionEpoch)."""
 
     @property
     def state(self) -> ConsumerGroupState:
-        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask at the end of a stretch, not per record."""
+        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask per stretch, not per record."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:

@@ -1,4 +1,4 @@
-"""What the group coordinator knows of a share group (ShareGroup, ShareGroupMember, ShareGroupStatePartitionMetadata)."""
+"""What the group coordinator knows of a share group (ShareGroup, ShareGroupMember)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +53,8 @@ class ShareGroup:
 class ShareGroupStatePartitions:
     """Type 15: where the share partitions of a group stand. Lives on its own: the group need not exist.
 
-    `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id -> topic name.
+    `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id ->
+    topic name.
     """
 
     initializing: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)

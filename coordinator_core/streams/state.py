@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from immutables import Map
 
@@ -35,6 +36,10 @@ class TaskAssignment:
     warmup: Tasks = field(default_factory=dict)
 
 
+NO_MEMBER_STATE: Final = -1
+"""State of a member without a current assignment value: Kafka holds null until the first one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
     """A member. Current active tasks carry assignment epochs: subtopology id -> partition -> epoch."""
@@ -42,7 +47,8 @@ class StreamsMember:
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    state: int = 0
+    state: int = NO_MEMBER_STATE
+    """0 STABLE, 1 UNREVOKED_TASKS, 2 UNRELEASED_TASKS, 127 unknown, or NO_MEMBER_STATE."""
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -58,6 +64,8 @@ class StreamsMember:
     active_pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     standby_pending_revocation: Tasks = field(default_factory=dict)
     warmup_pending_revocation: Tasks = field(default_factory=dict)
+    has_current_assignment: bool = False
+    """A current assignment record was seen; without one Kafka knows no epochs and no tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +90,12 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroup:
-    """A streams group."""
+    """A streams group. A fresh object starts at epoch 1, assignment epoch 1, validated topology epoch 0."""
 
     group_id: str
     group_epoch: int = 1
     metadata_hash: int = 0
-    validated_topology_epoch: int = -1
+    validated_topology_epoch: int = 0
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
     topology: Topology | None = None

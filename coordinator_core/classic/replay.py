@@ -1,0 +1,57 @@
+"""Replay of a classic group's record (GroupMetadataManager.replay of GroupMetadata): type 2."""
+
+from typing import Any
+
+from immutables import Map
+
+from coordinator_core.anomalies import CLASSIC_MEMBER_REPEATED, Anomaly, Report
+from coordinator_core.classic.state import ClassicGroup, ClassicMember
+
+NO_TIMEOUT_MS = -1
+"""Rebalance time-out of a value of version 0, which has no such field."""
+
+
+def classic_group(group_id: str, value: Any, report: Report) -> ClassicGroup:
+    """The group as GroupMetadataValue tells it: a complete picture, so whoever is not in it is gone.
+
+    A member without rebalance time-out has its session time-out for it; the empty protocol type is none; the
+    first member leads where the record names no leader (ClassicGroup.add). A member id or group instance id
+    that comes twice makes Kafka throw; best effort keeps the last.
+    """
+    members: dict[str, ClassicMember] = {}
+    instance_ids: set[str] = set()
+    for member in value.members:
+        instance_id = member.group_instance_id
+        if member.member_id in members or instance_id in instance_ids:
+            report(
+                Anomaly(CLASSIC_MEMBER_REPEATED, f"member {member.member_id!r} is not the only one of its id")
+            )
+        if instance_id is not None:
+            instance_ids.add(instance_id)
+        members[member.member_id] = _member(member)
+    leader = value.leader
+    if leader is None and members:
+        leader = value.members[0].member_id
+    return ClassicGroup(
+        group_id=group_id,
+        generation_id=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        leader=leader,
+        current_state_timestamp_ms=value.current_state_timestamp,
+        members=Map(members),
+    )
+
+
+def _member(member: Any) -> ClassicMember:
+    no_rebalance_timeout = member.rebalance_timeout == NO_TIMEOUT_MS
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.session_timeout if no_rebalance_timeout else member.rebalance_timeout,
+        session_timeout_ms=member.session_timeout,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )

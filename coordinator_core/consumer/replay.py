@@ -1,0 +1,209 @@
+"""Replay of a consumer group's records (GroupMetadataManager.replay of ConsumerGroup*, KIP-848): types 3 to
+8, 16.
+
+Each function takes the group and one record, and gives the group after it, or None when the record deletes
+it. A value of None is a tombstone. Tombstones for members, targets or patterns which are not there change
+nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from immutables import Map
+
+from coordinator_core.anomalies import DOUBLE_OWNER, Anomaly, Report
+from coordinator_core.consumer.state import (
+    ClassicMemberMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+)
+from coordinator_core.modern import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    check_group_tombstone,
+    check_member_tombstone,
+    partition_epochs,
+    replay_target_metadata,
+    target_partitions,
+    without,
+    without_static_member,
+)
+
+
+def replay_metadata(
+    group: ConsumerGroup, _key: Any, value: Any | None, report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupMetadata (3): group epoch and metadata hash; a tombstone deletes the group."""
+    if value is None:
+        check_group_tombstone(group, report)
+        return None
+    return replace(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+
+
+def replay_partition_metadata(
+    group: ConsumerGroup, _key: Any, value: Any | None, _report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupPartitionMetadata (4), of brokers before 4.1: only its presence is kept."""
+    return replace(group, has_legacy_partition_metadata=value is not None)
+
+
+def replay_member_metadata(
+    group: ConsumerGroup, key: Any, value: Any | None, report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupMemberMetadata (5): a member joins or changes its subscription; a tombstone removes it."""
+    member = group.members.get(key.member_id)
+    if value is None:
+        return group if member is None else _remove_member(group, member, report)
+    if member is None:
+        member = ConsumerMember(key.member_id)
+    classic = value.classic_member_metadata
+    member = replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=tuple(value.subscribed_topic_names),
+        subscribed_topic_regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+        classic_member_metadata=None if classic is None else _classic_member_metadata(classic),
+    )
+    return _set_member(group, member)
+
+
+def replay_target_assignment_metadata(
+    group: ConsumerGroup, _key: Any, value: Any | None, report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupTargetAssignmentMetadata (6): the epoch for which the targets are."""
+    return replay_target_metadata(group, value, report)
+
+
+def replay_target_assignment_member(
+    group: ConsumerGroup, key: Any, value: Any | None, _report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupTargetAssignmentMember (7): the whole target of one member."""
+    if value is None:
+        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+    target = target_partitions(value.topic_partitions)
+    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+
+
+def replay_current_assignment(
+    group: ConsumerGroup, key: Any, value: Any | None, report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupCurrentMemberAssignment (8): epoch, state and partitions of one member.
+
+    A partition which another member still holds is an anomaly (ConsumerGroup.addPartitionEpochs throws); best
+    effort believes the new record and leaves the other member's as it is. A tombstone takes everything from
+    the member, which stays until its metadata is deleted.
+    """
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is None:
+            return group
+        left = replace(
+            member,
+            member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            assigned={},
+            pending_revocation={},
+        )
+        owners = _release(group.owners, member)
+        return _set_member(replace(group, owners=owners), left)
+    if member is None:
+        member = ConsumerMember(key.member_id)
+    epoch = value.member_epoch
+    updated = replace(
+        member,
+        member_epoch=epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=_member_state(value.state),
+        assigned=_assigned(value.assigned_partitions, epoch),
+        pending_revocation=_assigned(value.partitions_pending_revocation, epoch),
+    )
+    owners = _acquire(_release(group.owners, member), updated, report)
+    return _set_member(replace(group, owners=owners), updated)
+
+
+def replay_regular_expression(
+    group: ConsumerGroup, key: Any, value: Any | None, _report: Report
+) -> ConsumerGroup | None:
+    """ConsumerGroupRegularExpression (16): the topics which a pattern resolved to."""
+    if value is None:
+        return replace(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
+    resolved = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
+    return replace(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
+
+
+def _classic_member_metadata(classic: Any) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=tuple((p.name, p.metadata) for p in classic.supported_protocols),
+    )
+
+
+def _member_state(state: int) -> MemberState:
+    try:
+        return MemberState(state)
+    except ValueError:
+        return MemberState.UNKNOWN
+
+
+def _assigned(topics: Iterable[Any], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+    assigned: dict[str, dict[int, int]] = {}
+    for topic in topics:
+        epochs = partition_epochs(topic.partitions, topic.assignment_epochs, member_epoch)
+        assigned[topic.topic_id] = assigned.get(topic.topic_id, {}) | epochs
+    return assigned
+
+
+def _held(member: ConsumerMember) -> Iterator[tuple[str, int]]:
+    for topics in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in topics.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+
+def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:
+    """Owners without what the member holds; what another member took over meanwhile stays with that one."""
+    released = owners.mutate()
+    for place in _held(member):
+        if released.get(place) == member.member_id:
+            del released[place]
+    return released.finish()
+
+
+def _acquire(
+    owners: Map[tuple[str, int], str], member: ConsumerMember, report: Report
+) -> Map[tuple[str, int], str]:
+    acquired = owners.mutate()
+    for place in _held(member):
+        owner = acquired.get(place)
+        if owner is not None and owner != member.member_id:
+            topic_id, partition = place
+            message = f"{topic_id}-{partition} given to member {member.member_id!r}, still held by {owner!r}"
+            report(Anomaly(DOUBLE_OWNER, message))
+        acquired[place] = member.member_id
+    return acquired.finish()
+
+
+def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
+    """Put a member. Every update maps its instance id anew, as in ConsumerGroup.updateMember."""
+    static_members = group.static_members
+    if member.instance_id is not None:
+        static_members = static_members.set(member.instance_id, member.member_id)
+    return replace(group, members=group.members.set(member.member_id, member), static_members=static_members)
+
+
+def _remove_member(group: ConsumerGroup, member: ConsumerMember, report: Report) -> ConsumerGroup:
+    member_id = member.member_id
+    check_member_tombstone(group, member_id, member.member_epoch, report)
+    return replace(
+        group,
+        members=group.members.delete(member_id),
+        static_members=without_static_member(group.static_members, member.instance_id, member_id),
+        owners=_release(group.owners, member),
+    )

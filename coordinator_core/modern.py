@@ -1,0 +1,125 @@
+"""What the replay of consumer, share and streams groups has in common (ModernGroup, StreamsGroup).
+
+The three write the same kinds of record: group metadata, member metadata, target assignment (its epoch and
+one record a member) and current assignment. A group is deleted from the leaves up, so each tombstone may only
+come when what hangs below is gone; Kafka's loader throws where it is not, and these helpers report that.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
+
+from immutables import Map
+
+from coordinator_core.anomalies import (
+    GROUP_TOMBSTONE_TOO_EARLY,
+    MEMBER_TOMBSTONE_TOO_EARLY,
+    TARGET_TOMBSTONE_TOO_EARLY,
+    Anomaly,
+    Report,
+)
+from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.share.state import ShareGroup
+from coordinator_core.streams.state import StreamsGroup
+
+LEAVE_GROUP_MEMBER_EPOCH: Final = -1
+"""Epoch of a member whose current assignment was deleted; the member itself goes with its metadata."""
+
+NO_ASSIGNMENT_EPOCH: Final = -1
+"""Assignment epoch of a group whose target assignment was deleted."""
+
+ModernGroup = TypeVar("ModernGroup", ConsumerGroup, ShareGroup, StreamsGroup)
+
+V = TypeVar("V")
+
+
+class _TopicPartitions(Protocol):
+    @property
+    def topic_id(self) -> str: ...
+    @property
+    def partitions(self) -> tuple[int, ...]: ...
+
+
+def without(mapping: Map[str, V], key: str) -> Map[str, V]:
+    """The mapping without a key. Compaction may have removed the record which made it, so absence is fine."""
+    return mapping.delete(key) if key in mapping else mapping
+
+
+def target_partitions(topics: Iterable[_TopicPartitions]) -> Mapping[str, tuple[int, ...]]:
+    """Topic id -> partitions, ascending. A topic that comes twice counts as one."""
+    partitions: dict[str, tuple[int, ...]] = {}
+    for topic in topics:
+        so_far = partitions.get(topic.topic_id, ())
+        partitions[topic.topic_id] = tuple(sorted({*so_far, *topic.partitions}))
+    return partitions
+
+
+def partition_epochs(
+    partitions: tuple[int, ...], assignment_epochs: tuple[int, ...] | None, member_epoch: int
+) -> dict[int, int]:
+    """Partition -> assignment epoch, by ascending partition.
+
+    Records from before the `assignmentEpochs` tag (4.3) have none: the member's epoch stands in for all, zero
+    at least (Utils.topicPartitionsWithEpochsFromRecord).
+    """
+    if assignment_epochs is None or len(assignment_epochs) != len(partitions):
+        epoch = max(member_epoch, 0)
+        return dict.fromkeys(sorted(partitions), epoch)
+    return dict(sorted(zip(partitions, assignment_epochs, strict=True)))
+
+
+def replay_target_metadata(group: ModernGroup, value: Any | None, report: Report) -> ModernGroup:
+    """Set the assignment epoch and the time of the target (ms since the epoch, 0 unknown), or forget both.
+
+    A tombstone while targets are left: Kafka throws; best effort forgets the epoch and keeps the targets.
+    """
+    if value is not None:
+        return replace(
+            group,
+            assignment_epoch=value.assignment_epoch,
+            assignment_timestamp_ms=value.assignment_timestamp,
+        )
+    if group.target_assignment:
+        count = len(group.target_assignment)
+        report(
+            Anomaly(TARGET_TOMBSTONE_TOO_EARLY, f"assignment epoch deleted, {count} target assignments left")
+        )
+    return replace(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
+
+
+def check_group_tombstone(group: ModernGroup, report: Report) -> None:
+    """Report what is left of a group whose metadata is deleted. Best effort: the group goes, with all
+    that."""
+    left = []
+    if group.members:
+        left.append(f"{len(group.members)} members")
+    if group.target_assignment:
+        left.append(f"{len(group.target_assignment)} target assignments")
+    if group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+        left.append(f"assignment epoch {group.assignment_epoch}")
+    if left:
+        report(Anomaly(GROUP_TOMBSTONE_TOO_EARLY, f"group deleted, left: {', '.join(left)}"))
+
+
+def check_member_tombstone(group: ModernGroup, member_id: str, member_epoch: int, report: Report) -> None:
+    """Report what is left of a deleted member. Best effort: the member goes, its target stays."""
+    if member_epoch != LEAVE_GROUP_MEMBER_EPOCH:
+        report(
+            Anomaly(
+                MEMBER_TOMBSTONE_TOO_EARLY,
+                f"member {member_id!r} deleted, its current assignment at epoch {member_epoch} left",
+            )
+        )
+    elif member_id in group.target_assignment:
+        report(
+            Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, f"member {member_id!r} deleted, its target assignment left")
+        )
+
+
+def without_static_member(
+    static_members: Map[str, str], instance_id: str | None, member_id: str
+) -> Map[str, str]:
+    """Group instance ids without that of a removed member, unless another member took it over."""
+    if instance_id is not None and static_members.get(instance_id) == member_id:
+        return static_members.delete(instance_id)
+    return static_members

@@ -1,0 +1,110 @@
+"""Replay of a share group's records (GroupMetadataManager.replay of ShareGroup*, KIP-932): types 10 to 15.
+
+The functions for types 10 to 14 take the group and one record, and give the group after it, or None when the
+record deletes it. A value of None is a tombstone. Partitions are shared, so overlap between members is normal
+here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from coordinator_core.anomalies import Report
+from coordinator_core.modern import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    check_group_tombstone,
+    check_member_tombstone,
+    replay_target_metadata,
+    target_partitions,
+    without,
+)
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
+
+
+def replay_member_metadata(
+    group: ShareGroup, key: Any, value: Any | None, report: Report
+) -> ShareGroup | None:
+    """ShareGroupMemberMetadata (10): a member joins or changes its subscription; a tombstone removes it."""
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is None:
+            return group
+        check_member_tombstone(group, key.member_id, member.member_epoch, report)
+        return replace(group, members=group.members.delete(key.member_id))
+    if member is None:
+        member = ShareMember(key.member_id)
+    member = replace(
+        member,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=tuple(value.subscribed_topic_names),
+    )
+    return replace(group, members=group.members.set(key.member_id, member))
+
+
+def replay_metadata(group: ShareGroup, _key: Any, value: Any | None, report: Report) -> ShareGroup | None:
+    """ShareGroupMetadata (11): group epoch and metadata hash; a tombstone deletes the group."""
+    if value is None:
+        check_group_tombstone(group, report)
+        return None
+    return replace(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+
+
+def replay_target_assignment_metadata(
+    group: ShareGroup, _key: Any, value: Any | None, report: Report
+) -> ShareGroup | None:
+    """ShareGroupTargetAssignmentMetadata (12): the epoch for which the targets are."""
+    return replay_target_metadata(group, value, report)
+
+
+def replay_target_assignment_member(
+    group: ShareGroup, key: Any, value: Any | None, _report: Report
+) -> ShareGroup | None:
+    """ShareGroupTargetAssignmentMember (13): the whole target of one member."""
+    if value is None:
+        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+    target = target_partitions(value.topic_partitions)
+    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+
+
+def replay_current_assignment(
+    group: ShareGroup, key: Any, value: Any | None, _report: Report
+) -> ShareGroup | None:
+    """ShareGroupCurrentMemberAssignment (14): epoch and partitions of one member; a tombstone takes both."""
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is None:
+            return group
+        member = replace(
+            member,
+            member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+            assigned={},
+        )
+    else:
+        member = replace(
+            ShareMember(key.member_id) if member is None else member,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=value.state,
+            assigned=target_partitions(value.assigned_partitions),
+        )
+    return replace(group, members=group.members.set(key.member_id, member))
+
+
+def state_partitions(value: Any) -> ShareGroupStatePartitions:
+    """ShareGroupStatePartitionMetadataValue (15): a full picture, which replaces the one before.
+
+    Since when a partition is being initialised is not in the record: a broker restarts that clock when it
+    loads.
+    """
+    return ShareGroupStatePartitions(
+        initializing=_named_partitions(value.initializing_topics),
+        initialized=_named_partitions(value.initialized_topics),
+        deleting={topic.topic_id: topic.topic_name for topic in value.deleting_topics},
+    )
+
+
+def _named_partitions(topics: Iterable[Any]) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    return {topic.topic_id: (topic.topic_name, tuple(sorted(set(topic.partitions)))) for topic in topics}

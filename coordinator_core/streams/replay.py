@@ -1,0 +1,188 @@
+"""Replay of a streams group's records (GroupMetadataManager.replay of StreamsGroup*, KIP-1071): types 17, 19
+to 23.
+
+Each function takes the group and one record, and gives the group after it, or None when the record deletes
+it. A value of None is a tombstone. Types 9 and 18 belonged to early-access releases and are unknown to Kafka
+4.3.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Report
+from coordinator_core.modern import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    check_group_tombstone,
+    check_member_tombstone,
+    partition_epochs,
+    replay_target_metadata,
+    without,
+    without_static_member,
+)
+from coordinator_core.streams.state import (
+    StreamsGroup,
+    StreamsMember,
+    Subtopology,
+    TaskAssignment,
+    Tasks,
+    Topology,
+)
+
+MEMBER_STATE_UNKNOWN: Final = 127
+KNOWN_MEMBER_STATES: Final = frozenset({0, 1, 2})
+"""STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS; any other byte reads as unknown (MemberState.fromValue)."""
+
+
+def replay_metadata(group: StreamsGroup, _key: Any, value: Any | None, report: Report) -> StreamsGroup | None:
+    """StreamsGroupMetadata (17): epochs, metadata hash, assignment configs; a tombstone deletes the group."""
+    if value is None:
+        check_group_tombstone(group, report)
+        return None
+    return replace(
+        group,
+        group_epoch=value.epoch,
+        metadata_hash=value.metadata_hash,
+        validated_topology_epoch=value.validated_topology_epoch,
+        last_assignment_configs={c.key: c.value for c in value.last_assignment_configs or ()},
+    )
+
+
+def replay_member_metadata(
+    group: StreamsGroup, key: Any, value: Any | None, report: Report
+) -> StreamsGroup | None:
+    """StreamsGroupMemberMetadata (19): a member joins or changes; a tombstone removes it."""
+    member = group.members.get(key.member_id)
+    if value is None:
+        return group if member is None else _remove_member(group, member, report)
+    endpoint = value.user_endpoint
+    member = replace(
+        StreamsMember(key.member_id) if member is None else member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+        client_tags={tag.key: tag.value for tag in value.client_tags},
+    )
+    return _set_member(group, member)
+
+
+def replay_target_assignment_metadata(
+    group: StreamsGroup, _key: Any, value: Any | None, report: Report
+) -> StreamsGroup | None:
+    """StreamsGroupTargetAssignmentMetadata (20): the epoch for which the targets are."""
+    return replay_target_metadata(group, value, report)
+
+
+def replay_target_assignment_member(
+    group: StreamsGroup, key: Any, value: Any | None, _report: Report
+) -> StreamsGroup | None:
+    """StreamsGroupTargetAssignmentMember (21): the whole target of one member."""
+    if value is None:
+        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+    target = TaskAssignment(
+        active=_tasks(value.active_tasks),
+        standby=_tasks(value.standby_tasks),
+        warmup=_tasks(value.warmup_tasks),
+    )
+    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+
+
+def replay_current_assignment(
+    group: StreamsGroup, key: Any, value: Any | None, _report: Report
+) -> StreamsGroup | None:
+    """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of one member; a tombstone takes
+    them."""
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is None:
+            return group
+        return _set_member(
+            group,
+            replace(
+                member,
+                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                active={},
+                standby={},
+                warmup={},
+                active_pending_revocation={},
+                standby_pending_revocation={},
+                warmup_pending_revocation={},
+                has_current_assignment=True,
+            ),
+        )
+    epoch = value.member_epoch
+    return _set_member(
+        group,
+        replace(
+            StreamsMember(key.member_id) if member is None else member,
+            member_epoch=epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=value.state if value.state in KNOWN_MEMBER_STATES else MEMBER_STATE_UNKNOWN,
+            active=_active_tasks(value.active_tasks, epoch),
+            standby=_tasks(value.standby_tasks),
+            warmup=_tasks(value.warmup_tasks),
+            active_pending_revocation=_active_tasks(value.active_tasks_pending_revocation, epoch),
+            standby_pending_revocation=_tasks(value.standby_tasks_pending_revocation),
+            warmup_pending_revocation=_tasks(value.warmup_tasks_pending_revocation),
+            has_current_assignment=True,
+        ),
+    )
+
+
+def replay_topology(
+    group: StreamsGroup, _key: Any, value: Any | None, _report: Report
+) -> StreamsGroup | None:
+    """StreamsGroupTopology (23): the topology which the members brought."""
+    if value is None:
+        return replace(group, topology=None)
+    subtopologies = tuple(
+        Subtopology(
+            subtopology_id=s.subtopology_id,
+            source_topics=tuple(s.source_topics),
+            source_topic_regex=tuple(s.source_topic_regex),
+            repartition_sink_topics=tuple(s.repartition_sink_topics),
+            repartition_source_topics=tuple(topic.name for topic in s.repartition_source_topics),
+            state_changelog_topics=tuple(topic.name for topic in s.state_changelog_topics),
+        )
+        for s in value.subtopologies
+    )
+    return replace(group, topology=Topology(value.epoch, subtopologies))
+
+
+def _tasks(task_ids: Iterable[Any]) -> Tasks:
+    return {task.subtopology_id: tuple(sorted(set(task.partitions))) for task in task_ids}
+
+
+def _active_tasks(task_ids: Iterable[Any], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+    return {
+        task.subtopology_id: partition_epochs(task.partitions, task.assignment_epochs, member_epoch)
+        for task in task_ids
+    }
+
+
+def _set_member(group: StreamsGroup, member: StreamsMember) -> StreamsGroup:
+    static_members = group.static_members
+    if member.instance_id is not None:
+        static_members = static_members.set(member.instance_id, member.member_id)
+    return replace(group, members=group.members.set(member.member_id, member), static_members=static_members)
+
+
+def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -> StreamsGroup:
+    member_id = member.member_id
+    if member.has_current_assignment:
+        check_member_tombstone(group, member_id, member.member_epoch, report)
+    else:
+        # Kafka compares an epoch which it never set.
+        message = f"member {member_id!r} deleted, it never had a current assignment"
+        report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, message, kafka_exception="NullPointerException"))
+    return replace(
+        group,
+        members=group.members.delete(member_id),
+        static_members=without_static_member(group.static_members, member.instance_id, member_id),
+    )
