@@ -1,0 +1,24 @@
+# One command each: `make test` is what the checks run, `make check` what a commit should pass.
+PYTHON := .venv/bin/python
+
+.PHONY: test-env test check bench fuzz
+
+test-env: ## The environment with what tests and checks need.
+	@./spark-submit.sh --set-up dev
+
+test: test-env ## The whole suite.
+	PYTHONPATH=. $(PYTHON) -m pytest -q
+
+check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy --strict
+	.venv/bin/lint-imports
+	@if command -v shellcheck >/dev/null; then shellcheck spark-submit.sh .ci/run; else echo "shellcheck is not installed: skipped"; fi
+	PYTHONPATH=. $(PYTHON) -m pytest -q -m "not slow"
+
+bench: test-env ## Timings of the hot paths.
+	PYTHONPATH=. $(PYTHON) -m tests.benchmarks
+
+fuzz: test-env ## A million damaged inputs: every one decodes or raises DecodeError.
+	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000

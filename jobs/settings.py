@@ -1,0 +1,189 @@
+"""Settings: conf/groupledger.toml, overridden by GROUPLEDGER_* in the environment, overridden by options.
+
+`DEFAULTS` is read from the file that comes with the project, so a setting, its default and its comment have one place.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.errors import SettingsError
+from schemas.tables import TABLES
+
+PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
+CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
+
+ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"
+ENVIRONMENT_OTHER: Final = frozenset({"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG"})
+"""Read elsewhere: the interpreter by spark-submit.sh, the settings file by `load_settings`."""
+
+LANES: Final = ("auto", "arrow", "spark")
+CODECS: Final = ("none", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, checked. Sizes in bytes."""
+
+    warehouse: str
+    """Folder or URI, absolute."""
+    cluster_id: str
+    segments: tuple[str, ...]
+    """Folders or URIs of broker log directories, absolute."""
+    topics: tuple[str, ...]
+    task_bytes_max: int
+    batch_decompressed_bytes_max: int
+    delivery_count_limit: int
+    write_lane: str
+    """auto, arrow or spark."""
+    codec: str
+    codecs: Mapping[str, str]
+    """Parquet codec by full table name, where it differs from `codec`."""
+
+    def codec_of(self, table_name: str) -> str:
+        """The Parquet codec of a table, given its full name."""
+        return self.codecs.get(table_name, self.codec)
+
+
+KEYS: Final[Mapping[str, str]] = {
+    "warehouse": "warehouse",
+    "cluster_id": "cluster_id",
+    "sources.segments": "segments",
+    "sources.topics": "topics",
+    "sources.task_bytes_max": "task_bytes_max",
+    "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
+    "share.delivery_count_limit": "delivery_count_limit",
+    "writes.lane": "write_lane",
+    "writes.codec": "codec",
+    "writes.codecs": "codecs",
+}
+"""Key in the file -> field of `Settings`."""
+
+LIST_FIELDS: Final = frozenset({"segments", "topics"})
+SIZE_FIELDS: Final = frozenset({"task_bytes_max", "batch_decompressed_bytes_max", "delivery_count_limit"})
+
+
+def environment_name(key: str) -> str:
+    """`limits.batch_decompressed_bytes_max` -> `GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX`."""
+    short = KEYS[key] if key.startswith(("sources.segments", "sources.topics")) else key
+    return ENVIRONMENT_PREFIX + short.replace(".", "_").upper()
+
+
+def load_settings(
+    options: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> Settings:
+    """The settings in force.
+
+    `options` maps fields of `Settings` to values, None meaning not given. Lists in the environment are separated by
+    commas. Raises SettingsError, which names the key and its place.
+    """
+    environment = os.environ if environment is None else environment
+    if config_file is None:
+        config_file = Path(environment.get("GROUPLEDGER_CONFIG") or CONFIG_FILE)
+    values = _from_file(CONFIG_FILE)
+    if config_file != CONFIG_FILE:
+        values |= _from_file(config_file)
+    values |= _from_environment(environment)
+    values |= {name: value for name, value in (options or {}).items() if value is not None and value != ()}
+    return _checked(values)
+
+
+def with_options(settings: Settings, **options: Any) -> Settings:
+    """The same settings with some fields replaced."""
+    return replace(settings, **options)
+
+
+def _from_file(config_file: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(config_file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read the settings file {config_file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config_file} is not valid TOML: {error}") from error
+    values: dict[str, Any] = {}
+    for key, value in _flat(document):
+        if key not in KEYS:
+            raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
+        values[KEYS[key]] = value
+    if "segments" in values and isinstance(values["segments"], list):
+        values["segments"] = [_absolute(str(uri), PROJECT_ROOT) for uri in values["segments"]]
+    return values
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for name, value in document.items():
+        key = prefix + name
+        if isinstance(value, dict) and key not in KEYS:
+            pairs += _flat(value, key + ".")
+        else:
+            pairs.append((key, value))
+    return pairs
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    fields = {environment_name(key): field for key, field in KEYS.items() if field != "codecs"}
+    values: dict[str, Any] = {}
+    for name, text in environment.items():
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in ENVIRONMENT_OTHER:
+            continue
+        if name not in fields:
+            raise SettingsError(f"unknown setting {name} in the environment; known are: {', '.join(fields)}")
+        field = fields[name]
+        if field in LIST_FIELDS:
+            values[field] = [part.strip() for part in text.split(",") if part.strip()]
+        elif field in SIZE_FIELDS:
+            try:
+                values[field] = int(text)
+            except ValueError as error:
+                raise SettingsError(f"{name} must be a whole number") from error
+        else:
+            values[field] = text
+    return values
+
+
+def _checked(values: Mapping[str, Any]) -> Settings:
+    for field in ("warehouse", "cluster_id"):
+        if not isinstance(values[field], str) or not values[field]:
+            raise SettingsError(f"{field} must be a text that is not empty")
+    for field in SIZE_FIELDS:
+        if not isinstance(values[field], int) or isinstance(values[field], bool) or values[field] < 1:
+            raise SettingsError(f"{field} must be a whole number of at least 1")
+    for field in LIST_FIELDS:
+        items = values[field]
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
+            raise SettingsError(f"{field} must be a list of texts")
+    if values["write_lane"] not in LANES:
+        raise SettingsError(f"writes.lane must be one of {', '.join(LANES)}")
+    codecs = values["codecs"]
+    if not isinstance(codecs, Mapping) or any(name not in TABLES for name in codecs):
+        raise SettingsError("writes.codecs must name tables, as bronze.record_batches")
+    for codec in (values["codec"], *codecs.values()):
+        if codec not in CODECS:
+            raise SettingsError(f"a Parquet codec must be one of {', '.join(CODECS)}")
+    here = Path.cwd()
+    return Settings(
+        warehouse=_absolute(values["warehouse"], here),
+        cluster_id=values["cluster_id"],
+        segments=tuple(_absolute(uri, here) for uri in values["segments"]),
+        topics=tuple(values["topics"]),
+        task_bytes_max=values["task_bytes_max"],
+        batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
+        delivery_count_limit=values["delivery_count_limit"],
+        write_lane=values["write_lane"],
+        codec=values["codec"],
+        codecs=dict(codecs),
+    )
+
+
+def _absolute(uri: str, start: Path) -> str:
+    """A URI as it is; a path made absolute, with links and `..` left alone but for what `~` stands for."""
+    if "://" in uri:
+        return uri
+    return os.path.normpath(start / Path(uri).expanduser())
