@@ -1,0 +1,86 @@
+"""Which partition of a coordinator topic a key belongs to.
+
+Kafka's rule is one for all three topics: `Utils.abs(key.hashCode()) % partition_count`, with Java's
+`String.hashCode` over UTF-16 code units (GroupCoordinatorService.partitionFor,
+ShareCoordinatorService.partitionFor, TransactionStateManager.partitionFor). The number of partitions is fixed
+when the topic is made: take it from the log directory, not from a setting.
+"""
+
+import sys
+from array import array
+from typing import Final, NamedTuple
+
+from coordinator_core.errors import CoreError
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+
+
+class LookupKeyError(CoreError):
+    """A key which no coordinator topic can hold."""
+
+
+class SharePartitionKey(NamedTuple):
+    """A share partition, as Kafka's SharePartitionKey: a group and a topic partition which it reads."""
+
+    group_id: str
+    topic_id: str
+    """22 characters of URL-safe base64, as Kafka prints it."""
+    partition: int
+
+    def as_coordinator_key(self) -> str:
+        """`group:topicId:partition`, the key of FindCoordinator (SharePartitionKey.asCoordinatorKey)."""
+        return f"{self.group_id}:{self.topic_id}:{self.partition}"
+
+
+def java_hash_code(text: str) -> int:
+    """Java's `String.hashCode`: s[0]*31^(n-1) + ... + s[n-1] over UTF-16 code units, as a signed 32-bit
+    number.
+    """
+    units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    if sys.byteorder == "big":
+        units.byteswap()
+    code = 0
+    for unit in units:
+        code = (code * 31 + unit) & 0xFFFF_FFFF
+    return code - 2**32 if code > INT32_MAX else code
+
+
+def kafka_abs(number: int) -> int:
+    """Kafka's `Utils.abs` of a 32-bit number: 0 for the smallest, whose absolute value does not fit."""
+    return 0 if number == INT32_MIN else abs(number)
+
+
+def _partition_for(key: str, partition_count: int) -> int:
+    if partition_count <= 0:
+        raise LookupKeyError(f"a topic has no {partition_count} partitions")
+    return kafka_abs(java_hash_code(key)) % partition_count
+
+
+def group_partition(group_id: str, partition_count: int) -> int:
+    """Partition of `__consumer_offsets` which holds everything about a group, of whatever type."""
+    return _partition_for(group_id, partition_count)
+
+
+def transactional_id_partition(transactional_id: str, partition_count: int) -> int:
+    """Partition of `__transaction_state` which holds a transactional id."""
+    return _partition_for(transactional_id, partition_count)
+
+
+def share_partition_partition(key: SharePartitionKey, partition_count: int) -> int:
+    """Partition of `__share_group_state` which holds a share partition."""
+    return _partition_for(key.as_coordinator_key(), partition_count)
+
+
+def parse_share_partition_key(text: str) -> SharePartitionKey:
+    """Read `group:topicId:partition` back. Group ids may hold colons: the last two parts are the topic's.
+
+    Raises LookupKeyError where there are fewer than three parts or the last is no partition number.
+    """
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3:
+        raise LookupKeyError("a share partition key is group:topicId:partition")
+    group_id, topic_id, digits = parts
+    if not (digits.isascii() and digits.isdigit()) or int(digits[:11]) > INT32_MAX:
+        raise LookupKeyError("the last part of a share partition key is a partition number")
+    return SharePartitionKey(group_id, topic_id, int(digits))

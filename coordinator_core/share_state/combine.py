@@ -1,0 +1,134 @@
+"""Combining state batches, exactly as Kafka's PersisterStateBatchCombiner does, order and boundaries
+included.
+
+Where two batches cover an offset the higher (delivery count, delivery state) wins, so the order of arrival
+does not matter. What Kafka returns is not always canonical: a batch which the scan has passed is not looked
+at again, so equal neighbours may stay apart. Compare states by offset; use `canonical_batches` where one form
+is needed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+UNSET_OFFSET: Final = -1
+"""A start offset which is not known (PartitionFactory.UNINITIALIZED_START_OFFSET): nothing is trimmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatch:
+    """A range of offsets in one delivery state (PersisterStateBatch)."""
+
+    first_offset: int
+    last_offset: int
+    """Inclusive."""
+    delivery_state: int
+    """0 AVAILABLE, 1 ACQUIRED (never stored by Kafka), 2 ACKNOWLEDGED, 3 ARCHIVING, 4 ARCHIVED."""
+    delivery_count: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The higher one wins an offset: delivery count first, then state (compareBatchDeliveryInfo)."""
+        return self.delivery_count, self.delivery_state
+
+
+StateBatches = tuple[StateBatch, ...]
+
+_Ordered = tuple[int, int, int, int]
+"""first, last, count, state: the order of PersisterStateBatch.compareTo."""
+
+
+def _ordered(batch: StateBatch) -> _Ordered:
+    return batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state
+
+
+def _trimmed(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Without what lies below the start offset (pruneBatches)."""
+    kept = []
+    for batch in batches:
+        if start_offset == UNSET_OFFSET or batch.first_offset >= start_offset:
+            kept.append(batch)
+        elif batch.last_offset >= start_offset:
+            kept.append(
+                StateBatch(start_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            )
+    return kept
+
+
+def combine_state_batches(
+    so_far: Iterable[StateBatch], update: Iterable[StateBatch], start_offset: int
+) -> StateBatches:
+    """The batches of both, disjoint and in order, without offsets below `start_offset` (-1: none is dropped).
+
+    Fewer than two batches come back as they are. Source: PersisterStateBatchCombiner.combineStateBatches.
+    """
+    batches = _trimmed([*so_far, *update], start_offset)
+    if len(batches) < 2:
+        return tuple(batches)
+    # Kafka's sorted set as a heap: equal batches come out one after the other, and all but one are dropped
+    # there.
+    waiting = list(map(_ordered, batches))
+    heapify(waiting)
+    final: list[_Ordered] = []
+    previous = _pop(waiting)
+    while waiting:
+        candidate = _pop(waiting)
+        pieces = _resolve(previous, candidate)
+        if pieces is None:
+            final.append(previous)
+            previous = candidate
+            continue
+        for piece in pieces:
+            heappush(waiting, piece)
+        previous = _pop(waiting)
+    final.append(previous)
+    return tuple(StateBatch(first, last, state, count) for first, last, count, state in final)
+
+
+def _pop(waiting: list[_Ordered]) -> _Ordered:
+    least = heappop(waiting)
+    while waiting and waiting[0] == least:
+        heappop(waiting)
+    return least
+
+
+def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | None:
+    """What takes the place of two neighbours of the sorted set; None where they neither overlap nor join."""
+    first, last, *rank = previous
+    candidate_first, candidate_last, *candidate_rank = candidate
+    overlaps = candidate_first <= last
+    if rank == candidate_rank and (overlaps or last + 1 == candidate_first):
+        return ((first, max(last, candidate_last), rank[0], rank[1]),)
+    if not overlaps:
+        return None
+    candidate_rest = (last + 1, candidate_last, candidate_rank[0], candidate_rank[1])
+    if candidate_rank < rank:
+        # A candidate with the same first offset is the longer one: the set is ordered by last offset next.
+        return (previous, candidate_rest) if candidate_last > last else (previous,)
+    if candidate_first == first:
+        # Kafka drops what a shorter previous batch covers; a longer one would come after the candidate.
+        return (candidate,)
+    head = (first, candidate_first - 1, rank[0], rank[1])
+    if candidate_last < last:
+        return head, candidate, (candidate_last + 1, last, rank[0], rank[1])
+    return head, candidate
+
+
+def canonical_batches(batches: Iterable[StateBatch], start_offset: int = UNSET_OFFSET) -> StateBatches:
+    """One form for each state by offset: sorted, disjoint, neighbours of equal rank joined.
+
+    A batch whose last offset lies before its first, or which begins below 0, covers no offset and is left
+    out.
+    """
+    batches = (batch for batch in batches if 0 <= batch.first_offset <= batch.last_offset)
+    joined: list[StateBatch] = []
+    for batch in combine_state_batches((), batches, start_offset):
+        before = joined[-1] if joined else None
+        if before is not None and before.last_offset + 1 == batch.first_offset and before.rank == batch.rank:
+            joined[-1] = StateBatch(
+                before.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+            )
+        else:
+            joined.append(batch)
+    return tuple(joined)

@@ -1,0 +1,116 @@
+"""Replay of `__share_group_state`: a state and a record give a state (ShareCoordinatorShard.replay).
+
+Compaction does not touch this topic, but pruning does: the updates of a key may come without their snapshot.
+They are replayed as Kafka replays them, onto nothing, and `has_snapshot` says so.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from immutables import Map
+
+from coordinator_core.share_state.combine import combine_state_batches
+from coordinator_core.share_state.state import (
+    UNCHANGED,
+    SharePartition,
+    SharePartitionKey,
+    ShareShard,
+    ShareSnapshot,
+    ShareUpdate,
+)
+
+V = TypeVar("V")
+
+
+def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:
+    """A snapshot is the whole state: nothing of the one before stays."""
+    return SharePartition(
+        snapshot_epoch=snapshot.snapshot_epoch,
+        state_epoch=snapshot.state_epoch,
+        leader_epoch=snapshot.leader_epoch,
+        start_offset=snapshot.start_offset,
+        delivery_complete_count=snapshot.delivery_complete_count,
+        create_timestamp_ms=snapshot.create_timestamp_ms,
+        write_timestamp_ms=snapshot.write_timestamp_ms,
+        state_batches=snapshot.state_batches,
+        has_snapshot=True,
+    )
+
+
+def apply_share_update(state: SharePartition | None, update: ShareUpdate) -> SharePartition:
+    """Merge an update (ShareCoordinatorShard.merge); onto nothing it becomes the state as it is.
+
+    The delivery complete count is always the update's, even where it is not known.
+    """
+    if state is None:
+        return SharePartition(
+            snapshot_epoch=update.snapshot_epoch,
+            state_epoch=0,
+            leader_epoch=update.leader_epoch,
+            start_offset=update.start_offset,
+            delivery_complete_count=update.delivery_complete_count,
+            create_timestamp_ms=0,
+            write_timestamp_ms=0,
+            state_batches=update.state_batches,
+            has_snapshot=False,
+        )
+    start_offset = state.start_offset if update.start_offset == UNCHANGED else update.start_offset
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch if update.leader_epoch == UNCHANGED else update.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        state_batches=combine_state_batches(state.state_batches, update.state_batches, start_offset),
+    )
+
+
+def replay_share_snapshot(
+    shard: ShareShard, key: SharePartitionKey, value: ShareSnapshot | None, offset: int
+) -> ShareShard:
+    """Replay a ShareSnapshot at a log offset; None is its tombstone, which may be of a key never seen."""
+    if value is None:
+        return replace(
+            shard,
+            share_partitions=_without(shard.share_partitions, key),
+            leader_epochs=_without(shard.leader_epochs, key),
+            state_epochs=_without(shard.state_epochs, key),
+            update_counts=_without(shard.update_counts, key),
+            # Kafka takes the minimum with the tombstone's own offset still in it, and forgets the key then.
+            snapshot_offsets=_without(shard.snapshot_offsets, key),
+            redundant_offset=min(shard.snapshot_offsets.set(key, offset).values()),
+        )
+    update_counts = shard.update_counts
+    if update_counts.get(key, 0) >= shard.updates_per_snapshot:
+        update_counts = update_counts.set(key, 0)
+    snapshot_offsets = shard.snapshot_offsets.set(key, offset)
+    return replace(
+        shard,
+        share_partitions=shard.share_partitions.set(key, apply_share_snapshot(value)),
+        leader_epochs=_raised(shard.leader_epochs, key, value.leader_epoch),
+        state_epochs=_raised(shard.state_epochs, key, value.state_epoch),
+        update_counts=update_counts,
+        snapshot_offsets=snapshot_offsets,
+        redundant_offset=min(snapshot_offsets.values()),
+    )
+
+
+def replay_share_update(shard: ShareShard, key: SharePartitionKey, value: ShareUpdate) -> ShareShard:
+    """Replay a ShareUpdate. Its state epoch is not in the record, so the fence of state epochs stays."""
+    state = apply_share_update(shard.share_partitions.get(key), value)
+    return replace(
+        shard,
+        share_partitions=shard.share_partitions.set(key, state),
+        leader_epochs=_raised(shard.leader_epochs, key, value.leader_epoch),
+        update_counts=shard.update_counts.set(key, shard.update_counts.get(key, 0) + 1),
+    )
+
+
+def _without(entries: Map[SharePartitionKey, V], key: SharePartitionKey) -> Map[SharePartitionKey, V]:
+    return entries.delete(key) if key in entries else entries
+
+
+def _raised(
+    epochs: Map[SharePartitionKey, int], key: SharePartitionKey, epoch: int
+) -> Map[SharePartitionKey, int]:
+    before = epochs.get(key)
+    return epochs if before is not None and before >= epoch else epochs.set(key, epoch)

@@ -1,0 +1,87 @@
+"""Look-ups: Kafka's own answers, and keys which read back."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.lookup import (
+    LookupKeyError,
+    SharePartitionKey,
+    group_partition,
+    java_hash_code,
+    kafka_abs,
+    parse_share_partition_key,
+    share_partition_partition,
+    transactional_id_partition,
+)
+from tests.conformance.families import lookups
+
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "lookups.jsonl.gz"
+
+
+def test_lookups_agree_with_kafka() -> None:
+    """Every hash, key and partition of Kafka's own trace comes out the same."""
+    assert lookups.run(TRACE) == (617, 617, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 0),
+        ("g", 103),
+        ("group1", -1237460590),
+        ("polygenelubricants", -(2**31)),
+        ("\U0001f333", 0xD83C * 31 + 0xDF33),
+    ],
+)
+def test_java_hash_code(text: str, code: int) -> None:
+    """Java hashes UTF-16 units: a character outside the basic plane is two of them."""
+    assert java_hash_code(text) == code
+
+
+def test_java_hash_code_takes_a_lone_surrogate() -> None:
+    """A Java string may hold half a pair, and so may a decoded one."""
+    assert java_hash_code("\ud83c") == 0xD83C
+
+
+@pytest.mark.parametrize(("number", "absolute"), [(-(2**31), 0), (-1, 1), (0, 0), (2**31 - 1, 2**31 - 1)])
+def test_kafka_abs(number: int, absolute: int) -> None:
+    """The smallest number has no absolute value in 32 bits; Kafka says 0."""
+    assert kafka_abs(number) == absolute
+
+
+@pytest.mark.parametrize(("group_id", "partition"), [("g", 3), ("group1", 40), ("my-group", 12), ("", 0)])
+def test_group_and_transactional_id_partition(group_id: str, partition: int) -> None:
+    """Both topics follow one rule."""
+    assert group_partition(group_id, 50) == partition
+    assert transactional_id_partition(group_id, 50) == partition
+
+
+def test_share_partition_partition() -> None:
+    """The key is hashed as one string."""
+    assert share_partition_partition(SharePartitionKey("sg", "AAAAAAAAAAAAAAAAAAAAAQ", 3), 50) == 11
+
+
+@pytest.mark.parametrize("partition_count", [0, -1])
+def test_a_topic_has_partitions(partition_count: int) -> None:
+    """A count which no topic has is the caller's error."""
+    with pytest.raises(LookupKeyError):
+        group_partition("g", partition_count)
+
+
+@given(st.text(), st.text("AZaz09_-", min_size=22, max_size=22), st.integers(0, 2**31 - 1))
+def test_share_partition_key_reads_back(group_id: str, topic_id: str, partition: int) -> None:
+    """Whatever the group is called, colons included."""
+    key = SharePartitionKey(group_id, topic_id, partition)
+    assert parse_share_partition_key(key.as_coordinator_key()) == key
+
+
+@pytest.mark.parametrize(
+    "text", ["", "g", "g:t", "g:t:", "g:t:x", "g:t:-1", "g:t:2147483648", "g:t:\u0661", "g:t:1 "]
+)
+def test_what_is_no_share_partition_key(text: str) -> None:
+    """Too few parts, or a last part which is no partition number."""
+    with pytest.raises(LookupKeyError):
+        parse_share_partition_key(text)
