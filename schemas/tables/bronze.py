@@ -30,9 +30,7 @@ RECORD_BATCHES = Table(
         Column("magic", TINYINT, "Message format: 2, or 0 and 1 from before Kafka 0.11."),
         Column("codec", STRING, "NONE GZIP SNAPPY LZ4 ZSTD."),
         Column("timestamp_type", STRING, "CREATE_TIME or LOG_APPEND_TIME; null for magic 0."),
-        Column(
-            "base_timestamp", TIMESTAMP, "First record's time; the delete horizon where compaction set one."
-        ),
+        Column("base_timestamp", TIMESTAMP, "First record's time; the delete horizon where compaction set one."),
         Column("max_timestamp", TIMESTAMP, "Latest record's time; null where none."),
         Column("producer_id", BIGINT, "Producer id, -1 where none."),
         Column("producer_epoch", SMALLINT, "Producer epoch, -1 where none."),

@@ -17,18 +17,12 @@ CLIENT_ID = Column("client_id", STRING, "The member's client.id.", is_personal=T
 CLIENT_HOST = Column("client_host", STRING, "The member's host as the broker saw it.", is_personal=True)
 LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic which holds the record.")
 FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the stretch.")
-TO_LOG_OFFSET = Column(
-    "to_log_offset", BIGINT, "Last record of the operation that ended it; null while open."
-)
+TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
 VALID_FROM = Column("valid_from", TIMESTAMP, "When the stretch began (inclusive).")
 VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while open.")
 INCARNATION = Column("incarnation", INT, "How often the group had been made anew before; starts at 0.")
-FROM_GENERATION = Column(
-    "from_generation", INT, "Group generation or epoch in which the stretch began, inclusive."
-)
-TO_GENERATION = Column(
-    "to_generation", INT, "Last one in which it held, inclusive; the newest known while open."
-)
+FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the stretch began, inclusive.")
+TO_GENERATION = Column("to_generation", INT, "Last one in which it held, inclusive; the newest known while open.")
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
 SHARE_KEY = (

@@ -138,9 +138,7 @@ GROUP_MEMBERS = Table(
         Column("session_timeout_ms", INT, "Its session time-out; null where the log does not hold it."),
         FROM_GENERATION,
         TO_GENERATION,
-        Column(
-            "ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."
-        ),
+        Column("ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."),
         Column("member_epoch", INT, "Member epoch at the end of the stretch; null for classic groups."),
         Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
     ),
@@ -185,9 +183,7 @@ GROUP_EVENTS = Table(
         LOG_OFFSET,
         key("event_index", INT, "Counts the events of one record from 0."),
         Column("group_id", STRING, "The group."),
-        Column(
-            "group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null where not known."
-        ),
+        Column("group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null where not known."),
         Column("event_type", STRING, "GROUP_CREATED, MEMBER_JOINED, ... ANOMALY."),
         Column("at", TIMESTAMP, "The record's timestamp."),
         Column("generation", INT, "Generation or group epoch after it; MEMBER_RECONCILED: the member epoch."),
@@ -216,9 +212,7 @@ SHARE_PARTITION_STATES = Table(
         Column("state_epoch", INT, "State epoch in force; null in a tombstone."),
         Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone."),
         Column("start_offset", BIGINT, "Start offset as persisted; -1: not yet set."),
-        Column(
-            "effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."
-        ),
+        Column("effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."),
         Column("delivery_complete_count", INT, "Terminal offsets from the start offset on; null for -1."),
         Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known."),
         Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known."),

@@ -18,9 +18,7 @@ RUNS = Table(
         Column("decoded_count", BIGINT, "Values decoded."),
         Column("tombstone_count", BIGINT, "Tombstones."),
         Column("control_count", BIGINT, "Control records."),
-        Column(
-            "unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."
-        ),
+        Column("unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."),
         Column("quarantined_count", BIGINT, "Records which could not be read."),
     ),
 )

@@ -1,0 +1,1 @@
+"""From replayed operations to history: generations, members, assignments and events."""

@@ -1,0 +1,818 @@
+"""GroupHistory: the operations of one `__consumer_offsets` partition become rows.
+
+Theory of operation. The log gives records; the coordinator wrote them in operations, and only the states between
+operations ever existed. So each operation is replayed whole, and its state before is compared with its state after.
+What differs closes open intervals and opens new ones, and is said in words as events. Only what the operation's keys
+name is compared, so the cost follows the change and not the size of the group.
+
+An interval is keyed by what it is about; `_Open` holds where it began. All rows of a closed interval carry the
+attributes at its end. `finish` gives the intervals that are still open.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.codec import Struct
+from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.history import views
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow, TopicName
+from coordinator_core.history.views import AssignmentKey, Member
+from coordinator_core.replay import Anomaly, Group, GroupShard, replay, touch_simple_group
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
+from coordinator_core.streams.state import StreamsGroup, Topology
+from schemas.consumer_offsets import RecordType
+
+LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
+REPLACED_STATIC: Final = "REPLACED_STATIC"
+GROUP_DELETED: Final = "GROUP_DELETED"
+CONVERTED: Final = "CONVERTED"
+
+STATIC_MEMBER_AWAY_EPOCH: Final = -2
+"""Member epoch of a static member which left for a while (ConsumerGroupHeartbeat)."""
+
+FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS": 2}
+"""A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
+groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
+
+GENERATION_RECORDS: Final = frozenset(
+    {
+        RecordType.GROUP_METADATA,
+        RecordType.CONSUMER_GROUP_METADATA,
+        RecordType.SHARE_GROUP_METADATA,
+        RecordType.STREAMS_GROUP_METADATA,
+    }
+)
+MEMBER_RECORDS: Final = frozenset(
+    {
+        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        RecordType.SHARE_GROUP_MEMBER_METADATA,
+        RecordType.STREAMS_GROUP_MEMBER_METADATA,
+    }
+)
+TARGET_MEMBER_RECORDS: Final = frozenset(
+    {
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    }
+)
+TARGET_METADATA_RECORDS: Final = frozenset(
+    {
+        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+    }
+)
+CURRENT_ASSIGNMENT_RECORDS: Final = frozenset(
+    {
+        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    }
+)
+KEYED_BY_MEMBER: Final = MEMBER_RECORDS | TARGET_MEMBER_RECORDS | CURRENT_ASSIGNMENT_RECORDS
+OFFSET_RECORDS: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """One record of an operation.
+
+    Offset commits come in two cut-down forms only: a tombstone (`value` None), and the first value committed to a group
+    the coordinator did not know (`key` and `value` None), which makes a simple group.
+    """
+
+    offset: int
+    record_type: RecordType
+    key: Struct | None
+    value: Struct | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of the coordinator for one group: records of one batch and one timestamp, in order."""
+
+    group_id: str
+    timestamp_ms: int
+    last_offset: int
+    """Of the whole operation, offset commits included."""
+    records: Sequence[GroupRecord]
+
+
+@dataclass(slots=True)
+class _Open:
+    """Where an interval began."""
+
+    log_offset: int
+    timestamp_ms: int
+    incarnation: int
+    generation: int
+
+
+@dataclass(slots=True)
+class _Generation:
+    """The open generation of a group."""
+
+    group_type: str
+    incarnation: int
+    generation: int
+    log_offset: int
+    timestamp_ms: int
+    previous_generation: int | None
+    is_contiguous: bool
+
+
+@dataclass(slots=True)
+class _Track:
+    """What is open for one group."""
+
+    incarnation: int = -1
+    generation: _Generation | None = None
+    members: dict[str, _Open] = field(default_factory=dict)
+    assignments: dict[str, dict[AssignmentKey, _Open]] = field(default_factory=dict)
+    assignors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One operation while it is compared: state before and after, and where in it things happened."""
+
+    operation: Operation
+    before: Group | None
+    after: Group | None
+    partitions_before: ShareGroupStatePartitions | None
+    appeared_at: int
+    vanished_at: int
+    generation_at: int
+    vanished: bool
+    member_at: dict[str, int] = field(default_factory=dict)
+    touched: dict[str, None] = field(default_factory=dict)
+    """Members named by the operation's keys, in order."""
+    events: list[EventRow] = field(default_factory=list)
+
+    def offset_of(self, record_type: RecordType) -> int:
+        """Offset of the operation's last record of a type; of its last record where there is none."""
+        records = reversed(self.operation.records)
+        return next((r.offset for r in records if r.record_type == record_type), self.operation.last_offset)
+
+    def say(
+        self,
+        event_type: str,
+        offset: int,
+        *,
+        generation: int | None = None,
+        member_id: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        details: dict[str, str] | None = None,
+    ) -> None:
+        """Note an event; indexes are given when the operation is done."""
+        group = self.after if self.after is not None else self.before
+        if generation is None and group is not None:
+            generation = views.generation(group)
+        self.events.append(
+            EventRow(
+                log_offset=offset,
+                event_index=0,
+                group_id=self.operation.group_id,
+                group_type=None if group is None else views.group_type(group),
+                event_type=event_type,
+                at=self.operation.timestamp_ms,
+                generation=generation,
+                member_id=member_id,
+                topic=topic,
+                partition=partition,
+                details=details or {},
+            )
+        )
+
+
+@dataclass(slots=True)
+class GroupRows:
+    """Rows made so far, and not yet taken."""
+
+    generations: list[GenerationRow] = field(default_factory=list)
+    members: list[MemberRow] = field(default_factory=list)
+    assignments: list[AssignmentRow] = field(default_factory=list)
+    events: list[EventRow] = field(default_factory=list)
+    topics: list[TopicName] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.generations) + len(self.members) + len(self.assignments) + len(self.events)
+
+
+class GroupHistory:
+    """History of all groups of one `__consumer_offsets` partition. Feed operations in log order."""
+
+    def __init__(self, shard: GroupShard | None = None) -> None:
+        self.shard = shard if shard is not None else GroupShard()
+        self._tracks: dict[str, _Track] = {}
+        self._rows = GroupRows()
+        self._names: dict[tuple[str, str, str], int] = {}
+
+    def take(self) -> GroupRows:
+        """Rows closed since the last call."""
+        rows, self._rows = self._rows, GroupRows()
+        return rows
+
+    def apply(self, operation: Operation) -> None:
+        """Replay one operation and write down what it changed."""
+        step = self._replay(operation)
+        track = self._tracks.get(operation.group_id)
+        if track is None:
+            track = self._tracks[operation.group_id] = _Track()
+        self._compare_group(track, step)
+        self._compare_share_partitions(step)
+        self._learn_topics(step)
+        self._rows.events.extend(_numbered(step.events))
+
+    def finish(self) -> GroupRows:
+        """Rows of everything still open, with the newest attributes; the history may not go on afterwards."""
+        for group_id, track in self._tracks.items():
+            group = self.shard.groups.get(group_id)
+            if group is None:
+                continue
+            self._close_assignments(track, group_id, group, list(track.assignments), None)
+            for member_id in list(track.members):
+                self._close_member(track, group_id, group, member_id, None, None)
+            self._close_generation(track, group_id, group, None)
+        return self.take()
+
+    def _replay(self, operation: Operation) -> _Step:
+        group_id = operation.group_id
+        before = self.shard.groups.get(group_id)
+        step = _Step(
+            operation=operation,
+            before=before,
+            after=before,
+            partitions_before=self.shard.share_partitions.get(group_id),
+            appeared_at=operation.last_offset,
+            vanished_at=operation.last_offset,
+            generation_at=operation.last_offset,
+            vanished=False,
+        )
+        present = before is not None
+        for record in operation.records:
+            self._replay_record(step, record)
+            group = self.shard.groups.get(group_id)
+            if group is None and present:
+                step.vanished, step.vanished_at = True, record.offset
+            elif group is not None and not present:
+                step.appeared_at = record.offset
+            present = group is not None
+        step.after = self.shard.groups.get(group_id)
+        return step
+
+    def _replay_record(self, step: _Step, record: GroupRecord) -> None:
+        group_id = step.operation.group_id
+        if record.record_type in OFFSET_RECORDS:
+            if record.key is None:
+                self.shard = touch_simple_group(self.shard, group_id)
+            else:
+                group = self.shard.groups.get(group_id)
+                step.events.append(
+                    EventRow(
+                        log_offset=record.offset,
+                        event_index=0,
+                        group_id=group_id,
+                        group_type=None if group is None else views.group_type(group),
+                        event_type="OFFSETS_DELETED",
+                        at=step.operation.timestamp_ms,
+                        generation=None if group is None else views.generation(group),
+                        member_id=None,
+                        topic=record.key.topic,
+                        partition=record.key.partition,
+                        details={},
+                    )
+                )
+            return
+        assert record.key is not None, "only offset commits come without a key"
+
+        def report(anomaly: Anomaly) -> None:
+            step.say("ANOMALY", record.offset, details={"code": anomaly.code, "message": anomaly.message})
+
+        self.shard = replay(
+            self.shard,
+            record.record_type,
+            record.key,
+            record.value,
+            report=report,
+        )
+        self._note_record(step, record)
+
+    def _note_record(self, step: _Step, record: GroupRecord) -> None:
+        """Remember which record speaks of what, and say what is one event a record by definition."""
+        key, value = record.key, record.value
+        assert key is not None
+        if record.record_type in KEYED_BY_MEMBER:
+            member_id: str = key.member_id
+            step.touched.setdefault(member_id)
+            if record.record_type in MEMBER_RECORDS or member_id not in step.member_at:
+                step.member_at[member_id] = record.offset
+        elif record.record_type in GENERATION_RECORDS and value is not None:
+            step.generation_at = record.offset
+        if value is None:
+            return
+        if record.record_type in CURRENT_ASSIGNMENT_RECORDS:
+            step.say(
+                "MEMBER_RECONCILED",
+                record.offset,
+                generation=value.member_epoch,
+                member_id=key.member_id,
+                details={
+                    "previous_member_epoch": str(value.previous_member_epoch),
+                    "state": _member_state_name(value.state),
+                },
+            )
+            if value.member_epoch == STATIC_MEMBER_AWAY_EPOCH:
+                step.say("STATIC_MEMBER_LEFT", record.offset, member_id=key.member_id)
+        elif record.record_type in TARGET_METADATA_RECORDS:
+            step.say("TARGET_COMPUTED", record.offset, generation=value.assignment_epoch)
+
+    def _compare_group(self, track: _Track, step: _Step) -> None:
+        before, after = step.before, step.after
+        if after is None:
+            if before is not None:
+                self._end(track, step, before, GROUP_DELETED)
+                step.say("GROUP_DELETED", step.vanished_at)
+            return
+        if before is None:
+            self._begin(track, step, after)
+        elif type(before) is not type(after):
+            self._convert(track, step, before, after)
+        elif step.vanished:
+            self._end(track, step, before, GROUP_DELETED)
+            step.say("GROUP_DELETED", step.vanished_at, generation=views.generation(before))
+            self._begin(track, step, after)
+        else:
+            self._advance(track, step, before, after)
+
+    def _begin(self, track: _Track, step: _Step, after: Group) -> None:
+        """A group that was not there."""
+        track.incarnation += 1
+        is_contiguous = _is_first(after)
+        self._open_generation(track, step, after, previous=None, is_contiguous=is_contiguous)
+        details = {} if is_contiguous else {"first_seen": "the log does not hold the group's beginning"}
+        step.say("GROUP_CREATED", step.appeared_at, details=details)
+        self._say_generation(step, None)
+        self._compare_protocol(step, None, after)
+        self._compare_members(track, step, None, after)
+
+    def _convert(self, track: _Track, step: _Step, before: Group, after: Group) -> None:
+        """Another group type under the same id. With members it is the same group; an empty one is made anew."""
+        is_online = bool(before.members)
+        replaced: dict[str, str] = {}
+        previous = None
+        if is_online:
+            previous = views.generation(before)
+            gone = [member_id for member_id in before.members if member_id not in after.members]
+            replaced = _replacements(before.members, gone, after.members, after.members)
+            self._close_gone(track, step, before, gone, replaced)
+            self._end(track, step, before, CONVERTED)
+            is_contiguous = views.generation(after) in {previous, previous + 1}
+        else:
+            self._end(track, step, before, GROUP_DELETED)
+            track.incarnation += 1
+            is_contiguous = _is_first(after)
+        self._open_generation(track, step, after, previous=previous, is_contiguous=is_contiguous)
+        step.say(
+            "GROUP_CONVERTED",
+            step.appeared_at,
+            details={
+                "from": views.group_type(before),
+                "to": views.group_type(after),
+                "online": str(is_online).lower(),
+            },
+        )
+        self._say_generation(step, previous)
+        self._compare_protocol(step, None, after)
+        known = frozenset(before.members) if is_online else frozenset()
+        self._compare_members(track, step, None, after, known=known, replaced=replaced)
+        if is_online and not after.members:
+            step.say("GROUP_EMPTIED", step.generation_at)
+
+    def _advance(self, track: _Track, step: _Step, before: Group, after: Group) -> None:
+        """The same group, one operation on."""
+        old, new = views.generation(before), views.generation(after)
+        current = track.generation
+        if current is not None and new != old:
+            if new < old:
+                step.say(
+                    "ANOMALY",
+                    step.generation_at,
+                    details={
+                        "code": "GENERATION_FELL",
+                        "message": f"generation {old} is followed by {new} without a tombstone between",
+                    },
+                )
+                self._end(track, step, before, GROUP_DELETED)
+                track.incarnation += 1
+                self._open_generation(track, step, after, previous=None, is_contiguous=False)
+                self._say_generation(step, old)
+                self._compare_members(track, step, None, after)
+                return
+            self._close_generation(track, step.operation.group_id, before, step)
+            self._open_generation(track, step, after, previous=old, is_contiguous=new == old + 1)
+            self._say_generation(step, old)
+        self._compare_protocol(step, before, after)
+        self._compare_members(track, step, before, after)
+        if before.members and not after.members:
+            step.say("GROUP_EMPTIED", step.generation_at)
+
+    def _say_generation(self, step: _Step, previous: int | None) -> None:
+        details = {} if previous is None else {"previous_generation": str(previous)}
+        step.say("GENERATION_STARTED", step.generation_at, details=details)
+
+    def _compare_protocol(self, step: _Step, before: Group | None, after: Group) -> None:
+        if isinstance(before, ClassicGroup) and isinstance(after, ClassicGroup):
+            if before.protocol_name and after.protocol_name and before.protocol_name != after.protocol_name:
+                step.say(
+                    "PROTOCOL_CHANGED",
+                    step.generation_at,
+                    details={"from": before.protocol_name, "to": after.protocol_name},
+                )
+            if before.leader and after.leader and before.leader != after.leader:
+                step.say(
+                    "LEADER_CHANGED",
+                    step.generation_at,
+                    member_id=after.leader,
+                    details={"from": before.leader, "to": after.leader},
+                )
+        elif isinstance(after, StreamsGroup):
+            _say_topology(step, before.topology if isinstance(before, StreamsGroup) else None, after.topology)
+
+    def _compare_members(
+        self,
+        track: _Track,
+        step: _Step,
+        before: Group | None,
+        after: Group,
+        *,
+        known: frozenset[str] = frozenset(),
+        replaced: Mapping[str, str] | None = None,
+    ) -> None:
+        """Members that came, went, were replaced or changed.
+
+        A conversion, which compares with nothing, says itself who was `known` and who was `replaced`.
+        """
+        names = self._touched(step, before, after)
+        old: Mapping[str, Member] = before.members if before is not None else {}
+        gone = [m for m in names if m in old and m not in after.members]
+        come = [m for m in names if m in after.members and m not in track.members]
+        if replaced is None:
+            replaced = _replacements(old, gone, after.members, come)
+        assignor_before = _preferred_assignor(track.assignors)
+        if before is not None:
+            self._close_gone(track, step, before, gone, replaced)
+        for member_id in come:
+            self._open_member(track, step, after, member_id)
+            offset = step.member_at.get(member_id, step.generation_at)
+            if member_id in replaced:
+                details = {"replaced_member_id": replaced[member_id]}
+                step.say("STATIC_MEMBER_REPLACED", offset, member_id=member_id, details=details)
+            elif member_id not in known:
+                step.say("MEMBER_JOINED", offset, member_id=member_id)
+        for member_id in names:
+            if member_id in old and member_id in after.members:
+                self._compare_member(track, step, old[member_id], after.members[member_id])
+            self._compare_assignments(track, step, after, member_id)
+        assignor_after = _preferred_assignor(track.assignors)
+        if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
+            details = {"from": assignor_before, "to": assignor_after}
+            step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
+        self._say_undecodable(step, after)
+
+    def _close_gone(
+        self, track: _Track, step: _Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
+    ) -> None:
+        """Members which are no more: away, or replaced by a new member of the same group instance id."""
+        taken_over = frozenset(replaced.values())
+        for member_id in gone:
+            ended_by = REPLACED_STATIC if member_id in taken_over else LEFT_OR_EXPIRED
+            self._close_member(track, step.operation.group_id, before, member_id, step, ended_by)
+            if ended_by == LEFT_OR_EXPIRED:
+                offset = step.member_at.get(member_id, step.generation_at)
+                step.say("MEMBER_LEFT", offset, member_id=member_id)
+
+    def _touched(self, step: _Step, before: Group | None, after: Group) -> list[str]:
+        """Members to compare: all where the whole picture was replaced, else those the operation's keys name."""
+        if before is None or isinstance(after, ClassicGroup):
+            if before is after:
+                return []
+            names = dict.fromkeys(before.members if before is not None else ())
+            names.update(dict.fromkeys(after.members))
+            if not isinstance(after, ClassicGroup):
+                names.update(dict.fromkeys(after.target_assignment))
+            return sorted(names)
+        return list(step.touched)
+
+    def _compare_member(self, track: _Track, step: _Step, old: Member, new: Member) -> None:
+        if old is new:
+            return
+        member_id = new.member_id
+        offset = step.member_at.get(member_id, step.generation_at)
+        if views.subscription(old) != views.subscription(new):
+            step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id)
+        if views.description(old) != views.description(new):
+            step.say("MEMBER_UPDATED", offset, member_id=member_id)
+        self._count_assignor(track, old, -1)
+        self._count_assignor(track, new, +1)
+
+    def _compare_assignments(self, track: _Track, step: _Step, after: Group, member_id: str) -> None:
+        keys = views.assignment_keys(after, member_id)
+        opened = track.assignments.get(member_id)
+        if opened is None:
+            if not keys:
+                return
+            opened = track.assignments[member_id] = {}
+        for key in sorted(opened.keys() - keys, key=_assignment_order):
+            self._close_assignment(track, step.operation.group_id, views.group_type(after), member_id, key, step)
+        for key in keys - opened.keys():
+            opened[key] = self._opened(track, step, after)
+        if not opened:
+            del track.assignments[member_id]
+
+    def _opened(self, track: _Track, step: _Step, after: Group) -> _Open:
+        return _Open(
+            log_offset=step.operation.last_offset,
+            timestamp_ms=step.operation.timestamp_ms,
+            incarnation=track.incarnation,
+            generation=views.generation(after),
+        )
+
+    def _open_generation(
+        self, track: _Track, step: _Step, after: Group, *, previous: int | None, is_contiguous: bool
+    ) -> None:
+        track.generation = _Generation(
+            group_type=views.group_type(after),
+            incarnation=track.incarnation,
+            generation=views.generation(after),
+            log_offset=step.operation.last_offset,
+            timestamp_ms=step.operation.timestamp_ms,
+            previous_generation=previous,
+            is_contiguous=is_contiguous,
+        )
+
+    def _open_member(self, track: _Track, step: _Step, after: Group, member_id: str) -> None:
+        track.members[member_id] = self._opened(track, step, after)
+        self._count_assignor(track, after.members[member_id], +1)
+
+    def _count_assignor(self, track: _Track, member: Member, count: int) -> None:
+        assignor = views.server_assignor(member)
+        if assignor is not None:
+            track.assignors[assignor] += count
+
+    def _end(self, track: _Track, step: _Step, before: Group, reason: str) -> None:
+        """Close everything of a group; `before` is its last state."""
+        group_id = step.operation.group_id
+        self._close_assignments(track, group_id, before, list(track.assignments), step)
+        for member_id in list(track.members):
+            self._close_member(track, group_id, before, member_id, step, reason)
+        self._close_generation(track, group_id, before, step)
+
+    def _close_assignments(
+        self, track: _Track, group_id: str, group: Group, member_ids: Sequence[str], step: _Step | None
+    ) -> None:
+        for member_id in member_ids:
+            for key in sorted(track.assignments[member_id], key=_assignment_order):
+                self._close_assignment(track, group_id, views.group_type(group), member_id, key, step)
+            del track.assignments[member_id]
+
+    def _close_assignment(
+        self,
+        track: _Track,
+        group_id: str,
+        group_type: str,
+        member_id: str,
+        key: AssignmentKey,
+        step: _Step | None,
+    ) -> None:
+        opened = track.assignments[member_id].pop(key)
+        self._rows.assignments.append(
+            AssignmentRow(
+                group_id=group_id,
+                group_type=group_type,
+                member_id=member_id,
+                topic_id=key.topic_id,
+                topic=key.topic,
+                partition=key.partition,
+                assignment=key.assignment,
+                task_type=key.task_type,
+                from_log_offset=opened.log_offset,
+                to_log_offset=_end_offset(step),
+                valid_from=opened.timestamp_ms,
+                valid_to=_end_time(step),
+                incarnation=opened.incarnation,
+                from_generation=opened.generation,
+                to_generation=self._last_generation(group_id, step, opened),
+            )
+        )
+
+    def _close_member(
+        self,
+        track: _Track,
+        group_id: str,
+        group: Group,
+        member_id: str,
+        step: _Step | None,
+        ended_by: str | None,
+    ) -> None:
+        opened = track.members.pop(member_id)
+        member = group.members[member_id]
+        if step is not None:
+            self._count_assignor(track, member, -1)
+        self._rows.members.append(
+            MemberRow(
+                group_id=group_id,
+                group_type=views.group_type(group),
+                member_id=member_id,
+                from_log_offset=opened.log_offset,
+                to_log_offset=_end_offset(step),
+                valid_from=opened.timestamp_ms,
+                valid_to=_end_time(step),
+                incarnation=opened.incarnation,
+                from_generation=opened.generation,
+                to_generation=self._last_generation(group_id, step, opened),
+                ended_by=ended_by,
+                **views.member_fields(group, member)._asdict(),
+            )
+        )
+
+    def _close_generation(self, track: _Track, group_id: str, group: Group, step: _Step | None) -> None:
+        opened, track.generation = track.generation, None
+        if opened is None:
+            return
+        is_classic = isinstance(group, ClassicGroup)
+        self._rows.generations.append(
+            GenerationRow(
+                group_id=group_id,
+                group_type=opened.group_type,
+                incarnation=opened.incarnation,
+                generation=opened.generation,
+                from_log_offset=opened.log_offset,
+                to_log_offset=_end_offset(step),
+                valid_from=opened.timestamp_ms,
+                valid_to=_end_time(step),
+                state=str(group.state),
+                protocol_type=group.protocol_type if isinstance(group, ClassicGroup) else None,
+                protocol_name=(
+                    group.protocol_name if isinstance(group, ClassicGroup) else _preferred_assignor(track.assignors)
+                ),
+                leader_member_id=group.leader if isinstance(group, ClassicGroup) else None,
+                member_count=len(group.members),
+                assignment_epoch=None if is_classic else views.assignment_epoch(group),
+                topology_epoch=views.topology_epoch(group),
+                metadata_hash=views.metadata_hash(group),
+                previous_generation=opened.previous_generation,
+                is_contiguous=opened.is_contiguous,
+            )
+        )
+
+    def _last_generation(self, group_id: str, step: _Step | None, opened: _Open) -> int:
+        """The last generation in which an interval held: the one before the operation that ended it."""
+        group = self.shard.groups.get(group_id) if step is None else step.before
+        return max(opened.generation, views.generation(group)) if group is not None else opened.generation
+
+    def _compare_share_partitions(self, step: _Step) -> None:
+        after = self.shard.share_partitions.get(step.operation.group_id)
+        before = step.partitions_before
+        if after is before or after is None:
+            return
+        old = before if before is not None else ShareGroupStatePartitions()
+        offset = step.offset_of(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA)
+        for event_type, was, now in (
+            ("SHARE_PARTITIONS_INITIALIZING", old.initializing, after.initializing),
+            ("SHARE_PARTITIONS_INITIALIZED", old.initialized, after.initialized),
+        ):
+            for topic_id in sorted(now):
+                topic, partitions = now[topic_id]
+                added = sorted(set(partitions) - set(was[topic_id][1] if topic_id in was else ()))
+                self._learn(topic_id, topic, step.operation.timestamp_ms, "SHARE_PARTITIONS")
+                if added:
+                    step.say(
+                        event_type,
+                        offset,
+                        topic=topic,
+                        details={"topic_id": topic_id, "partitions": ",".join(map(str, added))},
+                    )
+        for topic_id in sorted(after.deleting):
+            self._learn(topic_id, after.deleting[topic_id], step.operation.timestamp_ms, "SHARE_PARTITIONS")
+            if topic_id not in old.deleting:
+                step.say(
+                    "SHARE_PARTITIONS_DELETING",
+                    offset,
+                    topic=after.deleting[topic_id],
+                    details={"topic_id": topic_id},
+                )
+
+    def _learn_topics(self, step: _Step) -> None:
+        """Names which a target proves: a member that subscribes to one topic alone can only be given that one.
+
+        Only where the target was computed in this operation for the epoch in force: an older target may stem from an
+        older subscription.
+        """
+        after = step.after
+        if not isinstance(after, ConsumerGroup | ShareGroup) or after.group_epoch != after.assignment_epoch:
+            return
+        types = {record.record_type for record in step.operation.records if record.value is not None}
+        if not types & TARGET_METADATA_RECORDS:
+            return
+        for record in step.operation.records:
+            if record.record_type not in TARGET_MEMBER_RECORDS or record.value is None or record.key is None:
+                continue
+            member = after.members.get(record.key.member_id)
+            if member is None:
+                continue
+            names, learned_from = set(member.subscribed_topic_names), "SUBSCRIPTION"
+            if isinstance(after, ConsumerGroup) and (regex := after.members[member.member_id].subscribed_topic_regex):
+                resolved = after.resolved_regexes.get(regex)
+                if resolved is None:
+                    continue
+                names, learned_from = names | set(resolved.topics), "REGEX"
+            if len(names) == 1:
+                (name,) = names
+                for topic_id in after.target_assignment.get(member.member_id, {}):
+                    self._learn(topic_id, name, step.operation.timestamp_ms, learned_from)
+
+    def _learn(self, topic_id: str, topic: str, at: int, learned_from: str) -> None:
+        known = (topic_id, topic, learned_from)
+        if known not in self._names:
+            self._names[known] = at
+            self._rows.topics.append(TopicName(topic_id, topic, at, learned_from))
+
+    def _say_undecodable(self, step: _Step, after: Group) -> None:
+        if not isinstance(after, ClassicGroup) or after is step.before:
+            return
+        for member_id, error in views.undecodable_members(after):
+            step.say(
+                "ANOMALY",
+                step.generation_at,
+                member_id=member_id,
+                details={"code": f"EMBEDDED_{error.code}", "message": str(error)},
+            )
+
+
+def _numbered(events: list[EventRow]) -> Iterator[EventRow]:
+    """Events of one operation by record, each record's counted from 0."""
+    indexes: Counter[int] = Counter()
+    for event in sorted(events, key=lambda event: event.log_offset):
+        yield event._replace(event_index=indexes[event.log_offset])
+        indexes[event.log_offset] += 1
+
+
+def _is_first(group: Group) -> bool:
+    """Whether a group's first visible generation can be its first one ever."""
+    return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
+
+
+def _replacements(
+    old: Mapping[str, Member], gone: Iterable[str], members: Mapping[str, Member], come: Iterable[str]
+) -> dict[str, str]:
+    """New member id -> the old one whose group instance id it took over in the same operation."""
+    by_instance = {
+        instance: member_id for member_id in gone if (instance := views.instance_id(old[member_id])) is not None
+    }
+    if not by_instance:
+        return {}
+    return {
+        member_id: by_instance[instance]
+        for member_id in come
+        if (instance := views.instance_id(members[member_id])) is not None and instance in by_instance
+    }
+
+
+def _preferred_assignor(asked: Mapping[str, int]) -> str | None:
+    """The server assignor most members ask for, as ConsumerGroup.preferredServerAssignor; ties by name."""
+    return min((name for name in asked if asked[name] > 0), key=lambda name: (-asked[name], name), default=None)
+
+
+def _say_topology(step: _Step, before: Topology | None, after: Topology | None) -> None:
+    if after is None or after == before:
+        return
+    offset = step.offset_of(RecordType.STREAMS_GROUP_TOPOLOGY)
+    step.say("TOPOLOGY_CHANGED", offset, details={"topology_epoch": str(after.epoch)})
+
+
+_MEMBER_STATE_NAMES: Final = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+
+
+def _member_state_name(state: int) -> str:
+    return _MEMBER_STATE_NAMES.get(state, "UNKNOWN")
+
+
+def _assignment_order(key: AssignmentKey) -> tuple[str, str, str, str, int]:
+    return key.assignment, key.task_type or "", key.topic_id or "", key.topic or "", key.partition
+
+
+def _end_offset(step: _Step | None) -> int | None:
+    return None if step is None else step.operation.last_offset
+
+
+def _end_time(step: _Step | None) -> int | None:
+    return None if step is None else step.operation.timestamp_ms
+
+
+__all__ = ["GroupHistory", "GroupRecord", "GroupRows", "Operation"]

@@ -1,0 +1,101 @@
+"""Rows of the silver group tables, as the core makes them: the declared columns less `cluster_id` and `log_partition`.
+
+Times are epoch milliseconds. An open interval has None in `valid_to_ms` and `to_log_offset`.
+"""
+
+from typing import NamedTuple
+
+
+class GenerationRow(NamedTuple):
+    """silver.group_generations."""
+
+    group_id: str
+    group_type: str
+    incarnation: int
+    generation: int
+    from_log_offset: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+    state: str
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_member_id: str | None
+    member_count: int
+    assignment_epoch: int | None
+    topology_epoch: int | None
+    metadata_hash: int | None
+    previous_generation: int | None
+    is_contiguous: bool
+
+
+class MemberRow(NamedTuple):
+    """silver.group_members."""
+
+    group_id: str
+    group_type: str
+    member_id: str
+    from_log_offset: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+    incarnation: int
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    subscribed_topics: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int | None
+    from_generation: int
+    to_generation: int
+    ended_by: str | None
+    member_epoch: int | None
+    uses_classic_protocol: bool
+
+
+class AssignmentRow(NamedTuple):
+    """silver.member_assignments; `topic` is None where only the id is known."""
+
+    group_id: str
+    group_type: str
+    member_id: str
+    topic_id: str | None
+    topic: str | None
+    partition: int
+    assignment: str
+    task_type: str | None
+    from_log_offset: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+    incarnation: int
+    from_generation: int
+    to_generation: int
+
+
+class EventRow(NamedTuple):
+    """silver.group_events."""
+
+    log_offset: int
+    event_index: int
+    group_id: str
+    group_type: str | None
+    event_type: str
+    at: int
+    generation: int | None
+    member_id: str | None
+    topic: str | None
+    partition: int | None
+    details: dict[str, str]
+
+
+class TopicName(NamedTuple):
+    """A name learned for a topic id."""
+
+    topic_id: str
+    topic: str
+    at: int
+    learned_from: str

@@ -1,0 +1,320 @@
+"""One view of four group types: what the silver tables ask of a group and of its members.
+
+The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from coordinator_core.classic.state import ClassicGroup, ClassicMember
+from coordinator_core.client_protocols import (
+    decode_assignment,
+    decode_connect_assignment,
+    decode_subscription,
+)
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.errors import DecodeError
+from coordinator_core.replay import Group
+from coordinator_core.share.state import ShareGroup, ShareMember
+from coordinator_core.streams.state import StreamsGroup, StreamsMember
+
+Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+CONNECT_PROTOCOL_TYPE = "connect"
+
+TARGET = "TARGET"
+CURRENT = "CURRENT"
+REVOKING = "REVOKING"
+
+
+class AssignmentKey(NamedTuple):
+    """What a member has: the natural key of silver.member_assignments within one member."""
+
+    topic_id: str | None
+    topic: str | None
+    partition: int
+    assignment: str
+    task_type: str | None
+
+
+class MemberFields(NamedTuple):
+    """Columns of silver.group_members which come from the member itself."""
+
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    subscribed_topics: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int | None
+    member_epoch: int | None
+    uses_classic_protocol: bool
+
+
+def group_type(group: Group) -> str:
+    """CLASSIC, CONSUMER, SHARE or STREAMS."""
+    match group:
+        case ClassicGroup():
+            return "CLASSIC"
+        case ConsumerGroup():
+            return "CONSUMER"
+        case ShareGroup():
+            return "SHARE"
+        case StreamsGroup():
+            return "STREAMS"
+
+
+def generation(group: Group) -> int:
+    """Generation of a classic group, group epoch of the others."""
+    return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
+
+
+def assignment_epoch(group: Group) -> int | None:
+    """Epoch of the target assignment; None for classic groups, which have none."""
+    return None if isinstance(group, ClassicGroup) else group.assignment_epoch
+
+
+def metadata_hash(group: Group) -> int | None:
+    """Hash of the subscribed topics' metadata; None for classic groups."""
+    return None if isinstance(group, ClassicGroup) else group.metadata_hash
+
+
+def topology_epoch(group: Group) -> int | None:
+    """Epoch of a streams group's topology."""
+    return group.topology.epoch if isinstance(group, StreamsGroup) and group.topology is not None else None
+
+
+def instance_id(member: Member) -> str | None:
+    """group.instance.id of a static member."""
+    match member:
+        case ClassicMember():
+            return member.group_instance_id
+        case ShareMember():
+            return None
+        case _:
+            return member.instance_id
+
+
+def server_assignor(member: Member) -> str | None:
+    """The server assignor a consumer group member asks for."""
+    return member.server_assignor if isinstance(member, ConsumerMember) else None
+
+
+def member_fields(group: Group, member: Member) -> MemberFields:
+    """Columns of a membership row. What the log does not hold is None."""
+    match member:
+        case ClassicMember():
+            return _classic_fields(group, member)
+        case ConsumerMember():
+            classic = member.classic_member_metadata
+            return MemberFields(
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rack_id=member.rack_id,
+                subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
+                subscribed_regex=member.subscribed_topic_regex or None,
+                server_assignor=member.server_assignor,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=classic.session_timeout_ms if classic is not None else None,
+                member_epoch=member.member_epoch,
+                uses_classic_protocol=classic is not None,
+            )
+        case ShareMember():
+            return MemberFields(
+                instance_id=None,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rack_id=member.rack_id,
+                subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
+                subscribed_regex=None,
+                server_assignor=None,
+                rebalance_timeout_ms=None,
+                session_timeout_ms=None,
+                member_epoch=member.member_epoch,
+                uses_classic_protocol=False,
+            )
+        case StreamsMember():
+            return MemberFields(
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rack_id=member.rack_id,
+                subscribed_topics=None,
+                subscribed_regex=None,
+                server_assignor=None,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=None,
+                member_epoch=member.member_epoch,
+                uses_classic_protocol=False,
+            )
+
+
+def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
+    topics, rack_id = None, None
+    if isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        try:
+            subscription = decode_subscription(member.subscription)
+        except DecodeError:
+            # A client may put anything there; replay reports it once, as an anomaly of the record which brought it.
+            pass
+        else:
+            topics, rack_id = tuple(sorted(subscription.topics)), subscription.rack_id
+    return MemberFields(
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rack_id=rack_id,
+        subscribed_topics=topics,
+        subscribed_regex=None,
+        server_assignor=None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        member_epoch=None,
+        uses_classic_protocol=True,
+    )
+
+
+def subscription(member: Member) -> object:
+    """What a member subscribes to, comparable: another value means SUBSCRIPTION_CHANGED."""
+    match member:
+        case ClassicMember():
+            try:
+                return frozenset(decode_subscription(member.subscription).topics)
+            except DecodeError:
+                return member.subscription
+        case ConsumerMember():
+            return frozenset(member.subscribed_topic_names), member.subscribed_topic_regex
+        case ShareMember():
+            return frozenset(member.subscribed_topic_names)
+        case StreamsMember():
+            return member.topology_epoch
+
+
+def description(member: Member) -> object:
+    """Who a member is, comparable, subscription and epochs aside: another value means MEMBER_UPDATED."""
+    match member:
+        case ClassicMember():
+            return (
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+            )
+        case ConsumerMember():
+            return (
+                member.instance_id,
+                member.rack_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.server_assignor,
+                member.classic_member_metadata,
+            )
+        case ShareMember():
+            return member.rack_id, member.client_id, member.client_host
+        case StreamsMember():
+            return (
+                member.instance_id,
+                member.rack_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.process_id,
+                member.user_endpoint,
+                tuple(sorted(member.client_tags.items())),
+            )
+
+
+def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]]:
+    """Members whose embedded subscription or assignment cannot be decoded, with the reason."""
+    for member in group.members.values():
+        try:
+            if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+                decode_subscription(member.subscription)
+                decode_assignment(member.assignment)
+            elif group.protocol_type == CONNECT_PROTOCOL_TYPE:
+                decode_connect_assignment(member.assignment)
+        except DecodeError as error:
+            yield member.member_id, error
+
+
+def assignment_keys(group: Group, member_id: str) -> frozenset[AssignmentKey]:
+    """All that a member has in a group: as target, held, and to be given up."""
+    match group:
+        case ClassicGroup():
+            return frozenset(_classic_assignment(group, member_id))
+        case ConsumerGroup():
+            return frozenset(_consumer_assignment(group, member_id))
+        case ShareGroup():
+            return frozenset(_share_assignment(group, member_id))
+        case StreamsGroup():
+            return frozenset(_streams_assignment(group, member_id))
+
+
+def _classic_assignment(group: ClassicGroup, member_id: str) -> Iterator[AssignmentKey]:
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    try:
+        if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            for topic, partitions in decode_assignment(member.assignment).partitions:
+                for partition in partitions:
+                    yield AssignmentKey(None, topic, partition, CURRENT, None)
+        elif group.protocol_type == CONNECT_PROTOCOL_TYPE:
+            for connector, tasks in decode_connect_assignment(member.assignment).assigned:
+                for task in tasks:
+                    yield AssignmentKey(None, connector, task, CURRENT, None)
+    except DecodeError:
+        return
+
+
+def _by_id(assignment: Iterable[tuple[str, Iterable[int]]], kind: str) -> Iterator[AssignmentKey]:
+    for topic_id, partitions in assignment:
+        for partition in partitions:
+            yield AssignmentKey(topic_id, None, partition, kind, None)
+
+
+def _consumer_assignment(group: ConsumerGroup, member_id: str) -> Iterator[AssignmentKey]:
+    target = group.target_assignment.get(member_id)
+    if target is not None:
+        yield from _by_id(target.items(), TARGET)
+    member = group.members.get(member_id)
+    if member is not None:
+        yield from _by_id(member.assigned.items(), CURRENT)
+        yield from _by_id(member.pending_revocation.items(), REVOKING)
+
+
+def _share_assignment(group: ShareGroup, member_id: str) -> Iterator[AssignmentKey]:
+    target = group.target_assignment.get(member_id)
+    if target is not None:
+        yield from _by_id(target.items(), TARGET)
+    member = group.members.get(member_id)
+    if member is not None:
+        yield from _by_id(member.assigned.items(), CURRENT)
+
+
+def _tasks(tasks: Iterable[tuple[str, Iterable[int]]], kind: str, task_type: str) -> Iterator[AssignmentKey]:
+    for subtopology_id, partitions in tasks:
+        for partition in partitions:
+            yield AssignmentKey(None, subtopology_id, partition, kind, task_type)
+
+
+def _streams_assignment(group: StreamsGroup, member_id: str) -> Iterator[AssignmentKey]:
+    target = group.target_assignment.get(member_id)
+    if target is not None:
+        yield from _tasks(target.active.items(), TARGET, "ACTIVE")
+        yield from _tasks(target.standby.items(), TARGET, "STANDBY")
+        yield from _tasks(target.warmup.items(), TARGET, "WARMUP")
+    member = group.members.get(member_id)
+    if member is not None:
+        yield from _tasks(member.active.items(), CURRENT, "ACTIVE")
+        yield from _tasks(member.standby.items(), CURRENT, "STANDBY")
+        yield from _tasks(member.warmup.items(), CURRENT, "WARMUP")
+        yield from _tasks(member.active_pending_revocation.items(), REVOKING, "ACTIVE")
+        yield from _tasks(member.standby_pending_revocation.items(), REVOKING, "STANDBY")
+        yield from _tasks(member.warmup_pending_revocation.items(), REVOKING, "WARMUP")
