@@ -55,6 +55,7 @@ COVERAGE = Table(
     layer="bronze",
     name="coverage",
     comment="What of the log was seen and what was not: disjoint offset ranges of each log partition.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -73,6 +74,7 @@ QUARANTINE = Table(
     layer="bronze",
     name="quarantine",
     comment="What could not be read or replayed; the batch itself stays in bronze.record_batches.",
+    partition_by=("cluster_id",),
     columns=(
         Column("cluster_id", STRING, "The Kafka cluster."),
         Column("topic", STRING, "Internal topic."),
@@ -93,6 +95,7 @@ END_OFFSETS = Table(
     layer="bronze",
     name="end_offsets",
     comment="Samples of source topics' log ends, for lag.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Source topic."),

@@ -45,6 +45,7 @@ PARTITION_OWNERS = Table(
     layer="gold",
     name="partition_owners",
     comment="Who owned what, when.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -67,6 +68,7 @@ REBALANCES = Table(
     layer="gold",
     name="rebalances",
     comment="One row a rebalance: why, how long, what moved.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("to_generation", INT, "Generation or group epoch it led to."),
@@ -93,6 +95,7 @@ REDELIVERIES = Table(
     layer="gold",
     name="redeliveries",
     comment="An offset range of a share partition that was handed back, or given out again.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -116,6 +119,7 @@ ARCHIVED_RECORDS = Table(
     layer="gold",
     name="archived_records",
     comment="An offset range of a share partition that was given up.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -138,6 +142,7 @@ COMMIT_ANOMALIES = Table(
     layer="gold",
     name="commit_anomalies",
     comment="A rewind, reset, skip, stall or delete of committed offsets.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -160,6 +165,7 @@ GROUP_SUMMARY = Table(
     layer="gold",
     name="group_summary",
     comment="A group and day.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,
@@ -178,6 +184,7 @@ SHARE_GROUP_SUMMARY = Table(
     layer="gold",
     name="share_group_summary",
     comment="A share group and day.",
+    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,

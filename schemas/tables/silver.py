@@ -80,6 +80,7 @@ GROUP_GENERATIONS = Table(
     layer="silver",
     name="group_generations",
     comment="One row a generation (classic) or group epoch (consumer, share, streams).",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -112,6 +113,7 @@ GROUP_MEMBERS = Table(
     layer="silver",
     name="group_members",
     comment="One row a stretch of membership, with the member's fields at its end.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -148,6 +150,7 @@ MEMBER_ASSIGNMENTS = Table(
     layer="silver",
     name="member_assignments",
     comment="One row a stretch in which a member had a partition: as target, held, or to be given up.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -177,6 +180,7 @@ GROUP_EVENTS = Table(
     layer="silver",
     name="group_events",
     comment="Every change of a group, in words.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -286,6 +290,7 @@ TOPICS = Table(
     layer="silver",
     name="topics",
     comment="Names of topic ids over time.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),

@@ -7,6 +7,7 @@ RUNS = Table(
     layer="state",
     name="runs",
     comment="One row a finished run and internal topic, written last: the ledger of the ledger.",
+    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("run_id", STRING, "The run."),
