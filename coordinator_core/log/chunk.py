@@ -18,7 +18,11 @@ I64 = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 CONTROL_NONE = -1
-"""`control_types` of a data batch. Else Kafka's ControlRecordType id: 0 ABORT, 1 COMMIT, 2.. not transactional."""
+"""`control_types` of a data batch. Else Kafka's ControlRecordType id: 0 ABORT, 1 COMMIT, 2.. not transactional.
+Also that of a control batch whose record compaction has removed."""
+
+CONTROL_UNKNOWN = 127
+"""A control record whose key names no type that fits (ControlRecordType.UNKNOWN, or a key that cannot be read)."""
 
 
 @dataclass(frozen=True, slots=True)
