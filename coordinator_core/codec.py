@@ -1,0 +1,793 @@
+"""The one codec of messages: bytes to structs and back, as `schemas.wire` declares them.
+
+Each (message, version) is compiled once, into a list of readers and a list of writers; fields of fixed size
+which stand next to each other are read by one `struct.unpack_from`. Decoded values are immutable: a slotted
+class a struct, tuples for arrays, `bytes` for bytes, `str` for strings, and Kafka's 22-character text for
+uuids.
+
+What is accepted is what Kafka's generated classes accept, so that replay sees what a coordinator would have
+seen:
+
+- bytes after the last field are ignored;
+- a negative length is null, whatever its value;
+- known tags are read by their type, in any order; their size is not compared with what was read;
+- a nullable struct among the fields has a signed byte before it, in the tag section an unsigned varint;
+- strings which are not UTF-8 are repaired as Java's `new String(bytes, UTF_8)` does.
+
+Every length and count is compared with the bytes left before it is believed. Whatever the bytes, only
+`DecodeError` comes out of a decoder.
+
+Sources: MessageDataGenerator (read, write), ByteBufferAccessor, RawTaggedFieldWriter, CoordinatorRecordSerde.
+"""
+
+import binascii
+import codecs
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field as dataclass_field
+from dataclasses import fields as dataclass_fields
+from dataclasses import make_dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from coordinator_core.errors import (
+    BufferUnderflow,
+    CoreError,
+    EncodeError,
+    InvalidRecord,
+    LengthOutOfBounds,
+    NullNotAllowed,
+    UnknownRecordType,
+    UnknownValueVersion,
+    VarintTooLong,
+)
+from coordinator_core.limits import NESTING_DEPTH_MAX
+from schemas import wire
+from schemas.cluster_metadata import FRAME_VERSION
+from schemas.registry import METADATA, REGISTRY
+
+Buffer = bytes | memoryview
+Declaration = wire.Message | wire.Struct
+
+STRING_BYTES_MAX: Final = 32767
+"""Kafka's strings are this long at most, also where the length field could hold more."""
+
+BYTES_MAX: Final = 0x7FFFFFFF
+
+UUID_BYTES: Final = 16
+UUID_CACHE_SIZE: Final = 65_536
+"""Topic ids repeat in nearly every record; their text is kept for this many."""
+
+
+class Struct:
+    """Base of all decoded structs: one slotted, immutable class a declared struct or message.
+
+    Attributes are the declared fields in snake_case, all of them in every version, and `unknown_tags`, the
+    tagged fields of a later Kafka as (tag, payload), which encoding writes back.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        unknown_tags: tuple[tuple[int, bytes], ...]
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class CoordinatorKey(NamedTuple):
+    """The key of a coordinator record."""
+
+    record_type: int
+    message: wire.Message
+    fields: Struct
+
+
+class CoordinatorValue(NamedTuple):
+    """The value of a coordinator record, or of a record of the metadata log."""
+
+    version: int
+    message: wire.Message
+    fields: Struct
+
+
+# --- what callers use ---
+
+
+def decode(message: Declaration, data: Buffer, version: int, *, position: int = 0) -> Struct:
+    """Decode the fields of `message` in `version`, which start at `position`. Raises DecodeError only."""
+    return decode_from(message, data, version, position)[0]
+
+
+def decode_from(message: Declaration, data: Buffer, version: int, position: int) -> tuple[Struct, int]:
+    """As `decode`, with the position behind the last byte that was read."""
+    return _run(_codec(message, version).read, data, position)
+
+
+def encode(message: Declaration, fields: Struct, version: int) -> bytes:
+    """Encode `fields` in `version`, without a prefix. Raises EncodeError where that version cannot hold
+    them."""
+    out = bytearray()
+    _write(_codec(message, version), out, fields)
+    return bytes(out)
+
+
+def make(message: Declaration, **fields: Any) -> Struct:
+    """A struct with the given fields, and all others at their default, as a new object of Kafka's class has
+    them.
+
+    Arrays may be given as any sequence. Raises EncodeError for a field which is not declared.
+    """
+    maker = _maker(message)
+    unknown = fields.keys() - maker.defaults.keys()
+    if unknown:
+        raise EncodeError(f"{message.name} has no field {', '.join(sorted(unknown))}")
+    values = {**maker.defaults, **fields}
+    for name in maker.arrays:
+        if isinstance(values[name], list):
+            values[name] = tuple(values[name])
+    return maker.new(**values)
+
+
+def decode_key(topic: str, data: Buffer) -> CoordinatorKey:
+    """Decode a record's key. Raises UnknownRecordType for a type which is not declared for the topic, else
+    DecodeError. Kafka's loader warns and skips an unknown type."""
+    try:
+        (record_type,) = _INT16.unpack_from(data)
+    except struct.error:
+        raise BufferUnderflow("key is too short for a record type", byte_position=len(data)) from None
+    plan = _topic(topic).get(record_type)
+    if plan is None:
+        raise UnknownRecordType(f"record type {record_type} is not one of {topic}", byte_position=0)
+    return CoordinatorKey(record_type, plan.key, _run(plan.read_key, data, 2)[0])
+
+
+def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue:
+    """Decode the value that goes with a key of `record_type`; tombstones have none, so `data` is not null.
+
+    Raises UnknownRecordType, UnknownValueVersion (Kafka's loader fails there), else DecodeError.
+    """
+    plan = _topic(topic).get(record_type)
+    if plan is None:
+        raise UnknownRecordType(f"record type {record_type} is not one of {topic}")
+    try:
+        (version,) = _INT16.unpack_from(data)
+    except struct.error:
+        raise BufferUnderflow("value is too short for a version", byte_position=len(data)) from None
+    read = plan.read_value.get(version)
+    if read is None:
+        raise UnknownValueVersion(f"{plan.value.name} has no version {version}", byte_position=0)
+    return CoordinatorValue(version, plan.value, _run(read, data, 2)[0])
+
+
+def encode_key(topic: str, record_type: int, fields: Struct) -> bytes:
+    """The key of a record: its type and its fields in version 0, the only one keys have."""
+    key, _ = _messages(topic, record_type)
+    return _INT16.pack(record_type) + encode(key, fields, 0)
+
+
+def encode_value(topic: str, record_type: int, version: int, fields: Struct) -> bytes:
+    """The value of a record: its version and its fields."""
+    _, value = _messages(topic, record_type)
+    return _INT16.pack(version) + encode(value, fields, version)
+
+
+def decode_metadata(data: Buffer) -> CoordinatorValue:
+    """Decode the value of a record of `__cluster_metadata` (MetadataRecordSerde).
+
+    Raises UnknownRecordType for the many types which are not declared; a caller skips those.
+    """
+    (frame_version, api_key, version), position = _run(_read_metadata_frame, data, 0)
+    if frame_version != FRAME_VERSION:
+        raise InvalidRecord(f"frame version {frame_version} of a metadata record", byte_position=0)
+    message = METADATA.get(api_key)
+    if message is None:
+        raise UnknownRecordType(f"metadata record type {api_key} is not declared", byte_position=0)
+    if version not in wire.message_versions(message):
+        raise UnknownValueVersion(f"{message.name} has no version {version}", byte_position=0)
+    return CoordinatorValue(version, message, decode(message, data, version, position=position))
+
+
+def encode_metadata(message: wire.Message, fields: Struct, version: int) -> bytes:
+    """The value of a record of `__cluster_metadata`. The opposite of `decode_metadata`."""
+    out = bytearray()
+    for number in (FRAME_VERSION, message.record_type or 0, version):
+        write_uvarint(out, number)
+    return bytes(out) + encode(message, fields, version)
+
+
+def struct_class(message: Declaration) -> type[Struct]:
+    """The class of the structs of a message: its fields in declared order, then `unknown_tags`."""
+    return _maker(message).new
+
+
+# --- varints and text ---
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint as an int32 (ByteUtils.readUnsignedVarint), and the position behind it."""
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    for index in range(1, 5):
+        byte = data[position + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return value - ((value & 0x80000000) << 1), position + index + 1
+    raise VarintTooLong("varint of more than 5 bytes", byte_position=position)
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint (ByteUtils.writeUnsignedVarint)."""
+    value &= 0xFFFFFFFF
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _java_replacement(error: UnicodeError) -> tuple[str, int]:
+    """U+FFFD where Java puts one. Java takes an encoded surrogate (ED A0..BF xx) as one fault, Python as
+    two or three; for all other faults both follow Unicode's "maximal subpart"."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start = error.object, error.start
+    surrogate = _ENCODED_SURROGATE.match(data, start)
+    if surrogate:
+        return "\ufffd", surrogate.end()
+    return "\ufffd", error.end
+
+
+codecs.register_error("groupledger-java", _java_replacement)
+
+
+@lru_cache(maxsize=UUID_CACHE_SIZE)
+def uuid_text(data: bytes) -> str:
+    """Uuid.toString: URL-safe base64 of the 16 bytes, without padding."""
+    return binascii.b2a_base64(data, newline=False)[:22].translate(_TO_URL_SAFE).decode("ascii")
+
+
+@lru_cache(maxsize=UUID_CACHE_SIZE)
+def uuid_bytes(text: str) -> bytes:
+    """Uuid.fromString. Raises EncodeError for what is not the text of a uuid."""
+    try:
+        data = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL_SAFE) + b"==", strict_mode=True)
+    except ValueError:
+        data = b""
+    if len(data) != UUID_BYTES or uuid_text(data) != text:
+        raise EncodeError("not a uuid: 22 characters of URL-safe base64 expected")
+    return data
+
+
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+# --- structs ---
+
+
+class _Maker(NamedTuple):
+    new: type[Struct]
+    defaults: Mapping[str, Any]
+    arrays: tuple[str, ...]
+
+
+@cache
+def _maker(message: Declaration) -> _Maker:
+    names = [field.name for field in message.fields]
+    new: type[Struct] = make_dataclass(
+        message.name,
+        [*((name, Any) for name in names), ("unknown_tags", tuple, dataclass_field(default=()))],
+        bases=(Struct,),
+        frozen=True,
+        slots=True,
+    )
+    new.__module__ = __name__
+    assert [f.name for f in dataclass_fields(new)] == [*names, "unknown_tags"]  # type: ignore[arg-type]
+    defaults = {field.name: default_of(field) for field in message.fields}
+    arrays = tuple(field.name for field in message.fields if isinstance(field.kind, wire.Array))
+    return _Maker(new, {**defaults, "unknown_tags": ()}, arrays)
+
+
+def default_of(field: wire.Field) -> Any:
+    """What the field is where it is not on the wire."""
+    if field.default is not wire.Default.OF_KIND:
+        return field.default
+    if isinstance(field.kind, wire.Primitive):
+        return field.kind.default
+    if isinstance(field.kind, wire.Array):
+        return ()
+    return make(field.kind)
+
+
+# --- compiling ---
+
+Read = Callable[[Buffer, int], tuple[Any, int]]
+Write = Callable[[bytearray, Any], None]
+
+
+class _Codec(NamedTuple):
+    read: Read
+    write: Write
+    bytes_min: int
+    """No value takes fewer bytes: the bound that array counts are checked with."""
+
+
+def _run(read: Read, data: Buffer, position: int) -> tuple[Any, int]:
+    try:
+        return read(data, position)
+    except (struct.error, IndexError):
+        # Fixed-size reads are not checked one by one: running off the end is what these two mean.
+        raise BufferUnderflow("the bytes end inside a field", byte_position=len(data)) from None
+
+
+def _write(codec: _Codec, out: bytearray, fields: Struct) -> None:
+    try:
+        codec.write(out, fields)
+    except (struct.error, TypeError, AttributeError, UnicodeError) as error:
+        raise EncodeError(f"a field holds what its kind cannot: {type(error).__name__}") from error
+
+
+class _Version(NamedTuple):
+    """What every reader and writer needs to know of the version it is compiled for."""
+
+    number: int
+    highest: int
+    is_flexible: bool
+
+    def has(self, text: str) -> bool:
+        return self.number in wire.version_range(text, self.highest)
+
+
+@cache
+def _codec(message: Declaration, version: int) -> _Codec:
+    if isinstance(message, wire.Struct):
+        raise CoreError(f"{message.name} is part of a message and has no versions of its own")
+    versions = wire.message_versions(message)
+    if version not in versions:
+        raise CoreError(f"{message.name} has no version {version}")
+    highest = versions[-1]
+    is_flexible = version in wire.version_range(message.flexible, highest)
+    return _struct_codec(message, _Version(version, highest, is_flexible), depth=1)
+
+
+def _struct_codec(message: Declaration, version: _Version, depth: int) -> _Codec:
+    if depth > NESTING_DEPTH_MAX:
+        raise CoreError(f"{message.name} nests deeper than {NESTING_DEPTH_MAX}")
+    positional: list[tuple[int, wire.Field, _Codec]] = []
+    tagged: dict[int, tuple[int, wire.Field, _Codec]] = {}
+    absent: list[wire.Field] = []
+    for index, field in enumerate(message.fields):
+        if not version.has(field.versions):
+            absent.append(field)
+        elif field.tag is not None and version.has(field.tagged):
+            tagged[field.tag] = (index, field, _field_codec(field, version, depth, is_tagged=True))
+        else:
+            positional.append((index, field, _field_codec(field, version, depth, is_tagged=False)))
+    bytes_min = sum(codec.bytes_min for _, field, codec in positional if not field.missing_ok)
+    return _Codec(
+        _struct_reader(message, positional, {tag: (i, c.read) for tag, (i, _, c) in tagged.items()}, version),
+        _struct_writer(message, positional, tagged, absent, version),
+        bytes_min + version.is_flexible,
+    )
+
+
+class _Step(NamedTuple):
+    """Reads one value into `start`, or, where `stop` is not 0, as many as there are between the two."""
+
+    start: int
+    stop: int
+    read: Read
+    missing_ok: bool
+
+
+def _struct_reader(
+    message: Declaration,
+    positional: Sequence[tuple[int, wire.Field, _Codec]],
+    tagged: Mapping[int, tuple[int, Read]],
+    version: _Version,
+) -> Read:
+    maker = _maker(message)
+    new = maker.new
+    defaults = list(maker.defaults.values())
+    tags_index = len(message.fields)
+    steps = _steps(positional)
+    may_end_early = any(step.missing_ok for step in steps)
+    assert not (may_end_early and version.is_flexible), "a tag section cannot be missing"
+    is_flexible = version.is_flexible
+
+    def read(data: Buffer, position: int) -> tuple[Struct, int]:
+        values = defaults.copy()
+        for start, stop, read_step, _ in steps:
+            if stop:
+                values[start:stop], position = read_step(data, position)
+            else:
+                values[start], position = read_step(data, position)
+        if is_flexible:
+            if data[position]:
+                position = read_tags(data, position, values)
+            else:
+                position += 1
+        return new(*values), position
+
+    def read_tags(data: Buffer, position: int, values: list[Any]) -> int:
+        tag_count, position = read_uvarint(data, position)
+        unknown: list[tuple[int, bytes]] = []
+        for _ in range(tag_count):
+            tag, position = read_uvarint(data, position)
+            size, position = read_uvarint(data, position)
+            known = tagged.get(tag)
+            if known is not None:
+                values[known[0]], position = known[1](data, position)
+            else:
+                _check_length(size, data, position)
+                unknown.append((tag, bytes(data[position : position + size])))
+                position += size
+        values[tags_index] = tuple(unknown)
+        return position
+
+    def read_until_end(data: Buffer, position: int) -> tuple[Struct, int]:
+        values = defaults.copy()
+        for start, _, read_step, missing_ok in steps:
+            if missing_ok and position >= len(data):
+                break
+            values[start], position = read_step(data, position)
+        return new(*values), position
+
+    return read_until_end if may_end_early else read
+
+
+def _steps(positional: Sequence[tuple[int, wire.Field, _Codec]]) -> list[_Step]:
+    """The fields in wire order, neighbours of fixed size in one step. Where a field may be missing at the
+    end of the buffer each stands alone, so that the end is seen between any two."""
+    may_end_early = any(field.missing_ok for _, field, _ in positional)
+    steps: list[_Step] = []
+    run: list[int] = []
+    letters = ""
+
+    def close_run() -> None:
+        nonlocal run, letters
+        if run:
+            steps.append(_Step(run[0], run[-1] + 1, _fixed_reader(letters), False))
+            run, letters = [], ""
+
+    for index, field, codec in positional:
+        letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
+        if letter is None or may_end_early:
+            close_run()
+            steps.append(_Step(index, 0, codec.read, field.missing_ok))
+        else:
+            if run and index != run[-1] + 1:
+                close_run()
+            run.append(index)
+            letters += letter
+    close_run()
+    return steps
+
+
+def _fixed_reader(letters: str) -> Read:
+    layout = struct.Struct(">" + letters)
+    unpack, size = layout.unpack_from, layout.size
+
+    def read(data: Buffer, position: int) -> tuple[tuple[Any, ...], int]:
+        return unpack(data, position), position + size
+
+    return read
+
+
+def _struct_writer(
+    message: Declaration,
+    positional: Sequence[tuple[int, wire.Field, _Codec]],
+    tagged: Mapping[int, tuple[int, wire.Field, _Codec]],
+    absent: Sequence[wire.Field],
+    version: _Version,
+) -> Write:
+    new = struct_class(message)
+    fields = [(field.name, codec.write) for _, field, codec in positional]
+    tags = [(tag, f.name, default_of(f), codec.write) for tag, (_, f, codec) in tagged.items()]
+    dropped = [(field.name, default_of(field)) for field in absent if not field.ignorable]
+
+    def write(out: bytearray, value: Any) -> None:
+        if not isinstance(value, new):
+            raise EncodeError(f"a struct of {message.name} expected, not {type(value).__name__}")
+        for name, default in dropped:
+            if getattr(value, name) != default:
+                raise EncodeError(f"{message.name} has no {name} in version {version.number}")
+        for name, write_field in fields:
+            write_field(out, getattr(value, name))
+        if version.is_flexible:
+            write_tags(out, value)
+        elif value.unknown_tags:
+            raise EncodeError(f"{message.name} has no tags in version {version.number}")
+
+    def write_tags(out: bytearray, value: Struct) -> None:
+        payloads: list[tuple[int, bytes | bytearray]] = list(value.unknown_tags)
+        for tag, name, default, write_field in tags:
+            if any(tag == unknown for unknown, _ in value.unknown_tags):
+                raise EncodeError(f"tag {tag} of {message.name} is known")
+            field_value = getattr(value, name)
+            if field_value != default:
+                payload = bytearray()
+                write_field(payload, field_value)
+                payloads.append((tag, payload))
+        payloads.sort(key=_tag_of)
+        write_uvarint(out, len(payloads))
+        for tag, content in payloads:
+            write_uvarint(out, tag)
+            write_uvarint(out, len(content))
+            out += content
+
+    return write
+
+
+def _tag_of(tagged: tuple[int, bytes | bytearray]) -> int:
+    return tagged[0]
+
+
+# --- kinds ---
+
+
+def _field_codec(field: wire.Field, version: _Version, depth: int, *, is_tagged: bool) -> _Codec:
+    is_nullable = version.has(field.nullable)
+    kind = field.kind
+    if isinstance(kind, wire.Struct):
+        codec = _struct_codec(kind, version, depth + 1)
+        return _nullable_struct(codec, is_tagged=is_tagged) if is_nullable else codec
+    if isinstance(kind, wire.Array):
+        return _array_codec(field.name, kind, version, depth, is_nullable=is_nullable)
+    return _primitive_codec(field.name, kind, version, is_nullable=is_nullable)
+
+
+def _nullable_struct(codec: _Codec, *, is_tagged: bool) -> _Codec:
+    """Null or not stands before the struct: as a signed byte among the fields, as a varint in the tag
+    section."""
+    read_struct, write_struct = codec.read, codec.write
+
+    def read_positional(data: Buffer, position: int) -> tuple[Any, int]:
+        if data[position] >= 0x80:
+            return None, position + 1
+        return read_struct(data, position + 1)
+
+    def read_tagged(data: Buffer, position: int) -> tuple[Any, int]:
+        marker, position = read_uvarint(data, position)
+        if marker <= 0:
+            return None, position
+        return read_struct(data, position)
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            out.append(0x00 if is_tagged else 0xFF)
+        else:
+            out.append(1)
+            write_struct(out, value)
+
+    return _Codec(read_tagged if is_tagged else read_positional, write, 1)
+
+
+def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_nullable: bool) -> _Codec:
+    if kind.format is not None:
+        return _fixed_codec(kind.format)
+    if kind is wire.Uuid:
+        return _UUID_CODEC
+    if kind is wire.String:
+        return _bounded(
+            name,
+            version,
+            is_nullable=is_nullable,
+            letter="h",
+            read_content=_read_text,
+            encode_content=_encode_text,
+            length_max=STRING_BYTES_MAX,
+        )
+    assert kind is wire.Bytes
+    return _bounded(
+        name,
+        version,
+        is_nullable=is_nullable,
+        letter="i",
+        read_content=_read_bytes,
+        encode_content=_encode_bytes,
+        length_max=BYTES_MAX,
+    )
+
+
+def _fixed_codec(letter: str) -> _Codec:
+    layout = struct.Struct(">" + letter)
+    unpack, pack, size = layout.unpack_from, layout.pack, layout.size
+
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
+        return unpack(data, position)[0], position + size
+
+    def write(out: bytearray, value: Any) -> None:
+        out += pack(value)
+
+    return _Codec(read, write, size)
+
+
+def _read_uuid(data: Buffer, position: int) -> tuple[str, int]:
+    end = position + UUID_BYTES
+    if end > len(data):
+        raise BufferUnderflow("the bytes end inside a uuid", byte_position=position)
+    return uuid_text(bytes(data[position:end])), end
+
+
+def _write_uuid(out: bytearray, value: Any) -> None:
+    out += uuid_bytes(value)
+
+
+_UUID_CODEC: Final = _Codec(_read_uuid, _write_uuid, UUID_BYTES)
+
+
+def _read_text(data: Buffer, position: int, end: int) -> str:
+    return str(data[position:end], "utf-8", "groupledger-java")
+
+
+def _encode_text(value: str) -> bytes:
+    return value.encode("utf-8")
+
+
+def _read_bytes(data: Buffer, position: int, end: int) -> bytes:
+    return bytes(data[position:end])
+
+
+def _encode_bytes(value: bytes) -> bytes:
+    return memoryview(value).tobytes()
+
+
+def _length_codec(letter: str, version: _Version) -> _Codec:
+    """Lengths and counts: -1 is null. Flexible versions write one more as a varint, so that 0 is null."""
+    if not version.is_flexible:
+        return _fixed_codec(letter)
+
+    def read(data: Buffer, position: int) -> tuple[int, int]:
+        length, position = read_uvarint(data, position)
+        return length - 1, position
+
+    def write(out: bytearray, length: int) -> None:
+        write_uvarint(out, length + 1)
+
+    return _Codec(read, write, 1)
+
+
+def _bounded(
+    name: str,
+    version: _Version,
+    *,
+    is_nullable: bool,
+    letter: str,
+    read_content: Callable[[Buffer, int, int], Any],
+    encode_content: Callable[[Any], bytes],
+    length_max: int,
+) -> _Codec:
+    """A length, then that many bytes."""
+    read_length, write_length, bytes_min = _length_codec(letter, version)
+
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
+        start = position
+        length, position = read_length(data, position)
+        end = position + length
+        if length < 0:
+            if is_nullable:
+                return None, position
+            raise NullNotAllowed(f"{name} is null", byte_position=start)
+        if end > len(data) or length > length_max:
+            raise LengthOutOfBounds(f"{name} says {length} bytes, {len(data) - position} are left", byte_position=start)
+        return read_content(data, position, end), end
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            if not is_nullable:
+                raise EncodeError(f"{name} cannot be null in version {version.number}")
+            write_length(out, -1)
+            return
+        content = encode_content(value)
+        if len(content) > length_max:
+            raise EncodeError(f"{name} has {len(content)} bytes, {length_max} are allowed")
+        write_length(out, len(content))
+        out += content
+
+    return _Codec(read, write, bytes_min)
+
+
+def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, is_nullable: bool) -> _Codec:
+    """A count, then the elements."""
+    read_count, write_count, bytes_min = _length_codec("i", version)
+    element = (
+        _struct_codec(kind.element, version, depth + 1)
+        if isinstance(kind.element, wire.Struct)
+        else _primitive_codec(name, kind.element, version, is_nullable=False)
+    )
+    read_element, write_element = element.read, element.write
+    element_bytes_min = max(element.bytes_min, 1)
+    letter = kind.element.format if isinstance(kind.element, wire.Primitive) else None
+
+    def read_elements(data: Buffer, position: int, element_count: int) -> tuple[tuple[Any, ...], int]:
+        elements = []
+        for _ in range(element_count):
+            value, position = read_element(data, position)
+            elements.append(value)
+        return tuple(elements), position
+
+    def read_fixed(data: Buffer, position: int, element_count: int) -> tuple[tuple[Any, ...], int]:
+        elements = struct.unpack_from(f">{element_count}{letter}", data, position)
+        return elements, position + element_count * element_bytes_min
+
+    read_content = read_elements if letter is None else read_fixed
+
+    def read(data: Buffer, position: int) -> tuple[Any, int]:
+        start = position
+        element_count, position = read_count(data, position)
+        if element_count < 0:
+            if is_nullable:
+                return None, position
+            raise NullNotAllowed(f"{name} is null", byte_position=start)
+        if element_count == 0:
+            return (), position
+        left = len(data) - position
+        if element_count * element_bytes_min > left:
+            raise LengthOutOfBounds(f"{name} says {element_count} elements, {left} bytes are left", byte_position=start)
+        return read_content(data, position, element_count)
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            if not is_nullable:
+                raise EncodeError(f"{name} cannot be null in version {version.number}")
+            write_count(out, -1)
+            return
+        write_count(out, len(value))
+        for item in value:
+            write_element(out, item)
+
+    return _Codec(read, write, bytes_min)
+
+
+def _check_length(length: int, data: Buffer, position: int) -> None:
+    if length < 0 or length > len(data) - position:
+        left = len(data) - position
+        raise LengthOutOfBounds(f"a tag says {length} bytes, {left} are left", byte_position=position)
+
+
+def _read_metadata_frame(data: Buffer, position: int) -> tuple[tuple[int, int, int], int]:
+    frame_version, position = read_uvarint(data, position)
+    api_key, position = read_uvarint(data, position)
+    version, position = read_uvarint(data, position)
+    return (frame_version, api_key, version), position
+
+
+# --- topics ---
+
+
+class _RecordPlan(NamedTuple):
+    key: wire.Message
+    read_key: Read
+    value: wire.Message
+    read_value: Mapping[int, Read]
+
+
+@cache
+def _topic(topic: str) -> Mapping[int, _RecordPlan]:
+    """Record type -> compiled readers, for all types of a topic."""
+    if topic not in REGISTRY:
+        raise CoreError(f"no records are declared for topic {topic}")
+    return {
+        int(record_type): _RecordPlan(
+            key,
+            _codec(key, 0).read,
+            value,
+            {version: _codec(value, version).read for version in wire.message_versions(value)},
+        )
+        for record_type, (key, value) in REGISTRY[topic].items()
+    }
+
+
+def _messages(topic: str, record_type: int) -> tuple[wire.Message, wire.Message]:
+    try:
+        return REGISTRY[topic][record_type]
+    except KeyError:
+        raise EncodeError(f"no record type {record_type} in topic {topic}") from None

@@ -1,0 +1,94 @@
+"""Structs as the JSON that Kafka's generated XxxJsonConverter classes write and read.
+
+Names are Kafka's; bytes are base64; uuids are their text; fields which the version does not have are left out, and so
+are tagged fields at their default. Kafka's own tools (kafka-dump-log, the console formatters) print records so.
+"""
+
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from coordinator_core.codec import Struct, default_of, make
+from coordinator_core.errors import EncodeError
+from schemas import wire
+
+UNKNOWN_TAGS: Final = "_unknownTags"
+"""Not Kafka's: fields of a later Kafka, tag -> base64. Read and, on demand, written, so that nothing is lost."""
+
+Json = Any
+
+
+def to_json(fields: Struct, message: wire.Message, version: int, *, with_unknown_tags: bool = False) -> dict[str, Json]:
+    """The object which the message's JsonConverter.write(fields, version) gives."""
+    return _struct_json(fields, message.fields, version, _highest(message), with_unknown_tags)
+
+
+def from_json(node: Mapping[str, Json], message: wire.Message, version: int) -> Struct:
+    """The struct of an object as `to_json` gives it. Absent fields have their default.
+
+    Raises EncodeError for names which the version does not have and for values of the wrong kind.
+    """
+    try:
+        return _struct_of(node, message, version, _highest(message))
+    except (TypeError, AttributeError, ValueError) as error:
+        raise EncodeError(f"not the JSON of {message.name}: {type(error).__name__}") from error
+
+
+def _highest(message: wire.Message) -> int:
+    return wire.message_versions(message)[-1]
+
+
+def _struct_json(
+    struct: Struct, fields: tuple[wire.Field, ...], version: int, highest: int, with_unknown_tags: bool
+) -> dict[str, Json]:
+    node: dict[str, Json] = {}
+    for field in fields:
+        value = getattr(struct, field.name)
+        if version not in wire.version_range(field.versions, highest):
+            continue
+        if version in wire.version_range(field.tagged, highest) and value == default_of(field):
+            continue
+        node[wire.kafka_field_name(field)] = _value_json(value, field.kind, version, highest, with_unknown_tags)
+    if with_unknown_tags and struct.unknown_tags:
+        node[UNKNOWN_TAGS] = {str(tag): _base64(payload) for tag, payload in struct.unknown_tags}
+    return node
+
+
+def _value_json(value: Any, kind: wire.Kind, version: int, highest: int, with_unknown_tags: bool) -> Json:
+    if value is None:
+        return None
+    if isinstance(kind, wire.Array):
+        return [_value_json(item, kind.element, version, highest, with_unknown_tags) for item in value]
+    if isinstance(kind, wire.Struct):
+        return _struct_json(value, kind.fields, version, highest, with_unknown_tags)
+    return _base64(value) if kind is wire.Bytes else value
+
+
+def _struct_of(node: Mapping[str, Json], message: wire.Message | wire.Struct, version: int, highest: int) -> Struct:
+    values: dict[str, Any] = {}
+    known = {UNKNOWN_TAGS}
+    for field in message.fields:
+        name = wire.kafka_field_name(field)
+        if version in wire.version_range(field.versions, highest):
+            known.add(name)
+            if name in node:
+                values[field.name] = _value_of(node[name], field.kind, version, highest)
+    if node.keys() - known:
+        raise EncodeError(f"{message.name} has no {', '.join(sorted(node.keys() - known))} in version {version}")
+    unknown_tags = {int(tag): binascii.a2b_base64(text) for tag, text in node.get(UNKNOWN_TAGS, {}).items()}
+    values["unknown_tags"] = tuple(sorted(unknown_tags.items()))
+    return make(message, **values)
+
+
+def _value_of(node: Json, kind: wire.Kind, version: int, highest: int) -> Any:
+    if node is None:
+        return None
+    if isinstance(kind, wire.Array):
+        return tuple(_value_of(item, kind.element, version, highest) for item in node)
+    if isinstance(kind, wire.Struct):
+        return _struct_of(node, kind, version, highest)
+    return binascii.a2b_base64(node, strict_mode=True) if kind is wire.Bytes else node
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")

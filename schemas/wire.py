@@ -1,0 +1,149 @@
+"""The language in which messages are declared: field kinds, fields, structs and messages.
+
+A declaration reads like Kafka's own message definition (the JSON files of its generator) and says nothing
+about how bytes are read; `coordinator_core.codec` interprets it. A test compares every declaration with
+Kafka's, field by field.
+
+Version ranges are written as Kafka writes them: "0", "1-3", "2+" (from 2 to the message's highest), "none".
+
+Field names are Kafka's camelCase turned into snake_case: each upper-case letter becomes an underscore and the
+letter in lower case, so `kafka_field_name` finds the way back without a table. The few names which Kafka
+itself does not write in camelCase (Connect, the sticky assignor) are given as `kafka_name`.
+
+Declarations compare by identity, not by value: there is one object a message, and codecs are looked up by it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Primitive:
+    """A kind with nothing inside. `name` is what Kafka's message definitions call it."""
+
+    name: str
+    format: str | None
+    """Letter of the `struct` module, big-endian, where the size is fixed."""
+    default: object
+
+
+Bool: Final = Primitive("bool", "?", False)
+Int8: Final = Primitive("int8", "b", 0)
+Int16: Final = Primitive("int16", "h", 0)
+UInt16: Final = Primitive("uint16", "H", 0)
+Int32: Final = Primitive("int32", "i", 0)
+Int64: Final = Primitive("int64", "q", 0)
+Uuid: Final = Primitive("uuid", None, "AAAAAAAAAAAAAAAAAAAAAA")
+"""16 bytes; as text Kafka's URL-safe base64 of 22 characters. All zero means "no id"."""
+String: Final = Primitive("string", None, "")
+"""UTF-8, at most 32767 bytes."""
+Bytes: Final = Primitive("bytes", None, b"")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """Any number of elements of one kind."""
+
+    element: "Primitive | Struct"
+
+
+class Default(Enum):
+    """Stands where a field has no default of its own."""
+
+    OF_KIND = "of kind"
+    """Zero, the empty string, no bytes, no elements, or, for a struct, one whose fields all have their
+    default. Kafka's generator gives the same when a definition says nothing, or a literal `null` (it looks
+    for "null")."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One field of a struct or message."""
+
+    name: str
+    kind: "Kind"
+    versions: str = "0+"
+    """Versions in which the field is on the wire. Outside them it reads as its default."""
+    nullable: str = "none"
+    """Versions in which it may be null."""
+    tag: int | None = None
+    tagged: str = "none"
+    """Versions in which it is in the tag section only, and only where it differs from its default."""
+    default: object = Default.OF_KIND
+    ignorable: bool = False
+    """Whether a value which the version cannot hold is dropped when encoding; else it is an error."""
+    missing_ok: bool = False
+    """Whether a buffer that ends before the field gives the default (Connect's schemas)."""
+    kafka_name: str | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """A named group of fields, inside a message or an array."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+Kind = Primitive | Array | Struct
+
+
+class Role(StrEnum):
+    """Where a message stands."""
+
+    KEY = "key"
+    VALUE = "value"
+    EMBEDDED = "embedded"
+    """Inside a bytes field of another message: the client protocols."""
+    CONTROL_KEY = "control-key"
+    CONTROL_VALUE = "control-value"
+    METADATA = "metadata"
+    """A record of the KRaft metadata log; `record_type` is Kafka's apiKey."""
+
+
+class Prefix(StrEnum):
+    """What stands before the fields."""
+
+    RECORD_TYPE = "record type"
+    """int16 record type; the fields follow in version 0, the only one a key has."""
+    VERSION = "version"
+    """int16 version of the fields."""
+    METADATA_FRAME = "metadata frame"
+    """uvarint frame version (1), uvarint apiKey, uvarint version."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """A whole key, value or embedded message in all its versions."""
+
+    name: str
+    role: Role
+    prefix: Prefix
+    versions: str
+    fields: tuple[Field, ...]
+    flexible: str = "none"
+    """Versions with compact lengths and tag sections (KIP-482)."""
+    topic: str | None = None
+    record_type: int | None = None
+
+
+def version_range(text: str, highest: int) -> range:
+    """Versions named by `text`, none of them above `highest`."""
+    first, _, last = text.removesuffix("+").partition("-")
+    ends = {True: str(highest), False: last or first}
+    return range(0) if text == "none" else range(int(first), min(int(ends[text.endswith("+")]), highest) + 1)
+
+
+def message_versions(message: Message) -> range:
+    """All versions of a message, lowest first."""
+    first, _, last = message.versions.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def kafka_field_name(field: Field) -> str:
+    """The name in Kafka's definition: `commit_timestamp` -> `commitTimestamp`."""
+    head, *tail = field.name.split("_")
+    return field.kafka_name or head + "".join(map(str.capitalize, tail))
