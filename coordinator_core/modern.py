@@ -7,7 +7,7 @@ come when what hangs below is gone; Kafka's loader throws where it is not, and t
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from immutables import Map
 
@@ -18,6 +18,7 @@ from coordinator_core.anomalies import (
     Anomaly,
     Report,
 )
+from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
@@ -33,19 +34,12 @@ ModernGroup = TypeVar("ModernGroup", ConsumerGroup, ShareGroup, StreamsGroup)
 V = TypeVar("V")
 
 
-class _TopicPartitions(Protocol):
-    @property
-    def topic_id(self) -> str: ...
-    @property
-    def partitions(self) -> tuple[int, ...]: ...
-
-
 def without(mapping: Map[str, V], key: str) -> Map[str, V]:
     """The mapping without a key. Compaction may have removed the record which made it, so absence is fine."""
     return mapping.delete(key) if key in mapping else mapping
 
 
-def target_partitions(topics: Iterable[_TopicPartitions]) -> Mapping[str, tuple[int, ...]]:
+def target_partitions(topics: Iterable[Struct]) -> Mapping[str, tuple[int, ...]]:
     """Topic id -> partitions, ascending. A topic that comes twice counts as one."""
     partitions: dict[str, tuple[int, ...]] = {}
     for topic in topics:
@@ -68,7 +62,7 @@ def partition_epochs(
     return dict(sorted(zip(partitions, assignment_epochs, strict=True)))
 
 
-def replay_target_metadata(group: ModernGroup, value: Any | None, report: Report) -> ModernGroup:
+def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Report) -> ModernGroup:
     """Set the assignment epoch and the time of the target (ms since the epoch, 0 unknown), or forget both.
 
     A tombstone while targets are left: Kafka throws; best effort forgets the epoch and keeps the targets.
@@ -81,9 +75,7 @@ def replay_target_metadata(group: ModernGroup, value: Any | None, report: Report
         )
     if group.target_assignment:
         count = len(group.target_assignment)
-        report(
-            Anomaly(TARGET_TOMBSTONE_TOO_EARLY, f"assignment epoch deleted, {count} target assignments left")
-        )
+        report(Anomaly(TARGET_TOMBSTONE_TOO_EARLY, f"assignment epoch deleted, {count} target assignments left"))
     return replace(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
 
 
@@ -111,14 +103,10 @@ def check_member_tombstone(group: ModernGroup, member_id: str, member_epoch: int
             )
         )
     elif member_id in group.target_assignment:
-        report(
-            Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, f"member {member_id!r} deleted, its target assignment left")
-        )
+        report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, f"member {member_id!r} deleted, its target assignment left"))
 
 
-def without_static_member(
-    static_members: Map[str, str], instance_id: str | None, member_id: str
-) -> Map[str, str]:
+def without_static_member(static_members: Map[str, str], instance_id: str | None, member_id: str) -> Map[str, str]:
     """Group instance ids without that of a removed member, unless another member took it over."""
     if instance_id is not None and static_members.get(instance_id) == member_id:
         return static_members.delete(instance_id)

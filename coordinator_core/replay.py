@@ -19,16 +19,19 @@ Rules which all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Grou
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from immutables import Map
 
 from coordinator_core.anomalies import GROUP_TYPE_MISMATCH, Anomaly, Report
 from coordinator_core.classic.replay import classic_group
 from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.codec import Struct
 from coordinator_core.consumer import replay as consumer
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.modern import without
+from coordinator_core.offsets import replay as offsets
+from coordinator_core.offsets.state import OffsetsState
 from coordinator_core.share import replay as share
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from coordinator_core.streams import replay as streams
@@ -38,12 +41,15 @@ from schemas.consumer_offsets import RecordType
 __all__ = [
     "REPLAY",
     "Anomaly",
+    "CoordinatorShard",
     "Group",
     "GroupShard",
     "RecordType",
     "Report",
     "replay",
     "replay_all",
+    "replay_end_transaction_marker",
+    "replay_record",
     "touch_simple_group",
 ]
 
@@ -58,15 +64,15 @@ class GroupShard:
     share_partitions: Map[str, ShareGroupStatePartitions] = field(default_factory=Map)
 
 
-Replay = Callable[[GroupShard, Any, Any | None, Report], GroupShard]
+Replay = Callable[[GroupShard, Struct, Struct | None, Report], GroupShard]
 """(shard, key, value or None for a tombstone, report) -> shard."""
 
 G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
-GroupReplay = Callable[[G, Any, Any | None, Report], G | None]
+GroupReplay = Callable[[G, Struct, Struct | None, Report], G | None]
 """(group, key, value or None, report) -> group, or None when the record deletes it."""
 
 
-def replay_group_metadata(shard: GroupShard, key: Any, value: Any | None, report: Report) -> GroupShard:
+def replay_group_metadata(shard: GroupShard, key: Struct, value: Struct | None, report: Report) -> GroupShard:
     """GroupMetadata (2): a value replaces whatever group has this id, a tombstone removes it."""
     if value is None:
         return _without_group(shard, key.group)
@@ -74,7 +80,7 @@ def replay_group_metadata(shard: GroupShard, key: Any, value: Any | None, report
 
 
 def replay_share_group_state_partition_metadata(
-    shard: GroupShard, key: Any, value: Any | None, report: Report
+    shard: GroupShard, key: Struct, value: Struct | None, report: Report
 ) -> GroupShard:
     """ShareGroupStatePartitionMetadata (15). The picture is kept by group id: it may outlive the group.
 
@@ -83,7 +89,9 @@ def replay_share_group_state_partition_metadata(
     """
     if value is None:
         return replace(shard, share_partitions=without(shard.share_partitions, key.group_id))
-    shard, _ = _group_for(shard, ShareGroup, key.group_id, is_value=True, report=report)
+    group = _group_for(shard, ShareGroup, key.group_id, is_value=True, report=report)
+    if group is not None:
+        shard = _with_group(shard, group)
     picture = share.state_partitions(value)
     return replace(shard, share_partitions=shard.share_partitions.set(key.group_id, picture))
 
@@ -91,8 +99,8 @@ def replay_share_group_state_partition_metadata(
 def _in_group(kind: type[G], replay_in_group: GroupReplay[G]) -> Replay:
     """Lift the replay of a group to the replay of a shard."""
 
-    def replay_in_shard(shard: GroupShard, key: Any, value: Any | None, report: Report) -> GroupShard:
-        shard, group = _group_for(shard, kind, key.group_id, is_value=value is not None, report=report)
+    def replay_in_shard(shard: GroupShard, key: Struct, value: Struct | None, report: Report) -> GroupShard:
+        group = _group_for(shard, kind, key.group_id, is_value=value is not None, report=report)
         if group is None:
             return shard
         after = replay_in_group(group, key, value, report)
@@ -101,21 +109,18 @@ def _in_group(kind: type[G], replay_in_group: GroupReplay[G]) -> Replay:
     return replay_in_shard
 
 
-def _group_for(
-    shard: GroupShard, kind: type[G], group_id: str, *, is_value: bool, report: Report
-) -> tuple[GroupShard, G | None]:
+def _group_for(shard: GroupShard, kind: type[G], group_id: str, *, is_value: bool, report: Report) -> G | None:
     """The group of a record, made where the rules above say so; None where the record is passed over."""
     existing = shard.groups.get(group_id)
     if isinstance(existing, kind):
-        return shard, existing
+        return existing
     if existing is None:
-        return shard, kind(group_id) if is_value else None
+        return kind(group_id) if is_value else None
     if kind is not ShareGroup and isinstance(existing, ClassicGroup) and existing.is_simple:
-        made = kind(group_id)
-        return _with_group(shard, made), made
+        return kind(group_id)
     message = f"{kind.__name__} record for {group_id!r}, which is a {type(existing).__name__}"
     report(Anomaly(GROUP_TYPE_MISMATCH, message))
-    return shard, kind(group_id) if is_value and not existing.members else None
+    return kind(group_id) if is_value and not existing.members else None
 
 
 def _with_group(shard: GroupShard, group: Group) -> GroupShard:
@@ -129,9 +134,7 @@ def _without_group(shard: GroupShard, group_id: str) -> GroupShard:
 REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.GROUP_METADATA: replay_group_metadata,
     RecordType.CONSUMER_GROUP_METADATA: _in_group(ConsumerGroup, consumer.replay_metadata),
-    RecordType.CONSUMER_GROUP_PARTITION_METADATA: _in_group(
-        ConsumerGroup, consumer.replay_partition_metadata
-    ),
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: _in_group(ConsumerGroup, consumer.replay_partition_metadata),
     RecordType.CONSUMER_GROUP_MEMBER_METADATA: _in_group(ConsumerGroup, consumer.replay_member_metadata),
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
         ConsumerGroup, consumer.replay_target_assignment_metadata
@@ -139,20 +142,12 @@ REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(
         ConsumerGroup, consumer.replay_target_assignment_member
     ),
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(
-        ConsumerGroup, consumer.replay_current_assignment
-    ),
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _in_group(
-        ConsumerGroup, consumer.replay_regular_expression
-    ),
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(ConsumerGroup, consumer.replay_current_assignment),
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _in_group(ConsumerGroup, consumer.replay_regular_expression),
     RecordType.SHARE_GROUP_MEMBER_METADATA: _in_group(ShareGroup, share.replay_member_metadata),
     RecordType.SHARE_GROUP_METADATA: _in_group(ShareGroup, share.replay_metadata),
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
-        ShareGroup, share.replay_target_assignment_metadata
-    ),
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(
-        ShareGroup, share.replay_target_assignment_member
-    ),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(ShareGroup, share.replay_target_assignment_metadata),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(ShareGroup, share.replay_target_assignment_member),
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(ShareGroup, share.replay_current_assignment),
     RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: replay_share_group_state_partition_metadata,
     RecordType.STREAMS_GROUP_METADATA: _in_group(StreamsGroup, streams.replay_metadata),
@@ -160,22 +155,19 @@ REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
         StreamsGroup, streams.replay_target_assignment_metadata
     ),
-    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(
-        StreamsGroup, streams.replay_target_assignment_member
-    ),
-    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(
-        StreamsGroup, streams.replay_current_assignment
-    ),
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(StreamsGroup, streams.replay_target_assignment_member),
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(StreamsGroup, streams.replay_current_assignment),
     RecordType.STREAMS_GROUP_TOPOLOGY: _in_group(StreamsGroup, streams.replay_topology),
 }
 """Every record type of groups. Offset commits (0 and 1) are `replay_record`'s."""
 
-_BY_NUMBER: Final[Mapping[int, Replay]] = {
-    record_type.value: function for record_type, function in REPLAY.items()
-}
+_BY_NUMBER: Final[Mapping[int, Replay]] = {record_type.value: function for record_type, function in REPLAY.items()}
 
 
-def replay(shard: GroupShard, record_type: int, key: Any, value: Any | None, *, report: Report) -> GroupShard:
+OFFSET_COMMIT_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
+
+
+def replay(shard: GroupShard, record_type: int, key: Struct, value: Struct | None, *, report: Report) -> GroupShard:
     """Apply one group record. `value` is None for a tombstone. Types without a replay function change
     nothing.
 
@@ -187,7 +179,7 @@ def replay(shard: GroupShard, record_type: int, key: Any, value: Any | None, *, 
 
 
 def replay_all(
-    shard: GroupShard, records: Iterable[tuple[int, Any, Any | None]], *, report: Report
+    shard: GroupShard, records: Iterable[tuple[int, Struct, Struct | None]], *, report: Report
 ) -> GroupShard:
     """Apply (record type, key, value) after (record type, key, value), in log order."""
     for record_type, key, value in records:
@@ -198,3 +190,35 @@ def replay_all(
 def touch_simple_group(shard: GroupShard, group_id: str) -> GroupShard:
     """An offset commit makes a simple group where there is none (OffsetMetadataManager.replay)."""
     return shard if group_id in shard.groups else _with_group(shard, ClassicGroup(group_id))
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorShard:
+    """All state of one `__consumer_offsets` partition: what a coordinator has after loading it."""
+
+    groups: GroupShard = field(default_factory=GroupShard)
+    offsets: OffsetsState = field(default_factory=OffsetsState)
+
+
+def replay_record(
+    shard: CoordinatorShard,
+    record_type: int,
+    key: Struct,
+    value: Struct | None,
+    *,
+    offset: int,
+    producer_id: int = offsets.NO_PRODUCER_ID,
+    report: Report,
+) -> CoordinatorShard:
+    """Apply one record of any type, as `replay` does. `offset` is its log offset, `producer_id` its
+    batch's."""
+    if record_type not in OFFSET_COMMIT_TYPES:
+        return replace(shard, groups=replay(shard.groups, record_type, key, value, report=report))
+    committed = offsets.replay_offset_commit(shard.offsets, key, value, offset=offset, producer_id=producer_id)
+    groups = shard.groups if value is None else touch_simple_group(shard.groups, key.group)
+    return CoordinatorShard(groups, committed)
+
+
+def replay_end_transaction_marker(shard: CoordinatorShard, producer_id: int, *, committed: bool) -> CoordinatorShard:
+    """Apply a transaction marker: it decides the pending offsets of its producer, for all groups at once."""
+    return replace(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))

@@ -1,17 +1,16 @@
 """Replay of a classic group's record (GroupMetadataManager.replay of GroupMetadata): type 2."""
 
-from typing import Any
-
 from immutables import Map
 
 from coordinator_core.anomalies import CLASSIC_MEMBER_REPEATED, Anomaly, Report
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
+from coordinator_core.codec import Struct
 
 NO_TIMEOUT_MS = -1
 """Rebalance time-out of a value of version 0, which has no such field."""
 
 
-def classic_group(group_id: str, value: Any, report: Report) -> ClassicGroup:
+def classic_group(group_id: str, value: Struct, report: Report) -> ClassicGroup:
     """The group as GroupMetadataValue tells it: a complete picture, so whoever is not in it is gone.
 
     A member without rebalance time-out has its session time-out for it; the empty protocol type is none; the
@@ -23,9 +22,7 @@ def classic_group(group_id: str, value: Any, report: Report) -> ClassicGroup:
     for member in value.members:
         instance_id = member.group_instance_id
         if member.member_id in members or instance_id in instance_ids:
-            report(
-                Anomaly(CLASSIC_MEMBER_REPEATED, f"member {member.member_id!r} is not the only one of its id")
-            )
+            report(Anomaly(CLASSIC_MEMBER_REPEATED, f"member {member.member_id!r} is not the only one of its id"))
         if instance_id is not None:
             instance_ids.add(instance_id)
         members[member.member_id] = _member(member)
@@ -43,7 +40,7 @@ def classic_group(group_id: str, value: Any, report: Report) -> ClassicGroup:
     )
 
 
-def _member(member: Any) -> ClassicMember:
+def _member(member: Struct) -> ClassicMember:
     no_rebalance_timeout = member.rebalance_timeout == NO_TIMEOUT_MS
     return ClassicMember(
         member_id=member.member_id,

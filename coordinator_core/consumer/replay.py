@@ -8,11 +8,11 @@ nothing.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from immutables import Map
 
 from coordinator_core.anomalies import DOUBLE_OWNER, Anomaly, Report
+from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import (
     ClassicMemberMetadata,
     ConsumerGroup,
@@ -32,9 +32,7 @@ from coordinator_core.modern import (
 )
 
 
-def replay_metadata(
-    group: ConsumerGroup, _key: Any, value: Any | None, report: Report
-) -> ConsumerGroup | None:
+def replay_metadata(group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report) -> ConsumerGroup | None:
     """ConsumerGroupMetadata (3): group epoch and metadata hash; a tombstone deletes the group."""
     if value is None:
         check_group_tombstone(group, report)
@@ -43,14 +41,14 @@ def replay_metadata(
 
 
 def replay_partition_metadata(
-    group: ConsumerGroup, _key: Any, value: Any | None, _report: Report
+    group: ConsumerGroup, _key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupPartitionMetadata (4), of brokers before 4.1: only its presence is kept."""
     return replace(group, has_legacy_partition_metadata=value is not None)
 
 
 def replay_member_metadata(
-    group: ConsumerGroup, key: Any, value: Any | None, report: Report
+    group: ConsumerGroup, key: Struct, value: Struct | None, report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupMemberMetadata (5): a member joins or changes its subscription; a tombstone removes it."""
     member = group.members.get(key.member_id)
@@ -75,14 +73,14 @@ def replay_member_metadata(
 
 
 def replay_target_assignment_metadata(
-    group: ConsumerGroup, _key: Any, value: Any | None, report: Report
+    group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupTargetAssignmentMetadata (6): the epoch for which the targets are."""
     return replay_target_metadata(group, value, report)
 
 
 def replay_target_assignment_member(
-    group: ConsumerGroup, key: Any, value: Any | None, _report: Report
+    group: ConsumerGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupTargetAssignmentMember (7): the whole target of one member."""
     if value is None:
@@ -92,7 +90,7 @@ def replay_target_assignment_member(
 
 
 def replay_current_assignment(
-    group: ConsumerGroup, key: Any, value: Any | None, report: Report
+    group: ConsumerGroup, key: Struct, value: Struct | None, report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupCurrentMemberAssignment (8): epoch, state and partitions of one member.
 
@@ -129,7 +127,7 @@ def replay_current_assignment(
 
 
 def replay_regular_expression(
-    group: ConsumerGroup, key: Any, value: Any | None, _report: Report
+    group: ConsumerGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupRegularExpression (16): the topics which a pattern resolved to."""
     if value is None:
@@ -138,7 +136,7 @@ def replay_regular_expression(
     return replace(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
 
 
-def _classic_member_metadata(classic: Any) -> ClassicMemberMetadata:
+def _classic_member_metadata(classic: Struct) -> ClassicMemberMetadata:
     return ClassicMemberMetadata(
         session_timeout_ms=classic.session_timeout_ms,
         supported_protocols=tuple((p.name, p.metadata) for p in classic.supported_protocols),
@@ -152,7 +150,7 @@ def _member_state(state: int) -> MemberState:
         return MemberState.UNKNOWN
 
 
-def _assigned(topics: Iterable[Any], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
     assigned: dict[str, dict[int, int]] = {}
     for topic in topics:
         epochs = partition_epochs(topic.partitions, topic.assignment_epochs, member_epoch)
@@ -176,9 +174,7 @@ def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[t
     return released.finish()
 
 
-def _acquire(
-    owners: Map[tuple[str, int], str], member: ConsumerMember, report: Report
-) -> Map[tuple[str, int], str]:
+def _acquire(owners: Map[tuple[str, int], str], member: ConsumerMember, report: Report) -> Map[tuple[str, int], str]:
     acquired = owners.mutate()
     for place in _held(member):
         owner = acquired.get(place)
@@ -195,7 +191,12 @@ def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
     static_members = group.static_members
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
-    return replace(group, members=group.members.set(member.member_id, member), static_members=static_members)
+    return replace(
+        group,
+        members=group.members.set(member.member_id, member),
+        static_members=static_members,
+        subscription_regexes=group.resolved_regexes,
+    )
 
 
 def _remove_member(group: ConsumerGroup, member: ConsumerMember, report: Report) -> ConsumerGroup:
@@ -205,5 +206,6 @@ def _remove_member(group: ConsumerGroup, member: ConsumerMember, report: Report)
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),
+        subscription_regexes=group.resolved_regexes,
         owners=_release(group.owners, member),
     )

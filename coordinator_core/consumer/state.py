@@ -85,6 +85,8 @@ class ConsumerGroup:
     target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
     """Member id -> topic id -> partitions, ascending."""
     resolved_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+    subscription_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+    """`resolved_regexes` as they were when a member last changed: Kafka infers its subscription type only then."""
     owners: Map[tuple[str, int], str] = field(default_factory=Map)
     """(topic id, partition) -> member id which holds it, pending revocation included
     (currentPartitionEpoch)."""

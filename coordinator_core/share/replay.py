@@ -7,9 +7,9 @@ here.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from coordinator_core.anomalies import Report
+from coordinator_core.codec import Struct
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
@@ -21,9 +21,7 @@ from coordinator_core.modern import (
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 
 
-def replay_member_metadata(
-    group: ShareGroup, key: Any, value: Any | None, report: Report
-) -> ShareGroup | None:
+def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
     """ShareGroupMemberMetadata (10): a member joins or changes its subscription; a tombstone removes it."""
     member = group.members.get(key.member_id)
     if value is None:
@@ -43,7 +41,7 @@ def replay_member_metadata(
     return replace(group, members=group.members.set(key.member_id, member))
 
 
-def replay_metadata(group: ShareGroup, _key: Any, value: Any | None, report: Report) -> ShareGroup | None:
+def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
     """ShareGroupMetadata (11): group epoch and metadata hash; a tombstone deletes the group."""
     if value is None:
         check_group_tombstone(group, report)
@@ -52,14 +50,14 @@ def replay_metadata(group: ShareGroup, _key: Any, value: Any | None, report: Rep
 
 
 def replay_target_assignment_metadata(
-    group: ShareGroup, _key: Any, value: Any | None, report: Report
+    group: ShareGroup, _key: Struct, value: Struct | None, report: Report
 ) -> ShareGroup | None:
     """ShareGroupTargetAssignmentMetadata (12): the epoch for which the targets are."""
     return replay_target_metadata(group, value, report)
 
 
 def replay_target_assignment_member(
-    group: ShareGroup, key: Any, value: Any | None, _report: Report
+    group: ShareGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ShareGroup | None:
     """ShareGroupTargetAssignmentMember (13): the whole target of one member."""
     if value is None:
@@ -69,7 +67,7 @@ def replay_target_assignment_member(
 
 
 def replay_current_assignment(
-    group: ShareGroup, key: Any, value: Any | None, _report: Report
+    group: ShareGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ShareGroup | None:
     """ShareGroupCurrentMemberAssignment (14): epoch and partitions of one member; a tombstone takes both."""
     member = group.members.get(key.member_id)
@@ -93,7 +91,7 @@ def replay_current_assignment(
     return replace(group, members=group.members.set(key.member_id, member))
 
 
-def state_partitions(value: Any) -> ShareGroupStatePartitions:
+def state_partitions(value: Struct) -> ShareGroupStatePartitions:
     """ShareGroupStatePartitionMetadataValue (15): a full picture, which replaces the one before.
 
     Since when a partition is being initialised is not in the record: a broker restarts that clock when it
@@ -106,5 +104,5 @@ def state_partitions(value: Any) -> ShareGroupStatePartitions:
     )
 
 
-def _named_partitions(topics: Iterable[Any]) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+def _named_partitions(topics: Iterable[Struct]) -> Mapping[str, tuple[str, tuple[int, ...]]]:
     return {topic.topic_id: (topic.topic_name, tuple(sorted(set(topic.partitions)))) for topic in topics}

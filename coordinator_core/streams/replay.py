@@ -8,9 +8,10 @@ it. A value of None is a tombstone. Types 9 and 18 belonged to early-access rele
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Report
+from coordinator_core.codec import Struct
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
@@ -30,11 +31,11 @@ from coordinator_core.streams.state import (
 )
 
 MEMBER_STATE_UNKNOWN: Final = 127
-KNOWN_MEMBER_STATES: Final = frozenset({0, 1, 2})
+KNOWN_MEMBER_STATES: Final = frozenset({1, 2, 3})
 """STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS; any other byte reads as unknown (MemberState.fromValue)."""
 
 
-def replay_metadata(group: StreamsGroup, _key: Any, value: Any | None, report: Report) -> StreamsGroup | None:
+def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, report: Report) -> StreamsGroup | None:
     """StreamsGroupMetadata (17): epochs, metadata hash, assignment configs; a tombstone deletes the group."""
     if value is None:
         check_group_tombstone(group, report)
@@ -49,7 +50,7 @@ def replay_metadata(group: StreamsGroup, _key: Any, value: Any | None, report: R
 
 
 def replay_member_metadata(
-    group: StreamsGroup, key: Any, value: Any | None, report: Report
+    group: StreamsGroup, key: Struct, value: Struct | None, report: Report
 ) -> StreamsGroup | None:
     """StreamsGroupMemberMetadata (19): a member joins or changes; a tombstone removes it."""
     member = group.members.get(key.member_id)
@@ -72,14 +73,14 @@ def replay_member_metadata(
 
 
 def replay_target_assignment_metadata(
-    group: StreamsGroup, _key: Any, value: Any | None, report: Report
+    group: StreamsGroup, _key: Struct, value: Struct | None, report: Report
 ) -> StreamsGroup | None:
     """StreamsGroupTargetAssignmentMetadata (20): the epoch for which the targets are."""
     return replay_target_metadata(group, value, report)
 
 
 def replay_target_assignment_member(
-    group: StreamsGroup, key: Any, value: Any | None, _report: Report
+    group: StreamsGroup, key: Struct, value: Struct | None, _report: Report
 ) -> StreamsGroup | None:
     """StreamsGroupTargetAssignmentMember (21): the whole target of one member."""
     if value is None:
@@ -93,7 +94,7 @@ def replay_target_assignment_member(
 
 
 def replay_current_assignment(
-    group: StreamsGroup, key: Any, value: Any | None, _report: Report
+    group: StreamsGroup, key: Struct, value: Struct | None, _report: Report
 ) -> StreamsGroup | None:
     """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of one member; a tombstone takes
     them."""
@@ -135,9 +136,7 @@ def replay_current_assignment(
     )
 
 
-def replay_topology(
-    group: StreamsGroup, _key: Any, value: Any | None, _report: Report
-) -> StreamsGroup | None:
+def replay_topology(group: StreamsGroup, _key: Struct, value: Struct | None, _report: Report) -> StreamsGroup | None:
     """StreamsGroupTopology (23): the topology which the members brought."""
     if value is None:
         return replace(group, topology=None)
@@ -155,11 +154,11 @@ def replay_topology(
     return replace(group, topology=Topology(value.epoch, subtopologies))
 
 
-def _tasks(task_ids: Iterable[Any]) -> Tasks:
+def _tasks(task_ids: Iterable[Struct]) -> Tasks:
     return {task.subtopology_id: tuple(sorted(set(task.partitions))) for task in task_ids}
 
 
-def _active_tasks(task_ids: Iterable[Any], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
+def _active_tasks(task_ids: Iterable[Struct], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
     return {
         task.subtopology_id: partition_epochs(task.partitions, task.assignment_epochs, member_epoch)
         for task in task_ids

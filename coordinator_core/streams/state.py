@@ -36,6 +36,9 @@ class TaskAssignment:
     warmup: Tasks = field(default_factory=dict)
 
 
+STABLE_MEMBER: Final = 1
+"""MemberState STABLE of streams, which counts from 1 where consumer groups count from 0."""
+
 NO_MEMBER_STATE: Final = -1
 """State of a member without a current assignment value: Kafka holds null until the first one."""
 
@@ -48,7 +51,7 @@ class StreamsMember:
     member_epoch: int = 0
     previous_member_epoch: int = -1
     state: int = NO_MEMBER_STATE
-    """0 STABLE, 1 UNREVOKED_TASKS, 2 UNRELEASED_TASKS, 127 unknown, or NO_MEMBER_STATE."""
+    """STABLE_MEMBER, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS, 127 unknown, or NO_MEMBER_STATE."""
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -114,6 +117,6 @@ class StreamsGroup:
         if self.group_epoch > self.assignment_epoch:
             return StreamsGroupState.ASSIGNING
         for member in self.members.values():
-            if member.state != 0 or member.member_epoch != self.assignment_epoch:
+            if member.state != STABLE_MEMBER or member.member_epoch != self.assignment_epoch:
                 return StreamsGroupState.RECONCILING
         return StreamsGroupState.STABLE

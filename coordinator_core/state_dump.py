@@ -1,0 +1,304 @@
+"""State as plain JSON, in the words of Kafka's own objects, for comparisons and for people.
+
+What Kafka derives (group states, subscription types, subscribed topics) is derived here by its rules. Names
+and shapes: one object a group id, with `group` (absent where only offsets or share partitions are known),
+`offsets`, `pendingTxnOffsets` and `shareStatePartitions`, each absent when empty. Times in milliseconds,
+bytes in hexadecimal, numbers which are keys as text, as JSON wants them.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from coordinator_core.classic.state import ClassicGroup, ClassicMember
+from coordinator_core.client_protocols import decode_subscription
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
+from coordinator_core.errors import DecodeError
+from coordinator_core.offsets.state import CommittedOffset, OffsetKey
+from coordinator_core.replay import CoordinatorShard, Group
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
+from coordinator_core.streams.state import NO_MEMBER_STATE, StreamsGroup, StreamsMember, Topology
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+NONE_KNOWN: Final = -1
+"""Stands for an absent leader epoch or expiry, as in the records."""
+ZERO_UUID: Final = "A" * 22
+HOMOGENEOUS: Final = "HOMOGENEOUS"
+HETEROGENEOUS: Final = "HETEROGENEOUS"
+TASK_STATE_NAMES: Final[Mapping[int, str | None]] = {
+    NO_MEMBER_STATE: None,
+    1: "STABLE",
+    2: "UNREVOKED_TASKS",
+    3: "UNRELEASED_TASKS",
+}
+"""MemberState of streams groups; anything else is UNKNOWN."""
+
+Json = dict[str, Any]
+
+
+def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
+    """Group id -> dump of the group, for every id of which anything is known."""
+    dumps: dict[str, Json] = defaultdict(dict)
+    for group_id, group in shard.groups.groups.items():
+        dumps[group_id]["group"] = _group(group)
+    for group_id, partitions in shard.groups.share_partitions.items():
+        dumps[group_id]["shareStatePartitions"] = _state_partitions(partitions)
+    for key, committed in shard.offsets.offsets.items():
+        _put_offset(dumps[key.group].setdefault("offsets", {}), key, committed)
+    for producer_id, pending in shard.offsets.pending.items():
+        for key, committed in pending.items():
+            producers = dumps[key.group].setdefault("pendingTxnOffsets", {})
+            _put_offset(producers.setdefault(str(producer_id), {}), key, committed)
+    return dict(dumps)
+
+
+def dump_group(shard: CoordinatorShard, group_id: str) -> Json | None:
+    """Dump of one group, or None when nothing is known of it. A pass over the whole shard's offsets."""
+    return dump_shard(shard).get(group_id)
+
+
+def _put_offset(topics: dict[str, Json], key: OffsetKey, committed: CommittedOffset) -> None:
+    topics.setdefault(key.topic, {})[str(key.partition)] = {
+        "offset": committed.committed_offset,
+        "leaderEpoch": NONE_KNOWN if committed.leader_epoch is None else committed.leader_epoch,
+        "metadata": committed.metadata,
+        "commitTimestampMs": committed.commit_timestamp_ms,
+        "expireTimestampMs": (NONE_KNOWN if committed.expire_timestamp_ms is None else committed.expire_timestamp_ms),
+        "recordOffset": committed.record_offset,
+        "topicId": committed.topic_id or ZERO_UUID,
+    }
+
+
+def _group(group: Group) -> Json:
+    match group:
+        case ClassicGroup():
+            return _classic_group(group)
+        case ConsumerGroup():
+            return _consumer_group(group)
+        case ShareGroup():
+            return _share_group(group)
+        case StreamsGroup():
+            return _streams_group(group)
+
+
+def _classic_group(group: ClassicGroup) -> Json:
+    return {
+        "type": "classic",
+        "state": group.state.value,
+        "generationId": group.generation_id,
+        "protocolType": group.protocol_type,
+        "protocolName": group.protocol_name,
+        "leader": group.leader,
+        "pendingJoinMembers": [],
+        "subscribedTopics": _subscribed_topics(group),
+        "members": {member.member_id: _classic_member(group, member) for member in group.members.values()},
+    }
+
+
+def _classic_member(group: ClassicGroup, member: ClassicMember) -> Json:
+    return {
+        "instanceId": member.group_instance_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+        "sessionTimeoutMs": member.session_timeout_ms,
+        "protocols": [{"name": group.protocol_name, "metadata": member.subscription.hex()}],
+        "assignment": member.assignment.hex(),
+        "awaitingJoin": False,
+        "awaitingSync": False,
+    }
+
+
+def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
+    """Topics of all members, or None where they cannot be told (ClassicGroup.computeSubscribedTopics)."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    if not group.members:
+        return []
+    if group.protocol_name is None:
+        return None
+    topics: set[str] = set()
+    try:
+        for member in group.members.values():
+            topics.update(decode_subscription(member.subscription).topics)
+    except DecodeError:
+        return None
+    return sorted(topics)
+
+
+def _consumer_group(group: ConsumerGroup) -> Json:
+    members = group.members.values()
+    by_name = Counter(name for member in members for name in set(member.subscribed_topic_names))
+    by_regex = _regex_counts(group.resolved_regexes)
+    typed_by_regex = _regex_counts(group.subscription_regexes)
+    regexes = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
+    topics = sorted(by_name.keys() | by_regex.keys())
+    return {
+        "type": "consumer",
+        "state": group.state.value,
+        "groupEpoch": group.group_epoch,
+        "assignmentEpoch": group.assignment_epoch,
+        "assignmentTimestamp": group.assignment_timestamp_ms,
+        "metadataHash": group.metadata_hash,
+        "subscriptionType": _subscription_type(by_name, typed_by_regex, regexes, len(group.members)),
+        "subscribedTopicNameCounts": {topic: by_name[topic] for topic in topics},
+        "targetAssignment": _targets(group.target_assignment),
+        "resolvedRegexes": {
+            regex: {
+                "topics": sorted(set(resolved.topics)),
+                "version": resolved.version,
+                "timestamp": resolved.timestamp_ms,
+            }
+            for regex, resolved in group.resolved_regexes.items()
+        },
+        "staticMembers": dict(group.static_members.items()),
+        "members": {member.member_id: _consumer_member(member) for member in members},
+    }
+
+
+def _consumer_member(member: ConsumerMember) -> Json:
+    return {
+        "memberEpoch": member.member_epoch,
+        "previousMemberEpoch": member.previous_member_epoch,
+        "state": member.state.name,
+        "instanceId": member.instance_id,
+        "rackId": member.rack_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
+        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+        "subscribedTopicRegex": member.subscribed_topic_regex,
+        "serverAssignor": member.server_assignor,
+        "useClassicProtocol": member.classic_member_metadata is not None,
+        "assigned": _epochs(member.assigned),
+        "pendingRevocation": _epochs(member.pending_revocation),
+    }
+
+
+def _regex_counts(regexes: Mapping[str, ResolvedRegex]) -> Counter[str]:
+    return Counter(topic for resolved in regexes.values() for topic in set(resolved.topics))
+
+
+def _subscription_type(by_name: Counter[str], by_regex: Counter[str], regexes: Counter[str], member_count: int) -> str:
+    """Whether all members subscribe alike (ConsumerGroup.subscriptionType)."""
+    topics = by_name.keys() | by_regex.keys()
+    if not regexes:
+        return HOMOGENEOUS if all(by_name[topic] == member_count for topic in topics) else HETEROGENEOUS
+    one_regex = len(regexes) == 1 and regexes.total() == member_count
+    only_regex = all(by_regex[topic] == 1 and by_name[topic] == 0 for topic in topics)
+    return HOMOGENEOUS if one_regex and only_regex else HETEROGENEOUS
+
+
+def _share_group(group: ShareGroup) -> Json:
+    members = group.members.values()
+    by_name = Counter(name for member in members for name in set(member.subscribed_topic_names))
+    return {
+        "type": "share",
+        "state": group.state.value,
+        "groupEpoch": group.group_epoch,
+        "assignmentEpoch": group.assignment_epoch,
+        "assignmentTimestamp": group.assignment_timestamp_ms,
+        "metadataHash": group.metadata_hash,
+        "subscriptionType": _subscription_type(by_name, Counter(), Counter(), len(group.members)),
+        "subscribedTopicNameCounts": dict(sorted(by_name.items())),
+        "targetAssignment": _targets(group.target_assignment),
+        "members": {member.member_id: _share_member(member) for member in members},
+    }
+
+
+def _share_member(member: ShareMember) -> Json:
+    return {
+        "memberEpoch": member.member_epoch,
+        "previousMemberEpoch": member.previous_member_epoch,
+        "state": _share_member_state(member.state),
+        "instanceId": None,
+        "rackId": member.rack_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
+        "assigned": _lists(member.assigned),
+    }
+
+
+def _share_member_state(state: int) -> str:
+    names = {known.value: known.name for known in MemberState}
+    return names.get(state, MemberState.UNKNOWN.name)
+
+
+def _state_partitions(partitions: ShareGroupStatePartitions) -> Json:
+    return {
+        "initializing": {topic_id: list(numbers) for topic_id, (_, numbers) in partitions.initializing.items()},
+        "initialized": {topic_id: list(numbers) for topic_id, (_, numbers) in partitions.initialized.items()},
+        "deleting": sorted(partitions.deleting),
+    }
+
+
+def _streams_group(group: StreamsGroup) -> Json:
+    return {
+        "type": "streams",
+        "state": group.state.value,
+        "groupEpoch": group.group_epoch,
+        "assignmentEpoch": group.assignment_epoch,
+        "validatedTopologyEpoch": group.validated_topology_epoch,
+        "endpointInformationEpoch": 0,
+        "topology": None if group.topology is None else _topology(group.topology),
+        "targetAssignment": {
+            member_id: {
+                "active": _lists(target.active),
+                "standby": _lists(target.standby),
+                "warmup": _lists(target.warmup),
+            }
+            for member_id, target in group.target_assignment.items()
+        },
+        "lastAssignmentConfigs": dict(group.last_assignment_configs),
+        "members": {member.member_id: _streams_member(member) for member in group.members.values()},
+    }
+
+
+def _topology(topology: Topology) -> Json:
+    return {
+        "epoch": topology.epoch,
+        "subtopologySourceTopics": {
+            subtopology.subtopology_id: sorted(set(subtopology.source_topics)) for subtopology in topology.subtopologies
+        },
+    }
+
+
+def _streams_member(member: StreamsMember) -> Json:
+    """A field of a record which was never seen is null."""
+    metadata = {
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+        "topologyEpoch": member.topology_epoch,
+        "processId": member.process_id,
+        "clientTags": dict(member.client_tags),
+    }
+    current = {
+        "memberEpoch": member.member_epoch,
+        "previousMemberEpoch": member.previous_member_epoch,
+        "state": TASK_STATE_NAMES.get(member.state, "UNKNOWN"),
+        "activeAssigned": _epochs(member.active),
+        "standbyAssigned": _lists(member.standby),
+        "warmupAssigned": _lists(member.warmup),
+        "activePendingRevocation": _epochs(member.active_pending_revocation),
+        "standbyPendingRevocation": _lists(member.standby_pending_revocation),
+    }
+    return {
+        "instanceId": member.instance_id,
+        "rackId": member.rack_id,
+        **(metadata if member.process_id is not None else dict.fromkeys(metadata)),
+        **(current if member.has_current_assignment else dict.fromkeys(current)),
+    }
+
+
+def _targets(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> Json:
+    return {member_id: _lists(target) for member_id, target in targets.items()}
+
+
+def _lists(partitions: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
+    return {name: list(numbers) for name, numbers in partitions.items()}
+
+
+def _epochs(partitions: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {name: {str(partition): epoch for partition, epoch in epochs.items()} for name, epochs in partitions.items()}

@@ -1,0 +1,110 @@
+"""Conformance of replay with GroupCoordinatorShard's own, on the logs of live coordinators.
+
+A case is the life of one coordinator: what it wrote, and after which number of log entries Kafka replayed the log into
+a fresh shard. We fold the same entries and compare the whole state. Everything is judged up to `kafkaBugFromStep`; the
+state after `onLoaded` is not: it belongs to the live side, which no record tells.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator_core.codec import decode_key, decode_value
+from coordinator_core.replay import (
+    Anomaly,
+    CoordinatorShard,
+    replay_end_transaction_marker,
+    replay_record,
+)
+from coordinator_core.state_dump import dump_shard
+from schemas.consumer_offsets import TOPIC
+from tests.conformance.families.group_replay import differs
+
+NO_PRODUCER_ID = -1
+
+Json = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """One log entry: a record, or (key is None) a transaction marker."""
+
+    offset: int
+    key: str | None
+    value: str | None
+    producer_id: int
+    committed: bool
+
+
+def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+    """Judge every case of the trace: (cases, passed, failures). A case without a judged dump does not pass."""
+    cases = 0
+    failures: list[str] = []
+    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            case = json.loads(line)
+            cases += 1
+            failure = judge(case)
+            if failure is not None:
+                failures.append(f"case {case['id']}: {failure}")
+    return cases, cases - len(failures), failures
+
+
+def judge(case: Json) -> str | None:
+    """What is wrong in one case, or None."""
+    entries = sorted(_entries(case["steps"]), key=lambda entry: entry.offset)
+    if len(entries) != case["entries"]:
+        return f"{len(entries)} entries, {case['entries']} announced"
+    judged_entries = _judged_entries(case)
+    dumps = {dump["entries"]: dump for dump in case["replay"]}
+    shard = CoordinatorShard()
+    anomalies: list[Anomaly] = []
+    for count in range(judged_entries + 1):
+        if count:
+            shard = _apply(shard, entries[count - 1], anomalies)
+        if anomalies:
+            return f"entry {count}: {anomalies[0]}"
+        if count in dumps:
+            difference = differs(dump_shard(shard), dumps[count]["state"])
+            if difference is not None:
+                return f"after {count} entries: {difference}"
+    return None
+
+
+def judged_dumps(case: Json) -> int:
+    """How many dumps of a case `judge` compares."""
+    return sum(dump["entries"] <= _judged_entries(case) for dump in case["replay"])
+
+
+def _judged_entries(case: Json) -> int:
+    first_bug = case["kafkaBugFromStep"]
+    steps = case["steps"]
+    return sum(1 for _ in _entries(steps if first_bug < 0 else steps[:first_bug]))
+
+
+def _entries(steps: list[Json]) -> Iterator[Entry]:
+    for step in steps:
+        for record in step["records"]:
+            producer_id = record.get("producerId", NO_PRODUCER_ID)
+            yield Entry(record["offset"], record["key"], record["value"], producer_id, committed=False)
+        if step["op"] == "endTransactionMarker":
+            marker = step["request"]
+            committed = marker["result"] == "COMMIT"
+            yield Entry(marker["offset"], None, None, marker["producerId"], committed)
+
+
+def _apply(shard: CoordinatorShard, entry: Entry, anomalies: list[Anomaly]) -> CoordinatorShard:
+    if entry.key is None:
+        return replay_end_transaction_marker(shard, entry.producer_id, committed=entry.committed)
+    key = decode_key(TOPIC, bytes.fromhex(entry.key))
+    value = entry.value and decode_value(TOPIC, key.record_type, bytes.fromhex(entry.value)).fields
+    return replay_record(
+        shard,
+        key.record_type,
+        key.fields,
+        value or None,
+        offset=entry.offset,
+        producer_id=entry.producer_id,
+        report=anomalies.append,
+    )
