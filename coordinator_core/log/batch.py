@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import google_crc32c
@@ -258,9 +259,9 @@ def build_batch(
 
     What is not given comes from the records: offsets and base timestamp from the first and last, the max timestamp as
     the largest. Without records `base_offset` and `last_offset` are needed and times are -1, as in a batch which
-    compaction has emptied (DefaultRecordBatch.writeEmptyHeader). With `delete_horizon_ms` it takes the place of the base
-    timestamp and records count from it (KIP-534). Kafka's coordinators write base sequence 0 even without a producer id,
-    its markers -1. Raises EncodeError for what the format cannot hold.
+    compaction has emptied (DefaultRecordBatch.writeEmptyHeader). A `delete_horizon_ms` takes the place of the base
+    timestamp, and records count from it (KIP-534). Kafka's coordinators write base sequence 0 even without a producer
+    id, its markers -1. Raises EncodeError for what the format cannot hold.
     """
     if records:
         base_offset = records[0].offset if base_offset is None else base_offset
@@ -271,7 +272,7 @@ def build_batch(
     if base_offset is None or last_offset is None:
         raise EncodeError("a batch without records needs its offsets")
     offsets = [base_offset - 1, *(record.offset for record in records), last_offset + 1]
-    if any(later <= earlier for earlier, later in zip(offsets, offsets[1:], strict=False)) or last_offset < base_offset:
+    if any(later <= earlier for earlier, later in pairwise(offsets)) or last_offset < base_offset:
         raise EncodeError("record offsets must increase inside the batch's offsets")
     base_timestamp_ms = NO_TIMESTAMP if base_timestamp_ms is None else base_timestamp_ms
     max_timestamp_ms = NO_TIMESTAMP if max_timestamp_ms is None else max_timestamp_ms

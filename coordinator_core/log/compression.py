@@ -73,8 +73,8 @@ def decompress(codec_id: int, data: bytes, *, magic: int = 2, bytes_max: int = B
 def compress(codec_id: int, data: bytes) -> bytes:
     """What a 4.3 broker or Java producer writes for `data` at its default level, byte for byte.
 
-    Equality holds where the libraries agree (zlib, libzstd and liblz4 under Java and here); the stream is a valid one of
-    its codec in any case. Raises UnknownCodec.
+    Equality holds where the libraries agree (zlib, libzstd and liblz4 under Java and here); the stream is a valid one
+    of its codec in any case. Raises UnknownCodec.
     """
     if codec_id == Codec.NONE:
         return data

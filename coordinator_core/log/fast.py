@@ -1,8 +1,8 @@
 """Compiled loops over batch headers and records.
 
 Each function is plain Python which numba compiles; nothing here raises, allocates by a length it has read, or reads
-outside `[position, end)`. What is wrong comes back as a code, and the callers in this package turn codes into errors and
-findings. The layouts are Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord.
+outside `[position, end)`. What is wrong comes back as a code, and the callers in this package turn codes into errors
+and findings. The layouts are Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord.
 """
 
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def be64(data: U8, position: int) -> int:
 
 @compiled
 def read_uvarint(data: U8, position: int, end: int) -> tuple[int, int]:
-    """Unsigned base-128 integer of at most 5 bytes (ByteUtils.readUnsignedVarint): (value, next position), or (0, -1)."""
+    """Unsigned int32 of at most 5 bytes (ByteUtils.readUnsignedVarint): (value, next position), or (0, -1)."""
     value = np.int64(0)
     shift = 0
     while shift < 35:
@@ -106,7 +106,7 @@ def read_uvarint(data: U8, position: int, end: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value & 0xFFFFFFFF, position
+            return int(value & 0xFFFFFFFF), position
         shift += 7
     return 0, -1
 
@@ -130,7 +130,7 @@ def read_varlong(data: U8, position: int, end: int) -> tuple[int, int]:
         position += 1
         value |= (byte & np.uint64(127)) << np.uint64(shift)
         if byte < np.uint64(128):
-            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
+            return int(np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))), position
         shift += 7
     return 0, -1
 
@@ -164,11 +164,9 @@ def _is_header_true(data: U8, position: int) -> bool:
     last_offset_delta = be32(data, position + 23)
     record_count = be32(data, position + 57)
     # a compacted batch keeps its last offset delta, so there may be fewer records than offsets but never more
-    return (
-        last_offset_delta >= 0
-        and base_offset <= INT64_MAX - last_offset_delta
-        and 0 <= record_count <= np.int64(last_offset_delta) + 1
-    )
+    if last_offset_delta < 0 or base_offset > INT64_MAX - last_offset_delta:
+        return False
+    return 0 <= record_count <= last_offset_delta + 1
 
 
 @compiled
@@ -360,7 +358,7 @@ def _next_header(data: U8, position: int, end: int, offset_min: int, offset_max:
 
 
 def next_header(data: U8, position: int, end: int, offset_min: int, offset_max: int) -> int:
-    """The next position, from `position` on, where a whole batch with plausible header starts; -1 when there is none."""
+    """The first position from `position` on where a whole batch with a plausible header starts; -1 if there is none."""
     return _next_header(read_only(data), position, end, offset_min, offset_max)
 
 
@@ -394,7 +392,7 @@ def _frame_records(
 ) -> tuple[RecordArrays, I8, I64]:
     capacity = 0
     for item in range(len(rows)):
-        count = np.int64(record_counts[rows[item]])
+        count = int(record_counts[rows[item]])
         if 0 < count <= (ends[item] - starts[item]) // RECORD_BYTES_MIN:
             capacity += count
     batch_index = np.empty(capacity, np.int32)
@@ -411,17 +409,17 @@ def _frame_records(
         row = rows[item]
         position = starts[item]
         end = ends[item]
-        count = np.int64(record_counts[row])
+        count = int(record_counts[row])
         base_offset = base_offsets[row]
         delta_max = last_offsets[row] - base_offset
-        delta_min = np.int64(0)
+        delta_min = 0
         base_timestamp = base_timestamps[row]
         max_timestamp = max_timestamps[row]
         is_max_timestamp = is_log_append_time[row]
         status = RECORDS_FINE
         if count < 0 or count > (end - position) // RECORD_BYTES_MIN:
             status = RECORDS_COUNT
-            count = np.int64(0)
+            count = 0
         cursor = filled
         for _ in range(count):
             fault = position
@@ -452,7 +450,7 @@ def _frame_records(
                 status = RECORDS_FIELDS
                 position = fault
                 break
-            delta_min = np.int64(offset_delta) + 1
+            delta_min = offset_delta + 1
             fault = position
             key_length, position = read_varint(data, position, record_end)
             if position < 0:

@@ -6,6 +6,7 @@ An entry is one message; with a codec in its attributes it is a wrapper whose va
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coordinator_core.errors import (
     BufferUnderflow,
@@ -77,7 +78,7 @@ def decode_entry(
         for message in messages
     ]
     offsets = [message.offset for message in messages]
-    if offsets[0] < 0 or any(later <= earlier for earlier, later in zip(offsets, offsets[1:], strict=False)):
+    if offsets[0] < 0 or any(later <= earlier for earlier, later in pairwise(offsets)):
         raise InvalidRecord("offsets in a wrapper go back", byte_position=wrapper.value_position)
     if offsets[-1] > header.base_offset:
         raise InvalidRecord("a wrapper's message lies behind the wrapper", byte_position=wrapper.value_position)

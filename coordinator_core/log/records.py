@@ -14,7 +14,6 @@ import numpy as np
 from coordinator_core.errors import (
     BufferUnderflow,
     DecodeError,
-    DecompressedTooLarge,
     InvalidBatch,
     InvalidRecord,
     LengthOutOfBounds,
@@ -26,7 +25,6 @@ from coordinator_core.log import fast
 from coordinator_core.log.batch import (
     CRC_START_LEGACY,
     CRC_START_V2,
-    HEADER_BYTES_V2,
     BatchHeader,
     Record,
     batch_crc,
@@ -45,6 +43,7 @@ from coordinator_core.log.chunk import (
     RecordColumns,
 )
 from coordinator_core.log.compression import decompress
+from coordinator_core.log.fast import HEADER_BYTES_V2
 from coordinator_core.log.legacy import decode_entry, records_of
 
 __all__ = [
@@ -59,8 +58,8 @@ __all__ = [
 ]
 
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
-"""All decompressed sections of one chunk together: a chunk of 64 MiB at a ratio of 32, far above what logs reach. Without
-it many small bombs, each below the limit of a batch, would do what one large bomb cannot."""
+"""All decompressed sections of one chunk together: a chunk of 64 MiB at a ratio of 32, far above what logs reach.
+Without it many small bombs, each below the limit of a batch, would do what one large bomb cannot."""
 
 _RECORD_ERRORS: Final[dict[int, tuple[type[DecodeError], str]]] = {
     fast.RECORDS_UNDERFLOW: (BufferUnderflow, "a record ends inside a field"),
@@ -123,7 +122,7 @@ def decode_chunk(
     Never raises for what the bytes hold: a batch that cannot be read is in `batches` without records and has a finding
     (stage BATCH for header, checksum and compression, RECORD for what is inside), and bytes which are no batch at all
     end the chunk with a finding of stage FILE. Without compressed batches the chunk's `data` is `data` itself.
-    `bytes_max` bounds one batch after decompression, `chunk_bytes_max` all of them together.
+    `bytes_max` bounds one batch after decompression, `chunk_bytes_max` the whole of `data`.
     """
     array = as_u8(data)
     columns, is_true, stop_position, stop = fast.frame_batches(array, 0, len(array))
@@ -200,18 +199,16 @@ class _Sections:
             start = int(batches.position[row])
             end = start + int(batches.size[row])
             try:
+                bytes_left = max(min(bytes_max, chunk_bytes_max - position), 0)
                 if batches.magic[row] < 2:
-                    piece = self._legacy_piece(array[start:end].tobytes(), batches, row, position, bytes_max)
+                    piece = self._legacy_piece(array[start:end].tobytes(), batches, row, position, bytes_left)
                 elif needs_work[row]:
                     section = array[start + HEADER_BYTES_V2 : end].tobytes()
-                    bytes_left = min(bytes_max, chunk_bytes_max - position)
                     piece = as_u8(decompress(int(batches.codec[row]), section, bytes_max=bytes_left))
                     used.append((row, position, position + len(piece)))
                 else:
                     piece = array[start + HEADER_BYTES_V2 : end]
                     used.append((row, position, position + len(piece)))
-                if position + len(piece) > max(chunk_bytes_max, len(array)):
-                    raise DecompressedTooLarge(f"the chunk decompresses to more than {chunk_bytes_max} bytes")
             except DecodeError as error:
                 stage = "RECORD" if isinstance(error, InvalidRecord) else "BATCH"
                 findings.append(batch_finding(array, batches, row, stage, error))
@@ -245,22 +242,16 @@ class _Sections:
 
 def _with_legacy(records: RecordColumns, sections: _Sections) -> RecordColumns:
     table = np.array(sections.legacy, np.int64)
-    merged = [
-        np.concatenate((column, table[:, index].astype(column.dtype)))
-        for index, column in enumerate(
-            (
-                records.batch_index,
-                records.offset,
-                records.timestamp_ms,
-                records.key_position,
-                records.key_length,
-                records.value_position,
-                records.value_length,
-            )
-        )
-    ]
-    order = np.argsort(merged[0], kind="stable")
-    return RecordColumns(*(column[order] for column in merged))
+    order = np.argsort(np.concatenate((records.batch_index, table[:, 0])), kind="stable")
+    return RecordColumns(
+        np.concatenate((records.batch_index, table[:, 0].astype(np.int32)))[order],
+        np.concatenate((records.offset, table[:, 1]))[order],
+        np.concatenate((records.timestamp_ms, table[:, 2]))[order],
+        np.concatenate((records.key_position, table[:, 3]))[order],
+        np.concatenate((records.key_length, table[:, 4].astype(np.int32)))[order],
+        np.concatenate((records.value_position, table[:, 5]))[order],
+        np.concatenate((records.value_length, table[:, 6].astype(np.int32)))[order],
+    )
 
 
 def _with_control_types(

@@ -1,0 +1,182 @@
+"""From a whole segment file to its batches, with a finding for every byte range which is none.
+
+Kafka's own recovery cuts a segment at the first bad byte. A cold copy is read differently: what is damaged is said, and
+reading goes on at the next place where a whole batch with a valid checksum starts.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.errors import DecodeError, InvalidBatch, TruncatedBatch
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log import fast
+from coordinator_core.log.batch import batch_crc, stored_crc
+from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
+from coordinator_core.log.legacy import decode_entry
+from coordinator_core.log.records import as_u8, crc_finding, crc_valid_batches
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+"""A segment's offsets fit into 31 bits above its base offset (LogSegment.canConvertToRelativeOffset): the index needs
+it, so a base offset beyond is damage."""
+
+RESYNC_CRC_FACTOR: Final = 4
+"""How often, on average, a byte of the file may go through a checksum in the search for the next batch. Crafted headers
+every few bytes could otherwise each claim megabytes, and the search would never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentScan:
+    """All batches of a segment in log order, and what lies between them.
+
+    The bytes of the file are exactly: the batches, the findings of stage FILE, and zeros up to the end.
+    """
+
+    batches: BatchColumns
+    crc_valid: BoolArray
+    """One a batch. A batch which is framed well but has a wrong checksum is here, and has a finding of stage BATCH."""
+    findings: tuple[Finding, ...]
+    """Of stage FILE (TRUNCATED_BATCH, INVALID_BATCH) and BATCH (CRC_MISMATCH), ascending by byte position."""
+    skipped: tuple[tuple[int, int], ...]
+    """Byte ranges [from, to) of the findings of stage FILE."""
+    next_offset: int
+    """One above the last batch's last offset; at least the base offset."""
+    end_position: int
+    """Where the bytes end which are not trailing zeros of a preallocated file."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    bytes_left: int
+
+
+def scan_segment(
+    data: bytes | memoryview | U8, *, base_offset: int, is_last: bool = False, next_offset_min: int = 0
+) -> SegmentScan:
+    """Frame and check a whole `.log` file, which may be memory-mapped; never raises for what it holds.
+
+    `base_offset` is that of the file's name; `next_offset_min` is the next offset of the segment before, below which a
+    batch would go back. Findings of stage FILE: TRUNCATED_BATCH for a torn tail, INVALID_BATCH for any other range that
+    is no batch. Zeros up to the end of the file are a preallocated tail, not a finding.
+    """
+    array = as_u8(data)
+    end = len(array)
+    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
+    next_offset = max(base_offset, next_offset_min)
+    parts: list[BatchColumns] = []
+    crc_parts: list[BoolArray] = []
+    skipped: list[tuple[int, int, DecodeError]] = []
+    budget = _Budget(RESYNC_CRC_FACTOR * end)
+    position = 0
+    while position < end:
+        columns, _, stop_position, stop = fast.frame_ordered_batches(array, position, end, next_offset, offset_max)
+        part = BatchColumns(*columns)
+        crc_valid = crc_valid_batches(array, part)
+        is_tail = stop == fast.STOP_END or fast.skip_zeros(array, stop_position, end) == end
+        if not is_tail and len(part) and not crc_valid[-1] and _is_framing_doubtful(array, stop_position, stop):
+            # the next header is not where this one says: its length may be the damage
+            part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
+            stop_position = int(columns[_POSITION][-1])
+            stop = fast.STOP_HEADER
+        if len(part):
+            parts.append(part)
+            crc_parts.append(crc_valid)
+            next_offset = int(part.last_offset[-1]) + 1
+        position = stop_position
+        if is_tail:
+            break
+        resync_position = _resync(array, position + 1, end, next_offset, offset_max, budget)
+        skipped.append((position, resync_position, _stop_error(array, position, resync_position, stop, is_last)))
+        position = resync_position
+    batches = _concatenated(parts)
+    crc_valid = np.concatenate(crc_parts) if crc_parts else np.zeros(0, np.bool_)
+    _complete_legacy(array, batches, crc_valid)
+    findings = [crc_finding(array, batches, row) for row in np.flatnonzero(~crc_valid).tolist()]
+    findings += [_range_finding(array, start, stop, error) for start, stop, error in skipped]
+    findings.sort(key=lambda finding: finding.byte_position or 0)
+    return SegmentScan(
+        batches=batches,
+        crc_valid=crc_valid,
+        findings=tuple(findings),
+        skipped=tuple((start, stop) for start, stop, _ in skipped),
+        next_offset=next_offset,
+        end_position=position,
+    )
+
+
+_COLUMN_NAMES: Final = tuple(field.name for field in fields(BatchColumns))
+_POSITION: Final = _COLUMN_NAMES.index("position")
+
+
+def _rows(batches: BatchColumns, count: int) -> BatchColumns:
+    return BatchColumns(*(getattr(batches, name)[:count] for name in _COLUMN_NAMES))
+
+
+def _concatenated(parts: list[BatchColumns]) -> BatchColumns:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        columns, *_ = fast.frame_batches(np.empty(0, np.uint8), 0, 0)
+        return BatchColumns(*columns)
+    return BatchColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMN_NAMES))
+
+
+def _is_framing_doubtful(array: U8, stop_position: int, stop: int) -> bool:
+    """May the batch before `stop_position` have a wrong length? Not if what follows is only the head of a torn batch."""
+    if stop != fast.STOP_TRUNCATED:
+        return True
+    return len(array) - stop_position >= fast.HEADER_BYTES_MIN
+
+
+def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int, budget: _Budget) -> int:
+    """The next position of a batch with plausible header and valid checksum, else the end of the file's data."""
+    while (position := fast.next_header(array, position, end, offset_min, offset_max)) >= 0:
+        size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(array[position + 8 : position + 12].tobytes(), "big")
+        budget.bytes_left -= size
+        if budget.bytes_left < 0:
+            break
+        batch = array[position : position + size].tobytes()
+        if batch_crc(batch) == stored_crc(batch):
+            return position
+        position += 1
+    return end
+
+
+def _stop_error(array: U8, position: int, next_position: int, stop: int, is_last: bool) -> DecodeError:
+    size = next_position - position
+    if stop == fast.STOP_TRUNCATED and next_position == len(array):
+        where = "the last segment: a torn tail" if is_last else "a segment which is not the last"
+        return TruncatedBatch(f"{size} bytes at the end of {where}")
+    if fast.skip_zeros(array, position, next_position) - position >= fast.HEADER_BYTES_MIN:
+        return InvalidBatch(f"zeros followed by data, {size} bytes")
+    reason = {
+        fast.STOP_TRUNCATED: "a length which runs past the end of the file",
+        fast.STOP_LENGTH: "a length which no batch can have",
+        fast.STOP_MAGIC: "an unknown magic",
+        fast.STOP_OFFSET: "offsets out of order",
+        fast.STOP_HEADER: "a header which cannot be true",
+    }[stop]
+    return InvalidBatch(f"{reason}, {size} bytes skipped")
+
+
+def _range_finding(array: U8, start: int, stop: int, error: DecodeError) -> Finding:
+    return Finding(
+        stage="FILE",
+        code=error.code,
+        message=error.message,
+        byte_position=start,
+        payload=array[start : min(stop, start + QUARANTINE_BYTES_MAX)].tobytes(),
+    )
+
+
+def _complete_legacy(array: U8, batches: BatchColumns, crc_valid: BoolArray) -> None:
+    """Set base offset and record count of compressed legacy wrappers, whose headers do not tell them."""
+    for row in np.flatnonzero((batches.magic < 2) & (batches.codec != 0) & crc_valid).tolist():
+        start = int(batches.position[row])
+        try:
+            entry = decode_entry(array[start : start + int(batches.size[row])].tobytes(), is_crc_checked=False)
+        except DecodeError:
+            continue  # decode_chunk gives the finding; here the wrapper stays one batch
+        batches.base_offset[row] = entry.messages[0].offset
+        batches.record_count[row] = len(entry.messages)

@@ -1,0 +1,85 @@
+"""Names and small text files of a broker's log directory. Nothing is opened here.
+
+Sources: LogFileUtils (names and suffixes), UnifiedLog.parseTopicPartitionName, CheckpointFile.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.errors import DecodeError
+
+_SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
+_PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
+"""Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are on their way out of the
+broker end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is no number."""
+_OFFSET_MAX: Final = 2**63 - 1
+_PARTITION_MAX: Final = 2**31 - 1
+
+
+class InvalidCheckpoint(DecodeError):
+    """A checkpoint file which is not what CheckpointFile writes."""
+
+    code = "INVALID_CHECKPOINT"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One segment of a partition folder, by file name."""
+
+    name: str
+    base_offset: int
+    is_swap: bool
+    """A cleaned segment which a crash left before it took its final name."""
+
+
+def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
+    """The segments among the file names of a partition folder, ascending by base offset.
+
+    Indexes, snapshots, `.deleted` and `.cleaned` files are left out; `.log.swap` counts where its `.log` is missing.
+    """
+    chosen: dict[int, SegmentFile] = {}
+    for name in names:
+        match = _SEGMENT.fullmatch(name)
+        if match is None or int(match[1]) > _OFFSET_MAX:
+            continue
+        segment = SegmentFile(name, int(match[1]), is_swap=match[2] is not None)
+        if not segment.is_swap or segment.base_offset not in chosen:
+            chosen[segment.base_offset] = segment
+    return tuple(chosen[base_offset] for base_offset in sorted(chosen))
+
+
+def parse_partition_folder(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a folder `<topic>-<partition>`, or None where it is none of a live partition."""
+    match = _PARTITION_FOLDER.fullmatch(name)
+    if match is None or match[1] in (".", "..") or int(match[2]) > _PARTITION_MAX:
+        return None
+    return match[1], int(match[2])
+
+
+def parse_checkpoint(text: str) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition) from log-start-offset-checkpoint, replication-offset-checkpoint and their like.
+
+    Line 1 is the format version 0, line 2 the number of entries, then one `topic partition offset` a line. Raises
+    InvalidCheckpoint, without repeating what the file holds.
+    """
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise InvalidCheckpoint("not a checkpoint file of version 0")
+    count = _number(lines[1].strip(), 2)
+    entries: dict[tuple[str, int], int] = {}
+    for number, line in enumerate(lines[2:], start=3):
+        fields = line.split()
+        if len(fields) != 3:
+            raise InvalidCheckpoint(f"line {number} is no entry")
+        entries[fields[0], _number(fields[1], number)] = _number(fields[2], number)
+    if len(entries) != count:
+        raise InvalidCheckpoint(f"{len(entries)} entries where {count} are announced")
+    return entries
+
+
+def _number(text: str, line_number: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise InvalidCheckpoint(f"line {line_number} has no number where one must be")
+    return int(text)
