@@ -6,7 +6,8 @@ two calls. Compiled code cannot grow a table: `intern` answers `NO_ROOM`, the lo
 `Interner.grow` makes room, and the loop goes on from there. Callers who would rather not stop call
 `Interner.reserve` first.
 
-Ids are handed out from 0 in order of first appearance, and never change.
+Ids are handed out from 0 in order of first appearance, and never change. Give compiled code read-only arrays
+of bytes, as `bytes` and chunks are: numba compiles every loop once more for writable ones.
 """
 
 from itertools import pairwise
@@ -47,7 +48,7 @@ class InternTable(NamedTuple):
     """One element: how many ids there are."""
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _word(data: U8, position: np.uint64) -> np.uint64:
     """Eight bytes as one number. Unsigned positions: the compiler makes one load of it."""
     return np.uint64(
@@ -206,13 +207,13 @@ class Interner:
 
     def intern(self, key: bytes) -> int:
         """The id of `key`, given now if the key is new."""
-        data = _writable(key)
+        data = np.frombuffer(key, np.uint8)
         self.reserve(1, len(key))
         return int(intern(self.table, data, 0, len(data)))
 
     def find(self, key: bytes) -> int:
         """The id of `key`, or `NOT_FOUND`."""
-        data = _writable(key)
+        data = np.frombuffer(key, np.uint8)
         return int(find(self.table, data, 0, len(data)))
 
     def keys(self, first_id: int = 0) -> list[bytes]:
@@ -226,9 +227,3 @@ class Interner:
 def _slot_count(key_capacity: int) -> int:
     """The power of two that is at least twice the keys: half of the slots stay empty."""
     return 1 << (2 * key_capacity - 1).bit_length()
-
-
-def _writable(key: bytes) -> U8:
-    """As an array of the type that the loops are compiled for already: a read-only one would compile them
-    anew."""
-    return np.frombuffer(bytearray(key), np.uint8)

@@ -34,7 +34,7 @@ def test_compiled_intern_stops_when_full_and_goes_on_after_grow(keys: list[bytes
     """NO_ROOM changes nothing; after `grow` the same key fits."""
     interner = Interner(key_capacity=2, byte_capacity=4)
     model: dict[bytes, int] = {}
-    data = np.frombuffer(bytearray(b"".join(keys) + b"!"), np.uint8)
+    data = np.frombuffer(b"".join(keys) + b"!", np.uint8)
     position = 0
     for key in keys:
         key_id = intern(interner.table, data, position, len(key))
@@ -52,7 +52,7 @@ def test_intern_with_equal_hashes_compares_the_bytes() -> None:
     """Keys whose hashes collide stay apart."""
     interner = Interner()
     assert interner.intern(b"first key") == 0
-    second = np.frombuffer(bytearray(b"2nd key!!"), np.uint8)
+    second = np.frombuffer(b"2nd key!!", np.uint8)
     value = hash_bytes(second, 0, len(second))
     interner.table.hashes[0] = value
     interner.table.slots[:] = 0
@@ -73,6 +73,6 @@ def test_interner_survives_pickling() -> None:
 
 def test_hash_spreads_over_the_low_bits() -> None:
     """Keys that differ in the last byte or word do not crowd the same slots."""
-    keys = np.arange(4096, dtype=">i8").view(np.uint8)
+    keys = np.frombuffer(np.arange(4096, dtype=">i8").tobytes(), np.uint8)
     slots = {int(hash_bytes(keys, 8 * row, 8)) & 8191 for row in range(4096)}
     assert len(slots) > 2900

@@ -1,0 +1,1 @@
+"""Committed offsets: state, pure replay, and the compiled lane for whole logs."""

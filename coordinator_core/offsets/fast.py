@@ -1,0 +1,616 @@
+"""Compiled loops of the offset-commit lane: parse the records of a chunk, replay them, gather metadata.
+
+Two passes over a chunk. `parse_records` reads keys and values into rows, one a record of type 0 or 1; what is
+not one of the few layouts that Kafka writes is only flagged, and the lane asks the codec about it.
+`replay_records` then decides, in log order, what each row did to the offset in force. Nothing here raises or
+reads outside a record's own key and value, whatever the bytes are.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.interning import NO_ROOM, NOT_FOUND, InternTable, find, intern
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray
+from coordinator_core.log.fast import be16, be32, be64, compiled
+
+KIND_OTHER: Final = 0
+"""In a data batch, and no offset commit."""
+KIND_GROUP_TOMBSTONE: Final = 1
+"""As OTHER; may remove the group, so that the next offset commit makes a new one."""
+KIND_CONTROL: Final = 2
+KIND_VALUE: Final = 3
+KIND_TOMBSTONE: Final = 4
+KIND_FLAGGED: Final = 5
+"""An offset commit in an unusual layout, or none at all: for the codec to say."""
+KIND_QUARANTINED: Final = 6
+"""The codec could not read it. Keeps its row, which nothing reads."""
+
+NO_GROUP: Final = -1
+"""The record belongs to no operation: an unknown type, or a key without a group."""
+GROUP_NOT_UTF8: Final = -2
+"""For the codec to say."""
+
+OUTCOME_APPLIED: Final = 0
+OUTCOME_ABORTED: Final = 1
+OUTCOME_PENDING: Final = 2
+OUTCOME_SUPERSEDED: Final = 3
+OUTCOME_NONE: Final = -1
+"""No offset commit after all (quarantined)."""
+
+CHANGE_NONE: Final = -1
+"""Nothing was applied."""
+CHANGE_FIRST: Final = 0
+CHANGE_ADVANCE: Final = 1
+CHANGE_REPEAT: Final = 2
+CHANGE_REWIND: Final = 3
+CHANGE_DELETE: Final = 4
+
+NOTHING: Final = -1
+"""End of a list of rows, an unknown leader epoch, topic id or time."""
+
+TYPE_LEGACY_OFFSET_COMMIT: Final = 0
+TYPE_OFFSET_COMMIT: Final = 1
+TYPE_LAST: Final = 23
+_CONTROL_ABORT: Final = 0
+_CONTROL_COMMIT: Final = 1
+
+
+class RecordArrays(NamedTuple):
+    """Of a RecordChunk, what the loops need."""
+
+    batch_index: I32
+    offset: I64
+    timestamp_ms: I64
+    key_position: I64
+    key_length: I32
+    value_position: I64
+    value_length: I32
+
+
+class BatchArrays(NamedTuple):
+    """Of a RecordChunk, what the loops need."""
+
+    is_control: BoolArray
+    control_type: I8
+    is_transactional: BoolArray
+    producer_id: I64
+    producer: I32
+    """Number of the producer in this chunk; -1: a batch without one."""
+
+
+class KeyArrays(NamedTuple):
+    """Per interned key (group, topic, partition): what it is, and the offset in force."""
+
+    group: I32
+    """GROUP_NOT_UTF8: a key which only the codec may read."""
+    topic: I32
+    partition: I32
+    has_offset: BoolArray
+    committed_offset: I64
+    record_offset: I64
+    pending_head: I32
+    """First pending row of the key; rows number from 0 in every chunk, so this is empty between chunks."""
+
+
+class RowArrays(NamedTuple):
+    """One row an offset-commit record: first those carried from earlier chunks, then those of this one."""
+
+    key: I32
+    group: I32
+    topic: I32
+    topic_id: I32
+    partition: I32
+    log_offset: I64
+    recorded_at_ms: I64
+    producer_id: I64
+    is_transactional: BoolArray
+    is_value: BoolArray
+    committed_offset: I64
+    leader_epoch: I32
+    metadata_position: I64
+    """In the chunk's data; where negative, `~position` in the lane's own pool."""
+    metadata_length: I32
+    commit_time_ms: I64
+    expire_time_ms: I64
+    outcome: I8
+    applied_log_offset: I64
+    applied_at_ms: I64
+    change: I8
+    has_previous: BoolArray
+    previous_offset: I64
+    has_delta: BoolArray
+    delta: I64
+    producer: I32
+    next_of_producer: I32
+    next_of_key: I32
+    previous_of_key: I32
+
+
+class TouchArrays(NamedTuple):
+    """Offset-commit values which make a group if there is none."""
+
+    log_offset: I64
+    group: I32
+    operation: I32
+    timestamp_ms: I64
+
+
+@compiled
+def is_utf8(data: U8, position: int, length: int) -> bool:
+    """Whether the bytes are well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong)."""
+    end = position + length
+    while position < end:
+        lead = data[position]
+        if lead < 0x80:
+            position += 1
+            continue
+        lowest, highest = 0x80, 0xBF
+        if 0xC2 <= lead <= 0xDF:
+            more = 1
+        elif 0xE0 <= lead <= 0xEF:
+            more = 2
+            if lead == 0xE0:
+                lowest = 0xA0
+            elif lead == 0xED:
+                highest = 0x9F
+        elif 0xF0 <= lead <= 0xF4:
+            more = 3
+            if lead == 0xF0:
+                lowest = 0x90
+            elif lead == 0xF4:
+                highest = 0x8F
+        else:
+            return False
+        if position + more >= end or not lowest <= data[position + 1] <= highest:
+            return False
+        for at in range(position + 2, position + more + 1):
+            if not 0x80 <= data[at] <= 0xBF:
+                return False
+        position += more + 1
+    return True
+
+
+@compiled
+def _is_zero(data: U8, position: int, length: int) -> bool:
+    for at in range(position, position + length):  # noqa: SIM110 - numba compiles no generators
+        if data[at] != 0:
+            return False
+    return True
+
+
+@compiled
+def _parse_value(
+    data: U8, position: int, length: int, record_type: int, topic_ids: InternTable, rows: RowArrays, row: int
+) -> int:
+    """Read a value of exactly one of the known layouts into the row: 1 done, 0 unusual, NO_ROOM for its topic
+    id."""
+    end = position + length
+    if length < 2 + 8 + 1:
+        return 0
+    version = be16(data, position)
+    if version < 0 or version > 4 or (record_type == TYPE_LEGACY_OFFSET_COMMIT and version != 0):
+        return 0
+    committed_offset = be64(data, position + 2)
+    at = position + 10
+    leader_epoch = NOTHING
+    if version >= 3:
+        if at + 4 > end:
+            return 0
+        leader_epoch = be32(data, at)
+        at += 4
+    if version >= 4:
+        # A length below 2^14 takes one or two bytes; a longer one is the codec's.
+        if at + 2 > end:
+            return 0
+        metadata_length = int(data[at]) - 1
+        at += 1
+        if metadata_length >= 127:
+            if data[at] >= 128:
+                return 0
+            metadata_length = (metadata_length - 128) + (int(data[at]) << 7)
+            at += 1
+    else:
+        if at + 2 > end:
+            return 0
+        metadata_length = be16(data, at)
+        at += 2
+    if metadata_length < 0 or at + metadata_length + 8 > end or not is_utf8(data, at, metadata_length):
+        return 0
+    metadata_position = at
+    at += metadata_length
+    commit_time_ms = be64(data, at)
+    at += 8
+    expire_time_ms = NOTHING
+    if version == 1:
+        if at + 8 > end:
+            return 0
+        expire_time_ms = be64(data, at)
+        at += 8
+    topic_id = NOTHING
+    if version >= 4:
+        if at >= end:
+            return 0
+        if data[at] == 0:
+            at += 1
+        elif at + 19 == end and data[at] == 1 and data[at + 1] == 0 and data[at + 2] == 16:
+            if not _is_zero(data, at + 3, 16):
+                topic_id = intern(topic_ids, data, at + 3, 16)
+                if topic_id == NO_ROOM:
+                    return NO_ROOM
+            at += 19
+        else:
+            return 0
+    if at != end:
+        return 0
+    rows.is_value[row] = True
+    rows.committed_offset[row] = committed_offset
+    rows.leader_epoch[row] = leader_epoch
+    rows.metadata_position[row] = metadata_position
+    rows.metadata_length[row] = metadata_length
+    rows.commit_time_ms[row] = commit_time_ms
+    rows.expire_time_ms[row] = expire_time_ms
+    rows.topic_id[row] = topic_id
+    return 1
+
+
+@compiled
+def _intern_key(
+    data: U8,
+    position: int,
+    group_length: int,
+    topic_length: int,
+    tables: tuple[InternTable, InternTable, InternTable, InternTable],
+    keys: KeyArrays,
+) -> int:
+    """The id of a whole key behind its type, new or not; NO_ROOM if a table is full."""
+    key_table, group_table, topic_table, _ = tables
+    length = 2 + group_length + 2 + topic_length + 4
+    key_id = find(key_table, data, position, length)
+    if key_id != NOT_FOUND:
+        return int(key_id)
+    topic_position = position + 2 + group_length + 2
+    group, topic = GROUP_NOT_UTF8, GROUP_NOT_UTF8
+    if is_utf8(data, position + 2, group_length) and is_utf8(data, topic_position, topic_length):
+        group = intern(group_table, data, position + 2, group_length)
+        topic = intern(topic_table, data, topic_position, topic_length)
+        if NO_ROOM in (group, topic):
+            return NO_ROOM
+    key_id = intern(key_table, data, position, length)
+    if key_id != NO_ROOM:
+        keys.group[key_id] = group
+        keys.topic[key_id] = topic
+        keys.partition[key_id] = be32(data, topic_position + topic_length)
+    return int(key_id)
+
+
+@compiled
+def parse_records(
+    data: U8,
+    records: RecordArrays,
+    batches: BatchArrays,
+    tables: tuple[InternTable, InternTable, InternTable, InternTable],
+    keys: KeyArrays,
+    rows: RowArrays,
+    kinds: I8,
+    groups: I32,
+    record: int,
+    row: int,
+) -> tuple[int, int]:
+    """Read records from `record` on into `kinds`, `groups` (per record) and `rows` (from `row` on).
+
+    `tables` are those of keys, groups, topics and topic ids. Answers (next record, next row); where the first
+    is not the end, a table is full: grow all four and call again from there.
+    """
+    _, group_table, _, topic_id_table = tables
+    for i in range(record, len(records.offset)):
+        batch = records.batch_index[i]
+        groups[i] = NO_GROUP
+        if batches.is_control[batch]:
+            kinds[i] = KIND_CONTROL
+            continue
+        kinds[i] = KIND_OTHER
+        position = records.key_position[i]
+        length = int(records.key_length[i])
+        if length < 2:
+            continue
+        record_type = be16(data, position)
+        if record_type < 0 or record_type > TYPE_LAST or record_type in (9, 18):
+            continue
+        is_commit = record_type <= TYPE_OFFSET_COMMIT
+        group_length = be16(data, position + 2) if length >= 4 else -1
+        has_group = 0 <= group_length <= length - 4
+        if not is_commit:
+            if has_group:
+                group = GROUP_NOT_UTF8
+                if is_utf8(data, position + 4, group_length):
+                    group = intern(group_table, data, position + 4, group_length)
+                    if group == NO_ROOM:
+                        return i, row
+                groups[i] = group
+                if records.value_length[i] < 0 and record_type in (2, 3, 11, 17):
+                    kinds[i] = KIND_GROUP_TOMBSTONE
+            continue
+
+        kinds[i] = KIND_FLAGGED
+        rows.log_offset[row] = records.offset[i]
+        rows.recorded_at_ms[row] = records.timestamp_ms[i]
+        rows.producer_id[row] = batches.producer_id[batch]
+        rows.producer[row] = batches.producer[batch]
+        rows.is_transactional[row] = batches.is_transactional[batch]
+        rows.is_value[row] = False
+        rows.outcome[row] = OUTCOME_NONE
+        if not has_group:
+            row += 1
+            continue
+        topic_length = -1
+        if group_length + 6 <= length:
+            topic_length = be16(data, position + 4 + group_length)
+        if topic_length < 0 or group_length + topic_length + 10 != length:
+            # The group alone still tells which operation the record belongs to.
+            group = GROUP_NOT_UTF8
+            if is_utf8(data, position + 4, group_length):
+                group = intern(group_table, data, position + 4, group_length)
+                if group == NO_ROOM:
+                    return i, row
+            groups[i] = group
+            row += 1
+            continue
+        key_id = _intern_key(data, position + 2, group_length, topic_length, tables, keys)
+        if key_id == NO_ROOM:
+            return i, row
+        group = keys.group[key_id]
+        groups[i] = group
+        if group >= 0:
+            rows.key[row] = key_id
+            rows.group[row] = group
+            rows.topic[row] = keys.topic[key_id]
+            rows.partition[row] = keys.partition[key_id]
+            if records.value_length[i] < 0:
+                kinds[i] = KIND_TOMBSTONE
+                clear_value(rows, row)
+            else:
+                done = _parse_value(
+                    data,
+                    records.value_position[i],
+                    int(records.value_length[i]),
+                    record_type,
+                    topic_id_table,
+                    rows,
+                    row,
+                )
+                if done == NO_ROOM:
+                    return i, row
+                if done == 1:
+                    kinds[i] = KIND_VALUE
+        row += 1
+    return len(records.offset), row
+
+
+@compiled
+def clear_value(rows: RowArrays, row: int) -> None:
+    """A row without a value: a tombstone."""
+    rows.is_value[row] = False
+    rows.committed_offset[row] = 0
+    rows.leader_epoch[row] = NOTHING
+    rows.metadata_position[row] = 0
+    rows.metadata_length[row] = 0
+    rows.commit_time_ms[row] = 0
+    rows.expire_time_ms[row] = NOTHING
+    rows.topic_id[row] = NOTHING
+
+
+@compiled
+def _decide(rows: RowArrays, row: int, outcome: int) -> None:
+    """An outcome which leaves the offset in force alone."""
+    rows.outcome[row] = outcome
+    rows.applied_log_offset[row] = NOTHING
+    rows.applied_at_ms[row] = NOTHING
+    rows.change[row] = CHANGE_NONE
+    rows.has_previous[row] = False
+    rows.previous_offset[row] = 0
+    rows.has_delta[row] = False
+    rows.delta[row] = 0
+
+
+@compiled
+def _apply(rows: RowArrays, row: int, keys: KeyArrays, log_offset: int, at_ms: int) -> None:
+    """Put the row in force, by the record at `log_offset`: its own, or its transaction's marker."""
+    key = rows.key[row]
+    rows.outcome[row] = OUTCOME_APPLIED
+    rows.applied_log_offset[row] = log_offset
+    rows.applied_at_ms[row] = at_ms
+    previous = keys.committed_offset[key]
+    had_offset = keys.has_offset[key]
+    rows.has_previous[row] = had_offset
+    rows.previous_offset[row] = previous if had_offset else 0
+    rows.has_delta[row] = False
+    rows.delta[row] = 0
+    if not rows.is_value[row]:
+        rows.change[row] = CHANGE_DELETE
+        keys.has_offset[key] = False
+        return
+    committed = rows.committed_offset[row]
+    if not had_offset:
+        rows.change[row] = CHANGE_FIRST
+    else:
+        delta = committed - previous
+        # Offsets of opposite ends wrap around: a difference that no int64 holds is none.
+        if ((committed ^ previous) & (committed ^ delta)) >= 0:
+            rows.has_delta[row] = True
+            rows.delta[row] = delta
+        if committed > previous:
+            rows.change[row] = CHANGE_ADVANCE
+        elif committed == previous:
+            rows.change[row] = CHANGE_REPEAT
+        else:
+            rows.change[row] = CHANGE_REWIND
+    keys.has_offset[key] = True
+    keys.committed_offset[key] = committed
+    keys.record_offset[key] = rows.log_offset[row]
+
+
+@compiled
+def _unlink(rows: RowArrays, row: int, keys: KeyArrays) -> None:
+    """Take a pending row out of its key's list. Lists of producers keep it until their marker, which skips
+    it."""
+    after, before = rows.next_of_key[row], rows.previous_of_key[row]
+    if before == NOTHING:
+        keys.pending_head[rows.key[row]] = after
+    else:
+        rows.next_of_key[before] = after
+    if after != NOTHING:
+        rows.previous_of_key[after] = before
+
+
+@compiled
+def _link(rows: RowArrays, row: int, keys: KeyArrays, producer_heads: I32) -> None:
+    """Make a row pending."""
+    key, producer = rows.key[row], rows.producer[row]
+    rows.outcome[row] = OUTCOME_PENDING
+    head = keys.pending_head[key]
+    rows.next_of_key[row] = head
+    rows.previous_of_key[row] = NOTHING
+    if head != NOTHING:
+        rows.previous_of_key[head] = row
+    keys.pending_head[key] = row
+    rows.next_of_producer[row] = producer_heads[producer]
+    producer_heads[producer] = row
+
+
+@compiled
+def replay_records(
+    records: RecordArrays,
+    batches: BatchArrays,
+    keys: KeyArrays,
+    rows: RowArrays,
+    carried: int,
+    kinds: I8,
+    groups: I32,
+    group_touched: BoolArray,
+    producer_heads: I32,
+    operations: I32,
+    operation_last_offset: I64,
+    touches: TouchArrays,
+) -> tuple[int, int]:
+    """Replay in log order: outcome and change of each row, operation of each record, touches of groups.
+
+    Rows before `carried` are pending from earlier chunks; `producer_heads` comes empty. Answers (operations,
+    touches): how many of each were written.
+    """
+    for row in range(carried):
+        _link(rows, row, keys, producer_heads)
+    row = carried
+    operation_count = 0
+    touch_count = 0
+    last_batch, last_group, last_timestamp_ms = -1, NO_GROUP, 0
+    for i in range(len(records.offset)):
+        batch = records.batch_index[i]
+        offset = records.offset[i]
+        timestamp_ms = records.timestamp_ms[i]
+        group = groups[i]
+        if group < 0:
+            operations[i] = -1
+        else:
+            if group != last_group or batch != last_batch or timestamp_ms != last_timestamp_ms:
+                operation_count += 1
+            operations[i] = operation_count - 1
+            operation_last_offset[operation_count - 1] = offset
+        last_batch, last_group, last_timestamp_ms = batch, group, timestamp_ms
+
+        kind = kinds[i]
+        if kind == KIND_VALUE:
+            if not group_touched[group]:
+                group_touched[group] = True
+                touches.log_offset[touch_count] = offset
+                touches.group[touch_count] = group
+                touches.operation[touch_count] = operations[i]
+                touches.timestamp_ms[touch_count] = timestamp_ms
+                touch_count += 1
+            producer = rows.producer[row]
+            if producer == NOTHING:
+                _apply(rows, row, keys, offset, timestamp_ms)
+            else:
+                earlier = keys.pending_head[rows.key[row]]
+                while earlier != NOTHING and rows.producer[earlier] != producer:
+                    earlier = rows.next_of_key[earlier]
+                if earlier != NOTHING:
+                    _unlink(rows, earlier, keys)
+                    _decide(rows, earlier, OUTCOME_SUPERSEDED)
+                _decide(rows, row, OUTCOME_PENDING)
+                _link(rows, row, keys, producer_heads)
+            row += 1
+        elif kind == KIND_TOMBSTONE:
+            pending = keys.pending_head[rows.key[row]]
+            while pending != NOTHING:
+                _decide(rows, pending, OUTCOME_SUPERSEDED)
+                pending = rows.next_of_key[pending]
+            keys.pending_head[rows.key[row]] = NOTHING
+            _apply(rows, row, keys, offset, timestamp_ms)
+            row += 1
+        elif kind == KIND_QUARANTINED:
+            row += 1
+        elif kind == KIND_GROUP_TOMBSTONE:
+            if group >= 0:
+                group_touched[group] = False
+        elif kind == KIND_CONTROL:
+            control_type = batches.control_type[batch]
+            producer = batches.producer[batch]
+            if producer == NOTHING or control_type not in (_CONTROL_ABORT, _CONTROL_COMMIT):
+                continue
+            pending = producer_heads[producer]
+            producer_heads[producer] = NOTHING
+            while pending != NOTHING:
+                if rows.outcome[pending] == OUTCOME_PENDING:
+                    key = rows.key[pending]
+                    _unlink(rows, pending, keys)
+                    if control_type == _CONTROL_ABORT:
+                        _decide(rows, pending, OUTCOME_ABORTED)
+                    elif not keys.has_offset[key] or rows.log_offset[pending] > keys.record_offset[key]:
+                        _apply(rows, pending, keys, offset, timestamp_ms)
+                    else:
+                        _decide(rows, pending, OUTCOME_SUPERSEDED)
+                pending = rows.next_of_producer[pending]
+    return operation_count, touch_count
+
+
+@compiled
+def gather_bytes(data: U8, pool: U8, positions: I64, starts: I64, out: U8) -> None:
+    """Copy piece `i`, of `starts[i + 1] - starts[i]` bytes, from `data` or `pool` to `out[starts[i]:]`."""
+    for i in range(len(positions)):
+        start, end = starts[i], starts[i + 1]
+        position = positions[i]
+        if position >= 0:
+            for at in range(end - start):
+                out[start + at] = data[position + at]
+        else:
+            position = ~position
+            for at in range(end - start):
+                out[start + at] = pool[position + at]
+
+
+@compiled
+def ranges_inside(positions: I64, lengths: I32, size: int) -> bool:
+    """Whether each range (a negative length is null) lies inside a buffer of `size` bytes."""
+    for i in range(len(positions)):
+        length = int(lengths[i])
+        if length > 0 and (positions[i] < 0 or positions[i] > size - length):
+            return False
+    return True
+
+
+def empty_rows(count: int) -> RowArrays:
+    """Rows with room for `count`, not set."""
+    types = {
+        "is_transactional": np.bool_,
+        "is_value": np.bool_,
+        "outcome": np.int8,
+        "change": np.int8,
+        "has_previous": np.bool_,
+        "has_delta": np.bool_,
+    }
+    narrow = {"key", "group", "topic", "topic_id", "partition", "leader_epoch", "metadata_length"}
+    narrow |= {"producer", "next_of_producer", "next_of_key", "previous_of_key"}
+    return RowArrays._make(
+        np.empty(count, types.get(name, np.int32 if name in narrow else np.int64)) for name in RowArrays._fields
+    )
