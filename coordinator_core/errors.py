@@ -119,3 +119,9 @@ class TruncatedBatch(DecodeError):
     """The segment ends inside a batch: a torn tail, or a file which was cut."""
 
     code = "TRUNCATED_BATCH"
+
+
+class InvalidCheckpoint(DecodeError):
+    """A checkpoint file of a broker's log directory which is not what CheckpointFile writes."""
+
+    code = "INVALID_CHECKPOINT"

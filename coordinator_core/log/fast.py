@@ -595,7 +595,7 @@ def _xxh32(data: U8, position: int, end: int) -> int:
         value = (_rotated(value, 17) * prime4) & mask
         position += 4
     while position < end:
-        value = (value + np.int64(data[position]) * prime5) & mask
+        value = (value + int(data[position]) * prime5) & mask
         value = (_rotated(value, 11) * prime1) & mask
         position += 1
     value = ((value ^ (value >> 15)) * prime2) & mask

@@ -25,6 +25,9 @@ RESYNC_CRC_FACTOR: Final = 4
 """How often, on average, a byte of the file may go through a checksum in the search for the next batch. Crafted headers
 every few bytes could otherwise each claim megabytes, and the search would never end."""
 
+STOP_UNCONFIRMED: Final = 100
+"""Beside the STOP_ codes of the compiled loops."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
@@ -66,7 +69,7 @@ def scan_segment(
     next_offset = max(base_offset, next_offset_min)
     parts: list[BatchColumns] = []
     crc_parts: list[BoolArray] = []
-    skipped: list[tuple[int, int, DecodeError]] = []
+    skipped: list[tuple[int, int, int]] = []
     budget = _Budget(RESYNC_CRC_FACTOR * end)
     position = 0
     while position < end:
@@ -74,11 +77,15 @@ def scan_segment(
         part = BatchColumns(*columns)
         crc_valid = crc_valid_batches(array, part)
         is_tail = stop == fast.STOP_END or fast.skip_zeros(array, stop_position, end) == end
-        if not is_tail and len(part) and not crc_valid[-1] and _is_framing_doubtful(array, stop_position, stop):
-            # the next header is not where this one says: its length may be the damage
-            part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
-            stop_position = int(columns[_POSITION][-1])
-            stop = fast.STOP_HEADER
+        if len(part) and not crc_valid[-1]:
+            # only a good neighbour confirms the header of a damaged batch, and the last of a run has none
+            offset_min = int(part.last_offset[-2]) + 1 if len(part) > 1 else next_offset
+            last_position, last_offset = int(part.position[-1]), int(part.last_offset[-1])
+            if not (is_tail or _is_torn_neighbour(array, stop_position, stop, last_offset + 1, offset_max)) or (
+                _resync(array, last_position + 1, stop_position, offset_min, offset_max, budget) < stop_position
+            ):
+                part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
+                stop_position, stop, is_tail = last_position, STOP_UNCONFIRMED, False
         if len(part):
             parts.append(part)
             crc_parts.append(crc_valid)
@@ -87,13 +94,15 @@ def scan_segment(
         if is_tail:
             break
         resync_position = _resync(array, position + 1, end, next_offset, offset_max, budget)
-        skipped.append((position, resync_position, _stop_error(array, position, resync_position, stop, is_last)))
+        if skipped and skipped[-1][1] == position:
+            position, _, stop = skipped.pop()
+        skipped.append((position, resync_position, stop))
         position = resync_position
     batches = _concatenated(parts)
     crc_valid = np.concatenate(crc_parts) if crc_parts else np.zeros(0, np.bool_)
     _complete_legacy(array, batches, crc_valid)
     findings = [crc_finding(array, batches, row) for row in np.flatnonzero(~crc_valid).tolist()]
-    findings += [_range_finding(array, start, stop, error) for start, stop, error in skipped]
+    findings += [_range_finding(array, start, stop, reason, is_last) for start, stop, reason in skipped]
     findings.sort(key=lambda finding: finding.byte_position or 0)
     return SegmentScan(
         batches=batches,
@@ -106,7 +115,6 @@ def scan_segment(
 
 
 _COLUMN_NAMES: Final = tuple(field.name for field in fields(BatchColumns))
-_POSITION: Final = _COLUMN_NAMES.index("position")
 
 
 def _rows(batches: BatchColumns, count: int) -> BatchColumns:
@@ -122,11 +130,12 @@ def _concatenated(parts: list[BatchColumns]) -> BatchColumns:
     return BatchColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMN_NAMES))
 
 
-def _is_framing_doubtful(array: U8, stop_position: int, stop: int) -> bool:
-    """May the batch before `stop_position` have a wrong length? Not if what follows is only the head of a torn batch."""
+def _is_torn_neighbour(array: U8, position: int, stop: int, offset_min: int, offset_max: int) -> bool:
+    """Is what starts at `position` the head of a torn batch that goes on where the one before it ended?"""
     if stop != fast.STOP_TRUNCATED:
-        return True
-    return len(array) - stop_position >= fast.HEADER_BYTES_MIN
+        return False
+    head = array[position : position + 8].tobytes()
+    return len(head) < 8 or offset_min <= int.from_bytes(head, "big", signed=True) <= offset_max
 
 
 def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int, budget: _Budget) -> int:
@@ -156,11 +165,13 @@ def _stop_error(array: U8, position: int, next_position: int, stop: int, is_last
         fast.STOP_MAGIC: "an unknown magic",
         fast.STOP_OFFSET: "offsets out of order",
         fast.STOP_HEADER: "a header which cannot be true",
+        STOP_UNCONFIRMED: "a wrong checksum, and no neighbour agrees with the length",
     }[stop]
     return InvalidBatch(f"{reason}, {size} bytes skipped")
 
 
-def _range_finding(array: U8, start: int, stop: int, error: DecodeError) -> Finding:
+def _range_finding(array: U8, start: int, stop: int, reason: int, is_last: bool) -> Finding:
+    error = _stop_error(array, start, stop, reason, is_last)
     return Finding(
         stage="FILE",
         code=error.code,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.errors import DecodeError
+from coordinator_core.errors import InvalidCheckpoint
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -16,12 +16,6 @@ _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,
 broker end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is no number."""
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_MAX: Final = 2**31 - 1
-
-
-class InvalidCheckpoint(DecodeError):
-    """A checkpoint file which is not what CheckpointFile writes."""
-
-    code = "INVALID_CHECKPOINT"
 
 
 @dataclass(frozen=True, slots=True)
