@@ -159,8 +159,7 @@ def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
         try:
             subscription = decode_subscription(member.subscription)
         except DecodeError:
-            # A client may put anything there; replay reports it once, as an anomaly of the record which brought it.
-            pass
+            pass  # said once, as an anomaly of the record which brought it
         else:
             topics, rack_id = tuple(sorted(subscription.topics)), subscription.rack_id
     return MemberFields(
@@ -236,9 +235,7 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
         try:
             if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
                 decode_subscription(member.subscription)
-                decode_assignment(member.assignment)
-            elif group.protocol_type == CONNECT_PROTOCOL_TYPE:
-                decode_connect_assignment(member.assignment)
+            _embedded_assignment(group.protocol_type, member.assignment)
         except DecodeError as error:
             yield member.member_id, error
 
@@ -261,16 +258,23 @@ def _classic_assignment(group: ClassicGroup, member_id: str) -> Iterator[Assignm
     if member is None:
         return
     try:
-        if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-            for topic, partitions in decode_assignment(member.assignment).partitions:
-                for partition in partitions:
-                    yield AssignmentKey(None, topic, partition, CURRENT, None)
-        elif group.protocol_type == CONNECT_PROTOCOL_TYPE:
-            for connector, tasks in decode_connect_assignment(member.assignment).assigned:
-                for task in tasks:
-                    yield AssignmentKey(None, connector, task, CURRENT, None)
+        assigned = _embedded_assignment(group.protocol_type, member.assignment)
     except DecodeError:
-        return
+        return  # said once, as an anomaly of the record which brought it
+    for topic, partitions in assigned:
+        for partition in partitions:
+            yield AssignmentKey(None, topic, partition, CURRENT, None)
+
+
+def _embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Topics and partitions, or connectors and tasks. No bytes at all: the leader left the member out."""
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        assignment = decode_assignment(data)
+        return () if assignment is None else assignment.assigned_partitions
+    if protocol_type == CONNECT_PROTOCOL_TYPE:
+        connect = decode_connect_assignment(data)
+        return () if connect is None else connect.assigned
+    return ()
 
 
 def _by_id(assignment: Iterable[tuple[str, Iterable[int]]], kind: str) -> Iterator[AssignmentKey]:

@@ -1,0 +1,184 @@
+"""One `__consumer_offsets` partition, chunk by chunk: commits by the compiled lane, everything else by GroupHistory.
+
+The lane names what is not its own: records of other types, the tombstones of offsets, and the commits which make a
+simple group. Put back in log order and cut into operations, they are what the group history reads.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from coordinator_core import codec
+from coordinator_core.codec import Struct
+from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.rows import TopicName
+from coordinator_core.ledger import LedgerCounts
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.chunk import I64, Finding, RecordChunk
+from coordinator_core.offsets.lane import CommitColumns, LaneOutput, OffsetLane
+from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.registry import REGISTRY
+
+_COMMIT_KEY: Final = REGISTRY[TOPIC][RecordType.OFFSET_COMMIT][0]
+_NO_TOPIC_ID: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsLogOutput:
+    """What one chunk came to."""
+
+    commits: CommitColumns
+    groups: GroupRows
+    findings: tuple[Finding, ...]
+    counts: LedgerCounts
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A record with its place: which operation it belongs to."""
+
+    operation: int
+    group_id: str
+    timestamp_ms: int
+    record: GroupRecord
+
+
+class OffsetsLogReplay:
+    """Replays one `__consumer_offsets` partition. Feed its chunks in log order, then finish."""
+
+    def __init__(self) -> None:
+        self._lane = OffsetLane()
+        self._history = GroupHistory()
+        self._named: set[int] = set()
+
+    def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
+        """Rows which this chunk decided or closed."""
+        lane = self._lane.feed(chunk)
+        others, findings, unknown_count, tombstone_count = self._decode_others(chunk, lane)
+        placed = [*others, *_touches(lane), *_deleted_offsets(lane)]
+        placed.sort(key=lambda item: item.record.offset)
+        for operation in _operations(placed, lane.operation_last_offset):
+            self._history.apply(operation)
+        rows = self._history.take()
+        rows.topics.extend(self._named_by_commits(lane.commits))
+        counts = LedgerCounts(
+            record_count=int(chunk.batches.record_count.sum()),
+            decoded_count=lane.counts.decoded_count + len(others) - tombstone_count,
+            tombstone_count=lane.counts.tombstone_count + tombstone_count,
+            control_count=lane.counts.control_count,
+            unknown_type_count=unknown_count,
+            quarantined_count=lane.counts.quarantined_count
+            + (len(findings) - unknown_count)
+            + unreadable_record_count(chunk),
+        )
+        return OffsetsLogOutput(lane.commits, rows, (*chunk.findings, *lane.findings, *findings), counts)
+
+    def finish(self) -> OffsetsLogOutput:
+        """Rows still open or pending at the end of the log."""
+        return OffsetsLogOutput(self._lane.finish(), self._history.finish(), (), LedgerCounts())
+
+    def _decode_others(self, chunk: RecordChunk, lane: LaneOutput) -> tuple[list[_Placed], list[Finding], int, int]:
+        """Decoded records of groups, what could not be read, and how many were unknown types and tombstones."""
+        placed: list[_Placed] = []
+        findings: list[Finding] = []
+        unknown_count = tombstone_count = 0
+        records = chunk.records
+        for row, operation in zip(lane.others.tolist(), lane.other_operations.tolist(), strict=True):
+            offset = int(records.offset[row])
+            payload = key_bytes = _bytes_at(chunk, int(records.key_position[row]), int(records.key_length[row]))
+            try:
+                key = codec.decode_key(TOPIC, key_bytes)
+                value: Struct | None = None
+                if records.value_length[row] >= 0:
+                    payload = _bytes_at(chunk, int(records.value_position[row]), int(records.value_length[row]))
+                    value = codec.decode_value(TOPIC, key.record_type, payload).fields
+                else:
+                    tombstone_count += 1
+            except DecodeError as error:
+                unknown_count += isinstance(error, UnknownRecordType)
+                findings.append(
+                    Finding(
+                        stage="VALUE",
+                        code=error.code,
+                        message=str(error),
+                        base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
+                        offset=offset,
+                        byte_position=error.byte_position,
+                        payload=payload[:QUARANTINE_BYTES_MAX],
+                    )
+                )
+                continue
+            record_type = RecordType(key.record_type)
+            group_id = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
+            record = GroupRecord(offset, record_type, key.fields, value)
+            placed.append(_Placed(operation, group_id, int(records.timestamp_ms[row]), record))
+        return placed, findings, unknown_count, tombstone_count
+
+    def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
+        """Names which commits of value version 4 carry beside the topic id."""
+        has_id = commits.topic_id != _NO_TOPIC_ID
+        if not has_id.any():
+            return
+        pairs = commits.topic[has_id].astype(np.int64) << 32 | commits.topic_id[has_id]
+        distinct, first = np.unique(pairs, return_index=True)
+        recorded_at_ms = commits.recorded_at_ms[has_id]
+        for pair, row in zip(distinct.tolist(), first.tolist(), strict=True):
+            if pair not in self._named:
+                self._named.add(pair)
+                topic, topic_id = commits.topics[pair >> 32], commits.topic_ids[pair & 0xFFFFFFFF]
+                yield TopicName(topic_id, topic, int(recorded_at_ms[row]), "OFFSET_COMMIT")
+
+
+def unreadable_record_count(chunk: RecordChunk) -> int:
+    """Records, by their headers, of the batches none of whose records could be read."""
+    readable = np.bincount(chunk.records.batch_index, minlength=len(chunk.batches))
+    return int(chunk.batches.record_count[readable == 0].sum())
+
+
+def _bytes_at(chunk: RecordChunk, position: int, length: int) -> bytes:
+    return chunk.data[position : position + max(length, 0)].tobytes()
+
+
+def _touches(lane: LaneOutput) -> Iterator[_Placed]:
+    touches = lane.touches
+    operations = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
+    for index, operation in enumerate(operations.tolist()):
+        yield _Placed(
+            operation,
+            lane.commits.groups[touches.group[index]],
+            int(touches.timestamp_ms[index]),
+            GroupRecord(int(touches.log_offset[index]), RecordType.OFFSET_COMMIT, None, None),
+        )
+
+
+def _deleted_offsets(lane: LaneOutput) -> Iterator[_Placed]:
+    commits = lane.commits
+    rows = np.flatnonzero(~commits.is_value)
+    operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
+    for row, operation in zip(rows.tolist(), operations.tolist(), strict=True):
+        group, topic = commits.groups[commits.group[row]], commits.topics[commits.topic[row]]
+        key = codec.make(_COMMIT_KEY, group=group, topic=topic, partition=int(commits.partition[row]))
+        yield _Placed(
+            operation,
+            group,
+            int(commits.recorded_at_ms[row]),
+            GroupRecord(int(commits.log_offset[row]), RecordType.OFFSET_COMMIT, key, None),
+        )
+
+
+def _operations(placed: list[_Placed], last_offsets: I64) -> Iterator[Operation]:
+    """Records in log order, cut where the operation changes."""
+    start = 0
+    for end in range(1, len(placed) + 1):
+        first = placed[start]
+        if end == len(placed) or placed[end].operation != first.operation:
+            yield Operation(
+                first.group_id,
+                first.timestamp_ms,
+                int(last_offsets[first.operation]),
+                [item.record for item in placed[start:end]],
+            )
+            start = end

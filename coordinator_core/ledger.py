@@ -1,0 +1,29 @@
+"""The ledger of a run: every record that went in came out as something."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCounts:
+    """Records of one log partition or many. `record_count` comes from the batch headers, the others from decoding."""
+
+    record_count: int = 0
+    decoded_count: int = 0
+    tombstone_count: int = 0
+    control_count: int = 0
+    unknown_type_count: int = 0
+    quarantined_count: int = 0
+
+    def __add__(self, other: "LedgerCounts") -> "LedgerCounts":
+        return LedgerCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(LedgerCounts)))
+
+    @property
+    def is_balanced(self) -> bool:
+        """Records in = decoded + tombstones + control + unknown type + quarantined."""
+        return self.record_count == (
+            self.decoded_count
+            + self.tombstone_count
+            + self.control_count
+            + self.unknown_type_count
+            + self.quarantined_count
+        )
