@@ -1,0 +1,191 @@
+"""What a table declaration means to Arrow, Spark, Delta and SQL. Derived, never written twice.
+
+A column's comment travels with all of them: as field metadata `comment`, which Spark and Delta show in DESCRIBE.
+Every column may be null: Delta's NOT NULL would bind every later writer, and the natural keys of some tables hold
+nulls by design (silver.member_assignments.task_type). Elements of arrays and keys of maps are never null.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from deltalake import Schema as DeltaSchema
+from numpy.typing import NDArray
+from pyspark.sql.types import StructType
+
+from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
+
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
+"""Delta and Spark hold microseconds; Kafka's milliseconds fit."""
+
+ARROW_SCALARS: Final = {
+    Scalar.STRING: pa.string(),
+    Scalar.BINARY: pa.binary(),
+    Scalar.BOOLEAN: pa.bool_(),
+    Scalar.TINYINT: pa.int8(),
+    Scalar.SMALLINT: pa.int16(),
+    Scalar.INT: pa.int32(),
+    Scalar.BIGINT: pa.int64(),
+    Scalar.DOUBLE: pa.float64(),
+    Scalar.TIMESTAMP: TIMESTAMP_TYPE,
+}
+
+DELTA_SCALARS: Final = {
+    Scalar.STRING: "string",
+    Scalar.BINARY: "binary",
+    Scalar.BOOLEAN: "boolean",
+    Scalar.TINYINT: "byte",
+    Scalar.SMALLINT: "short",
+    Scalar.INT: "integer",
+    Scalar.BIGINT: "long",
+    Scalar.DOUBLE: "double",
+    Scalar.TIMESTAMP: "timestamp",
+}
+"""Names in Delta's schema string, which is Spark's JSON form of a StructType."""
+
+WITH_STATISTICS: Final = frozenset(
+    {
+        Scalar.STRING,
+        Scalar.TINYINT,
+        Scalar.SMALLINT,
+        Scalar.INT,
+        Scalar.BIGINT,
+        Scalar.DOUBLE,
+        Scalar.TIMESTAMP,
+    }
+)
+"""Types by whose minimum and maximum Delta skips files."""
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a declared type."""
+    match type_:
+        case Scalar():
+            return ARROW_SCALARS[type_]
+        case ArrayOf():
+            return pa.list_(pa.field("element", arrow_type(type_.element), nullable=False))
+        case MapOf():
+            return pa.map_(arrow_type(type_.key), arrow_type(type_.value))
+        case StructOf():
+            return pa.struct([pa.field(name, arrow_type(field)) for name, field in type_.fields])
+
+
+@cache
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of all columns, with their comments."""
+    return pa.schema(
+        [
+            pa.field(column.name, arrow_type(column.type), metadata={"comment": column.comment})
+            for column in table.columns
+        ]
+    )
+
+
+def file_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of a data file: partition columns are in Delta's log instead, comments in neither."""
+    return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by])
+
+
+def spark_schema(table: Table) -> StructType:
+    """Spark's StructType, with the comments."""
+    return StructType.fromJson(delta_struct(table.columns))
+
+
+def delta_schema(table: Table) -> DeltaSchema:
+    """delta-rs's schema, with the comments."""
+    return DeltaSchema.from_json(json.dumps(delta_struct(table.columns)))
+
+
+def delta_struct(columns: Iterable[Column]) -> dict[str, Any]:
+    """The schema as Delta's log and Spark's JSON hold it."""
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": column.name,
+                "type": _delta_type(column.type),
+                "nullable": True,
+                "metadata": {"comment": column.comment},
+            }
+            for column in columns
+        ],
+    }
+
+
+def _delta_type(type_: Type) -> Any:
+    match type_:
+        case Scalar():
+            return DELTA_SCALARS[type_]
+        case ArrayOf():
+            return {"type": "array", "elementType": _delta_type(type_.element), "containsNull": False}
+        case MapOf():
+            return {
+                "type": "map",
+                "keyType": _delta_type(type_.key),
+                "valueType": _delta_type(type_.value),
+                "valueContainsNull": True,
+            }
+        case StructOf():
+            fields = [
+                {"name": name, "type": _delta_type(field), "nullable": True, "metadata": {}}
+                for name, field in type_.fields
+            ]
+            return {"type": "struct", "fields": fields}
+
+
+def ddl(table: Table) -> str:
+    """The columns as DDL with COMMENTs: what `CREATE TABLE name (...)` takes, and what a reader can read."""
+    return ", ".join(
+        f"{column.name} {sql_type(column.type)} COMMENT {_sql_text(column.comment)}" for column in table.columns
+    )
+
+
+def sql_type(type_: Type) -> str:
+    """The SQL name of a declared type."""
+    match type_:
+        case Scalar():
+            return type_.value
+        case ArrayOf():
+            return f"ARRAY<{sql_type(type_.element)}>"
+        case MapOf():
+            return f"MAP<{sql_type(type_.key)}, {sql_type(type_.value)}>"
+        case StructOf():
+            return "STRUCT<" + ", ".join(f"{name}: {sql_type(field)}" for name, field in type_.fields) + ">"
+
+
+def _sql_text(text: str) -> str:
+    """A text of our own as a SQL literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def statistics_columns(table: Table) -> tuple[str, ...]:
+    """Columns whose minimum and maximum go into Delta's log.
+
+    Personal columns stay out: statistics outlive an erasure. Binary ones too: they cost more than the write itself.
+    """
+    return tuple(
+        column.name
+        for column in table.columns
+        if column.type in WITH_STATISTICS and not column.is_personal and column.name not in table.partition_by
+    )
+
+
+TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
+"""0001-01-01T00:00:00Z: the first moment which Spark's and Python's timestamps can both show."""
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last one."""
+NO_TIMESTAMP_MS: Final = -1
+"""Kafka's RecordBatch.NO_TIMESTAMP."""
+
+
+def timestamps(timestamp_ms: NDArray[np.int64]) -> pa.Array:
+    """Epoch milliseconds as Arrow timestamps; null for -1 (none) and for what no calendar of Spark's can show.
+
+    The log is not trusted: a batch header may claim any 64 bits as its time. The batch itself keeps them.
+    """
+    shown = (timestamp_ms != NO_TIMESTAMP_MS) & (timestamp_ms >= TIMESTAMP_MS_MIN) & (timestamp_ms <= TIMESTAMP_MS_MAX)
+    micros = np.where(shown, timestamp_ms, 0) * 1000
+    return pa.array(micros, type=pa.int64(), mask=None if shown.all() else ~shown).cast(TIMESTAMP_TYPE)

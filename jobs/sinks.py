@@ -1,0 +1,684 @@
+"""The one door for writes.
+
+Spark tasks write Parquet part files with pyarrow (`PartWriter`) and return what they wrote (`WrittenFile`); the driver
+commits all files of a table in one Delta transaction (`Warehouse.commit`). Two lanes end in the same rows:
+
+- ARROW: the files are written in the table's own folder, delta-rs commits them. Nothing passes through the JVM.
+- SPARK: the files are staged under `<warehouse>/_staging`, Spark reads them back and writes them with Delta's own
+  writer, for stores which delta-rs cannot write (HDFS).
+
+Every commit carries an application id and a version, Delta's `txn` action: a version at or below the last one of its
+application is skipped, so a repeated run changes nothing. Part files which no commit names (a failed or repeated task)
+are no part of a table; VACUUM removes them.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import isnan
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.arrow_schemas import arrow_schema, delta_schema, spark_schema, statistics_columns
+from jobs.errors import WarehouseError
+from schemas.tables import TABLES
+from schemas.tables.declare import Scalar, Table
+
+APPEND: Final = "append"
+OVERWRITE: Final = "overwrite"
+
+ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Stores which delta-rs writes with an atomic commit of its own."""
+
+ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
+
+STATISTICS_TEXT_MAX: Final = 32
+"""Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartTarget:
+    """Where tasks write the part files of one commit. Small and picklable: it goes to every task."""
+
+    table_name: str
+    folder: str
+    """Absolute folder or URI; paths of `WrittenFile` start here."""
+    codec: str
+    with_partition_columns: bool
+    """The Spark lane needs them in the file; in the Arrow lane they are in Delta's log alone."""
+
+    @property
+    def table(self) -> Table:
+        """The declaration."""
+        return TABLES[self.table_name]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One part file which a task has closed."""
+
+    path: str
+    """Relative to the folder of its `PartTarget`."""
+    size_bytes: int
+    row_count: int
+    stats: str
+    """Delta's statistics, as JSON."""
+    partition_values: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did. `skipped`: the application's version was already there, nothing was written."""
+
+    version: int
+    row_count: int
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file of a table's newest version."""
+
+    path: str
+    """Absolute path or URI, as `open_input` takes it."""
+    size_bytes: int
+    row_count: int | None
+    """None where the writer kept no statistics."""
+    partition_values: Mapping[str, Any]
+    minimum: Mapping[str, Any] = field(default_factory=dict)
+    """By column, for `jobs.arrow_schemas.statistics_columns`; a column without statistics is not in it."""
+    maximum: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PartWriter:
+    """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
+
+    `partition_values` holds the value of each partition column (all rows of a part file have one). Use as a context
+    manager: leaving it in an error removes the file. `written` is there after `close`.
+    """
+
+    def __init__(self, target: PartTarget, name: str, partition_values: Mapping[str, Any]) -> None:
+        self._table = target.table
+        self._partition_values = dict(partition_values)
+        if set(partition_values) != set(self._table.partition_by):
+            raise WarehouseError(f"{target.table_name} needs a value for each of {self._table.partition_by}")
+        self._with_partition_columns = target.with_partition_columns
+        # a repeated task writes another file, so that a late first attempt never changes a committed one
+        self._path = f"{name}-{uuid.uuid4().hex}.parquet"
+        self._filesystem, folder = filesystem_of(target.folder)
+        self._full_path = f"{folder}/{self._path}"
+        self._codec = target.codec
+        self._writer: pq.ParquetWriter | None = None
+        self._statistics = _Statistics(statistics_columns(self._table))
+        self._row_count = 0
+        self.written: WrittenFile | None = None
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows; columns by name, in any order; partition columns are taken from `partition_values`."""
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        table = self._in_file_order(table)
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table)
+        self._statistics.add(table)
+        self._row_count += table.num_rows
+
+    def close(self) -> WrittenFile:
+        """Finish the file and say what was written."""
+        if self.written is None:
+            if self._writer is None:
+                self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)
+            self._writer.close()
+            self.written = WrittenFile(
+                path=self._path,
+                size_bytes=self._filesystem.get_file_info(self._full_path).size,
+                row_count=self._row_count,
+                stats=self._statistics.to_json(self._row_count),
+                partition_values=tuple(
+                    (name, _partition_text(self._partition_values[name])) for name in self._table.partition_by
+                ),
+            )
+        return self.written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        with suppress(OSError):
+            if self._writer is not None:
+                self._writer.close()
+            self._filesystem.delete_file(self._full_path)
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
+        binary = {column.name for column in self._table.columns if column.type is Scalar.BINARY}
+        return pq.ParquetWriter(
+            self._full_path,
+            schema,
+            filesystem=self._filesystem,
+            compression=self._codec,
+            compression_level=1 if self._codec == "zstd" else None,
+            # whole batches never repeat: a dictionary of them would only cost
+            use_dictionary=[name for name in schema.names if name not in binary],
+            write_statistics=[name for name in schema.names if name in self._statistics.columns],
+            store_schema=False,
+        )
+
+    def _in_file_order(self, rows: pa.Table) -> pa.Table:
+        columns, fields = [], []
+        for declared in arrow_schema(self._table):
+            name = declared.name
+            if name in self._partition_values:
+                if not self._with_partition_columns:
+                    continue
+                scalar = pa.scalar(self._partition_values[name], declared.type)
+                column = pa.chunked_array([pa.repeat(scalar, rows.num_rows)])
+            else:
+                column = rows.column(name)
+                if column.type != declared.type and not _is_dictionary_of(column.type, declared.type):
+                    raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {column.type}")
+            columns.append(column)
+            fields.append(pa.field(name, column.type))
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def write_part(
+    target: PartTarget, rows: pa.Table, name: str = "part", partition_values: Mapping[str, Any] | None = None
+) -> WrittenFile:
+    """Write rows as one part file. Without `partition_values` they are read from the rows, which must agree."""
+    if partition_values is None:
+        partition_values = _common_values(rows, target.table)
+    with PartWriter(target, name, partition_values) as writer:
+        if rows.num_rows:
+            writer.write(rows)
+        return writer.close()
+
+
+def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[WrittenFile]:
+    """Write rows as part files, one for each set of partition values; none for no rows."""
+    partition_by = list(target.table.partition_by)
+    if not rows.num_rows:
+        return []
+    if not partition_by:
+        return [write_part(target, rows, name)]
+    written = []
+    for values in rows.group_by(partition_by).aggregate([]).to_pylist():
+        mask = None
+        for column, value in values.items():
+            same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
+            mask = same if mask is None else pc.and_(mask, same)
+        written.append(write_part(target, rows.filter(mask), name, values))
+    return written
+
+
+class Warehouse:
+    """The Delta tables under one folder or URI: `<root>/<layer>/<table>`.
+
+    `lane`: auto, arrow or spark (see the settings). `session` is needed for the Spark lane alone.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        lane: str = "auto",
+        codec: str = "zstd",
+        codecs: Mapping[str, str] | None = None,
+        session: SparkSession | None = None,
+    ) -> None:
+        self.root = root.rstrip("/")
+        scheme = root.partition("://")[0] if "://" in root else "file"
+        # delta-rs 1.6 decodes `%41` in the name of a local folder, and then looks for another folder
+        is_arrow_able = scheme in ARROW_SCHEMES and not ENCODED.search(self.root)
+        if lane == "arrow" and not is_arrow_able:
+            raise WarehouseError(f"the Arrow lane cannot write {root}: set writes.lane to auto or spark")
+        self.is_arrow_lane = lane != "spark" and is_arrow_able
+        self._codec = codec
+        self._codecs = dict(codecs or {})
+        self._session = session
+
+    def path(self, table: Table) -> str:
+        """The table's folder or URI."""
+        return f"{self.root}/{table.layer}/{table.name}"
+
+    def exists(self, table: Table) -> bool:
+        """Is there a table?"""
+        if self.is_arrow_lane:
+            return bool(DeltaTable.is_deltatable(self.path(table)))
+        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
+
+        return bool(SparkDeltaTable.isDeltaTable(self._spark, self.path(table)))
+
+    def ensure(self, table: Table) -> None:
+        """Create the table, with its comments, unless it is there."""
+        if self.exists(table):
+            return
+        if not self.is_arrow_lane:
+            self._ensure_by_spark(table)
+            return
+        DeltaTable.create(
+            self.path(table),
+            schema=delta_schema(table),
+            mode="ignore",
+            partition_by=list(table.partition_by),
+            name=table.full_name,
+            description=table.comment,
+            configuration=table_properties(table),
+        )
+
+    def target(self, table: Table, *, app_id: str, version: int) -> PartTarget:
+        """Where tasks write the part files of the commit (`app_id`, `version`)."""
+        folder = self.path(table)
+        if not self.is_arrow_lane:
+            folder = f"{self.root}/_staging/{table.full_name}/{uuid.uuid5(uuid.NAMESPACE_OID, app_id).hex}-{version}"
+        return PartTarget(
+            table_name=table.full_name,
+            folder=folder,
+            codec=self._codecs.get(table.full_name, self._codec),
+            with_partition_columns=not self.is_arrow_lane,
+        )
+
+    def last_version(self, table: Table, app_id: str) -> int:
+        """The newest version which this application committed to the table, or -1."""
+        if not self.exists(table):
+            return -1
+        if self.is_arrow_lane:
+            version = DeltaTable(self.path(table)).transaction_version(app_id)
+            return -1 if version is None else int(version)
+        return self._last_version_by_spark(table, app_id)
+
+    def commit(
+        self,
+        table: Table,
+        files: Sequence[WrittenFile],
+        *,
+        app_id: str,
+        version: int,
+        mode: str = APPEND,
+        replace: Mapping[str, Any] | None = None,
+    ) -> Committed:
+        """Commit part files in one Delta transaction, or skip it when the application has come this far already.
+
+        The files must be those of `target(table, app_id=app_id, version=version)`. `mode` "overwrite" takes all
+        former rows out; with `replace`, a value for some partition columns, only those of these partitions. Raises
+        WarehouseError when a file is not there as it was written, or another writer was faster.
+        """
+        self.ensure(table)
+        if not self.is_arrow_lane:
+            return self._commit_by_spark(table, files, app_id, version, mode, replace)
+        try:
+            return self._commit_by_delta_rs(table, files, app_id, version, mode, replace)
+        except CommitFailedError as error:
+            # the other writer may have been an earlier attempt of this very run
+            if self.last_version(table, app_id) >= version:
+                return Committed(self.version(table), 0, skipped=True)
+            raise WarehouseError(f"{table.full_name}: another writer committed meanwhile: {error}") from error
+
+    def write(
+        self,
+        table: Table,
+        rows: pa.Table,
+        *,
+        app_id: str,
+        version: int,
+        mode: str = APPEND,
+        replace: Mapping[str, Any] | None = None,
+    ) -> Committed:
+        """Write and commit rows of the driver: for small results."""
+        target = self.target(table, app_id=app_id, version=version)
+        if self.last_version(table, app_id) >= version:
+            return Committed(self.version(table), 0, skipped=True)
+        files = write_parts(target, rows)
+        return self.commit(table, files, app_id=app_id, version=version, mode=mode, replace=replace)
+
+    def version(self, table: Table) -> int:
+        """The newest version of the table, or -1 where there is none."""
+        if not self.exists(table):
+            return -1
+        if self.is_arrow_lane:
+            return int(DeltaTable(self.path(table)).version())
+        history = self._spark_table(table).history(1).select("version").collect()
+        return int(history[0]["version"])
+
+    def files(self, table: Table, version: int | None = None) -> list[TableFile]:
+        """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
+        if not self.exists(table):
+            return []
+        if not self.is_arrow_lane:
+            return self._files_by_spark(table, version)
+        delta = DeltaTable(self.path(table), version=version)
+        actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+        return [_table_file(action, self.path(table)) for action in actions]
+
+    def read(
+        self, table: Table, columns: Sequence[str] | None = None, where: Mapping[str, Any] | None = None
+    ) -> pa.Table:
+        """Rows of a small table, on the driver. `where`: columns which must equal a value. Empty if no table."""
+        wanted = list(columns) if columns is not None else list(table.column_names)
+        needed = [*wanted, *(name for name in (where or {}) if name not in wanted)]
+        schema = pa.schema([arrow_schema(table).field(name) for name in needed])
+        parts = [
+            read_file(file, table, needed)
+            for file in self.files(table)
+            if all(file.partition_values.get(name, value) == value for name, value in (where or {}).items())
+        ]
+        rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        for name, value in (where or {}).items():
+            rows = rows.filter(pc.equal(rows[name], pa.scalar(value, schema.field(name).type)))
+        return rows.select(wanted).replace_schema_metadata(None)
+
+    def frame(self, table: Table) -> DataFrame:
+        """The table as a Spark DataFrame."""
+        return self._spark.read.format("delta").load(spark_uri(self.path(table)))
+
+    # --- the Arrow lane
+
+    def _commit_by_delta_rs(
+        self,
+        table: Table,
+        files: Sequence[WrittenFile],
+        app_id: str,
+        version: int,
+        mode: str,
+        replace: Mapping[str, Any] | None,
+    ) -> Committed:
+        # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
+        # does refuse a commit when the same application committed after this handle was opened.
+        delta = DeltaTable(self.path(table))
+        last = delta.transaction_version(app_id)
+        if last is not None and last >= version:
+            return Committed(int(delta.version()), 0, skipped=True)
+        filesystem, folder = filesystem_of(self.path(table))
+        infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
+        for file, info in zip(files, infos, strict=True):
+            # delta-rs would accept the name of a file which is not there, and readers would break later
+            if info.type != fs.FileType.File or info.size != file.size_bytes:
+                raise WarehouseError(f"{table.full_name}: part file {file.path} is not there as it was written")
+        actions = [
+            AddAction(
+                path=file.path,
+                size=file.size_bytes,
+                partition_values=dict(file.partition_values),
+                modification_time=0 if info.mtime_ns is None else info.mtime_ns // 1_000_000,
+                data_change=True,
+                stats=file.stats,
+            )
+            for file, info in zip(files, infos, strict=True)
+        ]
+        filters = [(name, "=", _partition_text(value)) for name, value in (replace or {}).items()]
+        delta.create_write_transaction(
+            actions,
+            mode=mode,
+            schema=delta.schema(),
+            partition_by=list(table.partition_by),
+            partition_filters=filters or None,
+            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
+        )
+        now = DeltaTable(self.path(table))
+        if now.transaction_version(app_id) != version:
+            raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
+        return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
+
+    # --- the Spark lane
+
+    @property
+    def _spark(self) -> SparkSession:
+        session = self._session or SparkSession.getActiveSession()
+        if session is None:
+            raise WarehouseError("the Spark lane needs a Spark session")
+        return session
+
+    def _spark_table(self, table: Table) -> Any:
+        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
+
+        return SparkDeltaTable.forPath(self._spark, spark_uri(self.path(table)))
+
+    def _ensure_by_spark(self, table: Table) -> None:
+        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
+
+        builder = (
+            SparkDeltaTable.createIfNotExists(self._spark)
+            .location(spark_uri(self.path(table)))
+            .addColumns(spark_schema(table))
+            .comment(table.comment)
+            .partitionedBy(*table.partition_by)
+        )
+        for name, value in table_properties(table).items():
+            builder = builder.property(name, value)
+        builder.execute()
+
+    def _last_version_by_spark(self, table: Table, app_id: str) -> int:
+        jvm: Any = self._spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
+        version = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).transactions().get(app_id)
+        return int(version.get()) if version.isDefined() else -1
+
+    def _commit_by_spark(
+        self,
+        table: Table,
+        files: Sequence[WrittenFile],
+        app_id: str,
+        version: int,
+        mode: str,
+        replace: Mapping[str, Any] | None,
+    ) -> Committed:
+        if self._last_version_by_spark(table, app_id) >= version:
+            return Committed(self.version(table), 0, skipped=True)
+        target = self.target(table, app_id=app_id, version=version)
+        schema = spark_schema(table)
+        paths = [f"{spark_uri(target.folder)}/{file.path}" for file in files]
+        staged = self._spark.read.schema(schema).parquet(*paths) if paths else self._spark.createDataFrame([], schema)
+        if replace:
+            kept = self.frame(table)
+            is_replaced = None
+            for name, value in replace.items():
+                same = kept[name].eqNullSafe(value)
+                is_replaced = same if is_replaced is None else is_replaced & same
+            staged = kept.where(~is_replaced).unionByName(staged)  # type: ignore[operator]
+        (
+            staged.write.format("delta")
+            .mode(mode)
+            .option("txnAppId", app_id)
+            .option("txnVersion", str(version))
+            .save(spark_uri(self.path(table)))
+        )
+        if self._last_version_by_spark(table, app_id) != version:
+            raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
+        filesystem, folder = filesystem_of(target.folder)
+        if filesystem.get_file_info(folder).type == fs.FileType.Directory:
+            filesystem.delete_dir(folder)
+        return Committed(self.version(table), sum(file.row_count for file in files), skipped=False)
+
+    def _files_by_spark(self, table: Table, version: int | None) -> list[TableFile]:
+        jvm: Any = self._spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
+        snapshot = (
+            log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+            if version is None
+            else log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+        )
+        types = {column.name: column.type for column in table.columns}
+        rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues", "stats")
+        files = []
+        for row in rows.collect():
+            stats = json.loads(row["stats"] or "{}")
+            files.append(
+                TableFile(
+                    path=f"{self.path(table)}/{unquote(row['path'])}",
+                    size_bytes=row["size"],
+                    row_count=stats.get("numRecords"),
+                    partition_values={
+                        name: _partition_value(types[name], text) for name, text in row["partitionValues"].items()
+                    },
+                    minimum=_typed(stats.get("minValues", {}), types),
+                    maximum=_typed(stats.get("maxValues", {}), types),
+                )
+            )
+        return files
+
+
+def table_properties(table: Table) -> dict[str, str]:
+    """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
+
+    No deletion vectors (DuckDB's read_parquet would bring deleted rows back), no column mapping (delta-rs reads nulls).
+    """
+    return {
+        "delta.enableDeletionVectors": "false",
+        "delta.columnMapping.mode": "none",
+        "delta.dataSkippingStatsColumns": ",".join(statistics_columns(table)),
+    }
+
+
+def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a URI or an absolute local path, and the path in it."""
+    if "://" not in uri:
+        return fs.LocalFileSystem(), uri
+    # Hadoop's name of S3 is s3a; pyarrow knows the store as s3
+    filesystem, path = fs.FileSystem.from_uri("s3://" + uri[len("s3a://") :] if uri.startswith("s3a://") else uri)
+    return filesystem, path
+
+
+def spark_uri(path: str) -> str:
+    """A path as Hadoop takes it: local ones as escaped file URIs, since `:`, `%` or a space would mean something."""
+    if "://" in path:
+        return path
+    return "file://" + path
+
+
+def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
+    """Some columns of one file, with the declared types, partition columns included."""
+    filesystem, path = filesystem_of(file.path)
+    schema = arrow_schema(table)
+    stored = [name for name in columns if name not in table.partition_by]
+    with filesystem.open_input_file(path) as source:
+        rows = pq.ParquetFile(source).read(columns=stored)
+    arrays = []
+    for name in columns:
+        type_ = schema.field(name).type
+        if name in stored:
+            arrays.append(rows.column(name).cast(type_))
+        else:
+            scalar = pa.scalar(file.partition_values[name], type_)
+            # the row count of a projection without stored columns is in the footer alone
+            arrays.append(pa.chunked_array([pa.repeat(scalar, rows.num_rows)]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
+
+
+class _Statistics:
+    """Minimum, maximum and null count of some columns, over all rows of a file."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        self.columns = tuple(columns)
+        self._minimum: dict[str, Any] = {}
+        self._maximum: dict[str, Any] = {}
+        self._null_count = dict.fromkeys(self.columns, 0)
+
+    def add(self, rows: pa.Table) -> None:
+        for name in self.columns:
+            column = rows.column(name)
+            self._null_count[name] += column.null_count
+            if pa.types.is_dictionary(column.type):
+                # bounds over the dictionary hold for its rows too
+                column = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
+            bounds = pc.min_max(column)
+            if bounds["min"].is_valid:
+                low, high = bounds["min"].as_py(), bounds["max"].as_py()
+                if not (isinstance(low, float) and (isnan(low) or isnan(high))):
+                    self._minimum[name] = min(self._minimum.get(name, low), low)
+                    self._maximum[name] = max(self._maximum.get(name, high), high)
+
+    def to_json(self, row_count: int) -> str:
+        maximum = {
+            name: value
+            for name, value in self._maximum.items()
+            if not (isinstance(value, str) and len(value) > STATISTICS_TEXT_MAX)  # cut, it would bound nothing
+        }
+        return json.dumps(
+            {
+                "numRecords": row_count,
+                "minValues": {name: _statistic(value) for name, value in self._minimum.items()},
+                "maxValues": {name: _statistic(value) for name, value in maximum.items()},
+                "nullCount": self._null_count,
+            },
+            ensure_ascii=True,
+        )
+
+
+def _statistic(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    if isinstance(value, str):
+        return value[:STATISTICS_TEXT_MAX]
+    return value
+
+
+def _table_file(action: Mapping[str, Any], folder: str) -> TableFile:
+    def columns(prefix: str) -> dict[str, Any]:
+        return {
+            name[len(prefix) :]: value
+            for name, value in action.items()
+            if name.startswith(prefix) and (value is not None or prefix == "partition.")
+        }
+
+    return TableFile(
+        path=f"{folder}/{action['path']}",
+        size_bytes=action["size_bytes"],
+        row_count=action.get("num_records"),
+        partition_values=columns("partition."),
+        minimum=columns("min."),
+        maximum=columns("max."),
+    )
+
+
+def _typed(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: datetime.fromisoformat(value) if types.get(name) is Scalar.TIMESTAMP else value
+        for name, value in values.items()
+    }
+
+
+def _partition_text(value: Any) -> str | None:
+    """A partition value as Delta's log holds it."""
+    if value is None:
+        return None
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _partition_value(type_: Any, text: str | None) -> Any:
+    if text is None or type_ is Scalar.STRING:
+        return text
+    return text == "true" if type_ is Scalar.BOOLEAN else int(text)
+
+
+def _common_values(rows: pa.Table, table: Table) -> dict[str, Any]:
+    values = {}
+    for name in table.partition_by:
+        distinct = pc.unique(rows.column(name)).to_pylist()
+        if len(distinct) != 1:
+            raise WarehouseError(f"the rows of one part file of {table.full_name} must share one {name}")
+        values[name] = distinct[0]
+    return values
+
+
+def _is_dictionary_of(type_: pa.DataType, declared: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(type_) and type_.value_type == declared)
