@@ -134,6 +134,8 @@ class _Track:
     members: dict[str, _Open] = field(default_factory=dict)
     assignments: dict[str, dict[AssignmentKey, _Open]] = field(default_factory=dict)
     assignors: Counter[str] = field(default_factory=Counter)
+    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Group type -> newest (incarnation, generation)."""
 
 
 @dataclass(slots=True)
@@ -148,6 +150,7 @@ class _Step:
     vanished_at: int
     generation_at: int
     vanished: bool
+    """Gone, or of another type, at some point within the operation."""
     member_at: dict[str, int] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
     """Members named by the operation's keys, in order."""
@@ -254,15 +257,15 @@ class GroupHistory:
             generation_at=operation.last_offset,
             vanished=False,
         )
-        present = before is not None
+        previous = before
         for record in operation.records:
             self._replay_record(step, record)
             group = self.shard.groups.get(group_id)
-            if group is None and present:
+            if previous is not None and type(group) is not type(previous):
                 step.vanished, step.vanished_at = True, record.offset
-            elif group is not None and not present:
+            if group is not None and type(group) is not type(previous):
                 step.appeared_at = record.offset
-            present = group is not None
+            previous = group
         step.after = self.shard.groups.get(group_id)
         return step
 
@@ -362,8 +365,11 @@ class GroupHistory:
         self._compare_members(track, step, None, after)
 
     def _convert(self, track: _Track, step: _Step, before: Group, after: Group) -> None:
-        """Another group type under the same id. With members it is the same group; an empty one is made anew."""
-        is_online = bool(before.members)
+        """Another group type under the same id. With members it is the same group; an empty one is made anew.
+
+        A conversion that keeps its members goes on from the generation it has; where that falls it was none.
+        """
+        is_online = bool(before.members) and views.generation(before) <= views.generation(after)
         replaced: dict[str, str] = {}
         previous = None
         if is_online:
@@ -409,7 +415,6 @@ class GroupHistory:
                     },
                 )
                 self._end(track, step, before, GROUP_DELETED)
-                track.incarnation += 1
                 self._open_generation(track, step, after, previous=None, is_contiguous=False)
                 self._say_generation(step, old)
                 self._compare_members(track, step, None, after)
@@ -546,10 +551,15 @@ class GroupHistory:
     def _open_generation(
         self, track: _Track, step: _Step, after: Group, *, previous: int | None, is_contiguous: bool
     ) -> None:
+        group_type, generation = views.group_type(after), views.generation(after)
+        if track.newest.get(group_type, (-1, 0)) >= (track.incarnation, generation):
+            # Never so in a log of Kafka's own. It keeps the table's key unique whatever the log says.
+            track.incarnation += 1
+        track.newest[group_type] = (track.incarnation, generation)
         track.generation = _Generation(
-            group_type=views.group_type(after),
+            group_type=group_type,
             incarnation=track.incarnation,
-            generation=views.generation(after),
+            generation=generation,
             log_offset=step.operation.last_offset,
             timestamp_ms=step.operation.timestamp_ms,
             previous_generation=previous,
