@@ -10,8 +10,9 @@ Ids are handed out from 0 in order of first appearance, and never change. Give c
 of bytes, as `bytes` and chunks are: numba compiles every loop once more for writable ones.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
@@ -33,6 +34,16 @@ _HALF: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
 
 
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def inlined(function: F) -> F:
+    """numba's njit for small functions which take many arrays: without inlining, every call would count a
+    reference to each array up and down, which costs more than most of the functions do."""
+    result: F = njit(cache=True, nogil=True, forceinline=True)(function)
+    return result
+
+
 class InternTable(NamedTuple):
     """The arrays of an `Interner`, as compiled code sees them. Valid until the interner grows."""
 
@@ -48,7 +59,7 @@ class InternTable(NamedTuple):
     """One element: how many ids there are."""
 
 
-@njit(cache=True)
+@inlined
 def _word(data: U8, position: np.uint64) -> np.uint64:
     """Eight bytes as one number. Unsigned positions: the compiler makes one load of it."""
     return np.uint64(
@@ -63,7 +74,7 @@ def _word(data: U8, position: np.uint64) -> np.uint64:
     )
 
 
-@njit(cache=True)
+@inlined
 def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
     """A 64-bit hash of `data[position:position + length]`, eight bytes a step. Not for secrets."""
     at = np.uint64(position)
@@ -82,7 +93,7 @@ def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
     return np.uint64(value ^ (value >> _HALF))
 
 
-@njit(cache=True)
+@inlined
 def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
     at, other = np.uint64(left_position), np.uint64(right_position)
     for _ in range(length >> 3):
@@ -98,27 +109,31 @@ def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, l
     return True
 
 
-@njit(cache=True)
-def find(table: InternTable, data: U8, position: int, length: int) -> int:
-    """The id of `data[position:position + length]`, or `NOT_FOUND`. The range must lie inside `data`."""
+@inlined
+def find_in(slots: I32, hashes: U64, starts: I64, pool: U8, data: U8, position: int, length: int) -> int:
+    """As `find`, with the table's arrays one by one: for loops over many records, which take them out of the
+    table first. Taking an array out of a tuple counts a reference, and not every loop gets rid of that."""
     value = hash_bytes(data, position, length)
-    mask = np.uint64(len(table.slots) - 1)
+    mask = np.uint64(len(slots) - 1)
     slot = value & mask
     while True:
-        key_id = int(table.slots[slot]) - 1
+        key_id = int(slots[slot]) - 1
         if key_id < 0:
             return NOT_FOUND
-        start = table.starts[key_id]
-        if (
-            table.hashes[key_id] == value
-            and table.starts[key_id + 1] - start == length
-            and _equal_bytes(table.pool, start, data, position, length)
-        ):
-            return key_id
+        if hashes[key_id] == value:
+            start = starts[key_id]
+            if starts[key_id + 1] - start == length and _equal_bytes(pool, start, data, position, length):
+                return key_id
         slot = (slot + _ONE) & mask
 
 
-@njit(cache=True)
+@inlined
+def find(table: InternTable, data: U8, position: int, length: int) -> int:
+    """The id of `data[position:position + length]`, or `NOT_FOUND`. The range must lie inside `data`."""
+    return int(find_in(table.slots, table.hashes, table.starts, table.pool, data, position, length))
+
+
+@inlined
 def intern(table: InternTable, data: U8, position: int, length: int) -> int:
     """The id of `data[position:position + length]`, given now if the key is new; `NO_ROOM` if it cannot be
     kept.
@@ -132,13 +147,10 @@ def intern(table: InternTable, data: U8, position: int, length: int) -> int:
         key_id = int(table.slots[slot]) - 1
         if key_id < 0:
             break
-        start = table.starts[key_id]
-        if (
-            table.hashes[key_id] == value
-            and table.starts[key_id + 1] - start == length
-            and _equal_bytes(table.pool, start, data, position, length)
-        ):
-            return key_id
+        if table.hashes[key_id] == value:
+            start = table.starts[key_id]
+            if table.starts[key_id + 1] - start == length and _equal_bytes(table.pool, start, data, position, length):
+                return key_id
         slot = (slot + _ONE) & mask
     new_id = int(table.size[0])
     end = int(table.starts[new_id])
@@ -152,7 +164,7 @@ def intern(table: InternTable, data: U8, position: int, length: int) -> int:
     return new_id
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fill_slots(slots: I32, hashes: U64, count: int) -> None:
     """Put ids `0..count` into empty slots."""
     mask = np.uint64(len(slots) - 1)

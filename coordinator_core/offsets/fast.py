@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.interning import NO_ROOM, NOT_FOUND, InternTable, find, intern
+from coordinator_core.interning import NO_ROOM, NOT_FOUND, InternTable, find_in, inlined, intern
 from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray
 from coordinator_core.log.fast import be16, be32, be64, compiled
 
@@ -54,6 +54,14 @@ TYPE_OFFSET_COMMIT: Final = 1
 TYPE_LAST: Final = 23
 _CONTROL_ABORT: Final = 0
 _CONTROL_COMMIT: Final = 1
+
+ParsedValue = tuple[bool, int, int, int, int, int, int, int]
+"""Whether the layout was a known one, committed offset, leader epoch, metadata position and length, commit
+time, expire time, topic id position; the last four or five may be NOTHING."""
+_NO_VALUE: Final[ParsedValue] = (False, 0, NOTHING, 0, 0, 0, NOTHING, NOTHING)
+"""A tombstone's row."""
+_UNUSUAL: Final = _NO_VALUE
+"""Not a known layout: for the codec, which starts from the row of a tombstone."""
 
 
 class RecordArrays(NamedTuple):
@@ -136,7 +144,7 @@ class TouchArrays(NamedTuple):
     timestamp_ms: I64
 
 
-@compiled
+@inlined
 def is_utf8(data: U8, position: int, length: int) -> bool:
     """Whether the bytes are well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong)."""
     end = position + length
@@ -171,7 +179,7 @@ def is_utf8(data: U8, position: int, length: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _is_zero(data: U8, position: int, length: int) -> bool:
     for at in range(position, position + length):  # noqa: SIM110 - numba compiles no generators
         if data[at] != 0:
@@ -179,44 +187,39 @@ def _is_zero(data: U8, position: int, length: int) -> bool:
     return True
 
 
-@compiled
-def _parse_value(
-    data: U8, position: int, length: int, record_type: int, topic_ids: InternTable, rows: RowArrays, row: int
-) -> int:
-    """Read a value of exactly one of the known layouts into the row: 1 done, 0 unusual, NO_ROOM for its topic
-    id."""
+@inlined
+def _parse_value(data: U8, position: int, length: int, record_type: int) -> ParsedValue:
+    """Read a value of exactly one of the known layouts."""
     end = position + length
     if length < 2 + 8 + 1:
-        return 0
+        return _UNUSUAL
     version = be16(data, position)
     if version < 0 or version > 4 or (record_type == TYPE_LEGACY_OFFSET_COMMIT and version != 0):
-        return 0
+        return _UNUSUAL
     committed_offset = be64(data, position + 2)
     at = position + 10
     leader_epoch = NOTHING
     if version >= 3:
         if at + 4 > end:
-            return 0
+            return _UNUSUAL
         leader_epoch = be32(data, at)
         at += 4
+    if at + 2 > end:
+        return _UNUSUAL
     if version >= 4:
         # A length below 2^14 takes one or two bytes; a longer one is the codec's.
-        if at + 2 > end:
-            return 0
         metadata_length = int(data[at]) - 1
         at += 1
         if metadata_length >= 127:
             if data[at] >= 128:
-                return 0
+                return _UNUSUAL
             metadata_length = (metadata_length - 128) + (int(data[at]) << 7)
             at += 1
     else:
-        if at + 2 > end:
-            return 0
         metadata_length = be16(data, at)
         at += 2
     if metadata_length < 0 or at + metadata_length + 8 > end or not is_utf8(data, at, metadata_length):
-        return 0
+        return _UNUSUAL
     metadata_position = at
     at += metadata_length
     commit_time_ms = be64(data, at)
@@ -224,34 +227,38 @@ def _parse_value(
     expire_time_ms = NOTHING
     if version == 1:
         if at + 8 > end:
-            return 0
+            return _UNUSUAL
         expire_time_ms = be64(data, at)
         at += 8
-    topic_id = NOTHING
+    topic_id_position = NOTHING
     if version >= 4:
         if at >= end:
-            return 0
+            return _UNUSUAL
         if data[at] == 0:
             at += 1
         elif at + 19 == end and data[at] == 1 and data[at + 1] == 0 and data[at + 2] == 16:
             if not _is_zero(data, at + 3, 16):
-                topic_id = intern(topic_ids, data, at + 3, 16)
-                if topic_id == NO_ROOM:
-                    return NO_ROOM
+                topic_id_position = at + 3
             at += 19
-        else:
-            return 0
     if at != end:
-        return 0
-    rows.is_value[row] = True
-    rows.committed_offset[row] = committed_offset
-    rows.leader_epoch[row] = leader_epoch
-    rows.metadata_position[row] = metadata_position
-    rows.metadata_length[row] = metadata_length
-    rows.commit_time_ms[row] = commit_time_ms
-    rows.expire_time_ms[row] = expire_time_ms
-    rows.topic_id[row] = topic_id
-    return 1
+        return _UNUSUAL
+    return (
+        True,
+        committed_offset,
+        leader_epoch,
+        metadata_position,
+        metadata_length,
+        commit_time_ms,
+        expire_time_ms,
+        topic_id_position,
+    )
+
+
+@inlined
+def _is_group_type(record_type: int) -> bool:
+    """GroupMetadata, ConsumerGroupMetadata, ShareGroupMetadata, StreamsGroupMetadata: without them no
+    group."""
+    return record_type in (2, 3, 11, 17)
 
 
 @compiled
@@ -263,12 +270,8 @@ def _intern_key(
     tables: tuple[InternTable, InternTable, InternTable, InternTable],
     keys: KeyArrays,
 ) -> int:
-    """The id of a whole key behind its type, new or not; NO_ROOM if a table is full."""
+    """The id of a new key, all that follows its type; NO_ROOM if a table is full."""
     key_table, group_table, topic_table, _ = tables
-    length = 2 + group_length + 2 + topic_length + 4
-    key_id = find(key_table, data, position, length)
-    if key_id != NOT_FOUND:
-        return int(key_id)
     topic_position = position + 2 + group_length + 2
     group, topic = GROUP_NOT_UTF8, GROUP_NOT_UTF8
     if is_utf8(data, position + 2, group_length) and is_utf8(data, topic_position, topic_length):
@@ -276,12 +279,18 @@ def _intern_key(
         topic = intern(topic_table, data, topic_position, topic_length)
         if NO_ROOM in (group, topic):
             return NO_ROOM
-    key_id = intern(key_table, data, position, length)
+    key_id = intern(key_table, data, position, 2 + group_length + 2 + topic_length + 4)
     if key_id != NO_ROOM:
         keys.group[key_id] = group
         keys.topic[key_id] = topic
         keys.partition[key_id] = be32(data, topic_position + topic_length)
     return int(key_id)
+
+
+@compiled
+def _intern_group(table: InternTable, data: U8, position: int, length: int) -> int:
+    """The id of a new group, GROUP_NOT_UTF8, or NO_ROOM."""
+    return int(intern(table, data, position, length)) if is_utf8(data, position, length) else GROUP_NOT_UTF8
 
 
 @compiled
@@ -302,105 +311,105 @@ def parse_records(
     `tables` are those of keys, groups, topics and topic ids. Answers (next record, next row); where the first
     is not the end, a table is full: grow all four and call again from there.
     """
-    _, group_table, _, topic_id_table = tables
-    for i in range(record, len(records.offset)):
-        batch = records.batch_index[i]
+    # All arrays that the loop touches are taken out of their tuples here: see find_in.
+    key_table, group_table, _, topic_id_table = tables
+    key_slots, key_hashes, key_starts, key_pool, _ = key_table
+    group_slots, group_hashes, group_starts, group_pool, _ = group_table
+    id_slots, id_hashes, id_starts, id_pool, _ = topic_id_table
+    key_group, key_topic, key_partition = keys.group, keys.topic, keys.partition
+    batch_index, offset, timestamp_ms, key_position, key_length, value_position, value_length = records
+    is_control, _, batch_is_transactional, batch_producer_id, batch_producer = batches
+    row_key, row_group, row_topic, row_topic_id = rows.key, rows.group, rows.topic, rows.topic_id
+    row_partition, log_offset, recorded_at_ms = rows.partition, rows.log_offset, rows.recorded_at_ms
+    producer_id, producer, is_transactional = rows.producer_id, rows.producer, rows.is_transactional
+    is_value, committed_offset, leader_epoch = rows.is_value, rows.committed_offset, rows.leader_epoch
+    metadata_position, metadata_length = rows.metadata_position, rows.metadata_length
+    commit_time_ms, expire_time_ms, outcome = rows.commit_time_ms, rows.expire_time_ms, rows.outcome
+
+    for i in range(record, len(offset)):
+        batch = batch_index[i]
         groups[i] = NO_GROUP
-        if batches.is_control[batch]:
+        if is_control[batch]:
             kinds[i] = KIND_CONTROL
             continue
         kinds[i] = KIND_OTHER
-        position = records.key_position[i]
-        length = int(records.key_length[i])
+        position = key_position[i]
+        length = int(key_length[i])
         if length < 2:
             continue
         record_type = be16(data, position)
-        if record_type < 0 or record_type > TYPE_LAST or record_type in (9, 18):
+        if record_type < 0 or record_type > TYPE_LAST or record_type == 9 or record_type == 18:  # noqa: PLR1714
             continue
         is_commit = record_type <= TYPE_OFFSET_COMMIT
         group_length = be16(data, position + 2) if length >= 4 else -1
         has_group = 0 <= group_length <= length - 4
-        if not is_commit:
+        topic_length = -1
+        if is_commit and has_group and group_length + 6 <= length:
+            topic_length = be16(data, position + 4 + group_length)
+
+        if topic_length < 0 or group_length + topic_length + 10 != length:
+            # No offset commit, or none in its usual layout. The group alone tells the operation.
             if has_group:
-                group = GROUP_NOT_UTF8
-                if is_utf8(data, position + 4, group_length):
-                    group = intern(group_table, data, position + 4, group_length)
+                group = find_in(group_slots, group_hashes, group_starts, group_pool, data, position + 4, group_length)
+                if group == NOT_FOUND:
+                    group = _intern_group(group_table, data, position + 4, group_length)
                     if group == NO_ROOM:
                         return i, row
                 groups[i] = group
-                if records.value_length[i] < 0 and record_type in (2, 3, 11, 17):
+            if not is_commit:
+                if has_group and value_length[i] < 0 and _is_group_type(record_type):
                     kinds[i] = KIND_GROUP_TOMBSTONE
-            continue
-
-        kinds[i] = KIND_FLAGGED
-        rows.log_offset[row] = records.offset[i]
-        rows.recorded_at_ms[row] = records.timestamp_ms[i]
-        rows.producer_id[row] = batches.producer_id[batch]
-        rows.producer[row] = batches.producer[batch]
-        rows.is_transactional[row] = batches.is_transactional[batch]
-        rows.is_value[row] = False
-        rows.outcome[row] = OUTCOME_NONE
-        if not has_group:
-            row += 1
-            continue
-        topic_length = -1
-        if group_length + 6 <= length:
-            topic_length = be16(data, position + 4 + group_length)
-        if topic_length < 0 or group_length + topic_length + 10 != length:
-            # The group alone still tells which operation the record belongs to.
-            group = GROUP_NOT_UTF8
-            if is_utf8(data, position + 4, group_length):
-                group = intern(group_table, data, position + 4, group_length)
-                if group == NO_ROOM:
+                continue
+            key_id = -1
+        else:
+            key_id = find_in(key_slots, key_hashes, key_starts, key_pool, data, position + 2, length - 2)
+            if key_id == NOT_FOUND:
+                key_id = _intern_key(data, position + 2, group_length, topic_length, tables, keys)
+                if key_id == NO_ROOM:
                     return i, row
-            groups[i] = group
-            row += 1
-            continue
-        key_id = _intern_key(data, position + 2, group_length, topic_length, tables, keys)
-        if key_id == NO_ROOM:
-            return i, row
-        group = keys.group[key_id]
-        groups[i] = group
-        if group >= 0:
-            rows.key[row] = key_id
-            rows.group[row] = group
-            rows.topic[row] = keys.topic[key_id]
-            rows.partition[row] = keys.partition[key_id]
-            if records.value_length[i] < 0:
-                kinds[i] = KIND_TOMBSTONE
-                clear_value(rows, row)
+            groups[i] = key_group[key_id]
+
+        kind = KIND_FLAGGED
+        topic_id = NOTHING
+        value = _UNUSUAL
+        if key_id >= 0 and groups[i] >= 0:
+            if value_length[i] < 0:
+                kind = KIND_TOMBSTONE
+                value = _NO_VALUE
             else:
-                done = _parse_value(
-                    data,
-                    records.value_position[i],
-                    int(records.value_length[i]),
-                    record_type,
-                    topic_id_table,
-                    rows,
-                    row,
-                )
-                if done == NO_ROOM:
-                    return i, row
-                if done == 1:
-                    kinds[i] = KIND_VALUE
+                value = _parse_value(data, value_position[i], int(value_length[i]), record_type)
+                if value[0]:
+                    kind = KIND_VALUE
+                    if value[7] >= 0:
+                        topic_id = find_in(id_slots, id_hashes, id_starts, id_pool, data, value[7], 16)
+                        if topic_id == NOT_FOUND:
+                            topic_id = intern(topic_id_table, data, value[7], 16)
+                            if topic_id == NO_ROOM:
+                                return i, row
+            row_key[row] = key_id
+            row_group[row] = key_group[key_id]
+            row_topic[row] = key_topic[key_id]
+            row_partition[row] = key_partition[key_id]
+        kinds[i] = kind
+        row_topic_id[row] = topic_id
+        is_value[row] = value[0]
+        committed_offset[row] = value[1]
+        leader_epoch[row] = value[2]
+        metadata_position[row] = value[3]
+        metadata_length[row] = value[4]
+        commit_time_ms[row] = value[5]
+        expire_time_ms[row] = value[6]
+        log_offset[row] = offset[i]
+        recorded_at_ms[row] = timestamp_ms[i]
+        producer_id[row] = batch_producer_id[batch]
+        producer[row] = batch_producer[batch]
+        is_transactional[row] = batch_is_transactional[batch]
+        outcome[row] = OUTCOME_NONE
         row += 1
-    return len(records.offset), row
+    return len(offset), row
 
 
-@compiled
-def clear_value(rows: RowArrays, row: int) -> None:
-    """A row without a value: a tombstone."""
-    rows.is_value[row] = False
-    rows.committed_offset[row] = 0
-    rows.leader_epoch[row] = NOTHING
-    rows.metadata_position[row] = 0
-    rows.metadata_length[row] = 0
-    rows.commit_time_ms[row] = 0
-    rows.expire_time_ms[row] = NOTHING
-    rows.topic_id[row] = NOTHING
-
-
-@compiled
+@inlined
 def _decide(rows: RowArrays, row: int, outcome: int) -> None:
     """An outcome which leaves the offset in force alone."""
     rows.outcome[row] = outcome
@@ -413,7 +422,7 @@ def _decide(rows: RowArrays, row: int, outcome: int) -> None:
     rows.delta[row] = 0
 
 
-@compiled
+@inlined
 def _apply(rows: RowArrays, row: int, keys: KeyArrays, log_offset: int, at_ms: int) -> None:
     """Put the row in force, by the record at `log_offset`: its own, or its transaction's marker."""
     key = rows.key[row]
@@ -450,7 +459,7 @@ def _apply(rows: RowArrays, row: int, keys: KeyArrays, log_offset: int, at_ms: i
     keys.record_offset[key] = rows.log_offset[row]
 
 
-@compiled
+@inlined
 def _unlink(rows: RowArrays, row: int, keys: KeyArrays) -> None:
     """Take a pending row out of its key's list. Lists of producers keep it until their marker, which skips
     it."""
@@ -463,7 +472,7 @@ def _unlink(rows: RowArrays, row: int, keys: KeyArrays) -> None:
         rows.previous_of_key[after] = before
 
 
-@compiled
+@inlined
 def _link(rows: RowArrays, row: int, keys: KeyArrays, producer_heads: I32) -> None:
     """Make a row pending."""
     key, producer = rows.key[row], rows.producer[row]

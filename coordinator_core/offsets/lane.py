@@ -357,7 +357,6 @@ class OffsetLane:
                 payload=payload[:QUARANTINE_BYTES_MAX],
             )
         self._set_key(rows, row, OffsetKey(key.fields.group, key.fields.topic, key.fields.partition))
-        fast.clear_value(rows, row)
         if value_length < 0:
             kinds[record] = fast.KIND_TOMBSTONE
             return None
