@@ -1,0 +1,183 @@
+"""What of a log partition was seen and what was not: an algebra of offset ranges.
+
+Two coverages merge offset by offset, the better knowledge winning (CAPTURED over CORRUPT over COMPACTED over MISSING),
+so the order in which captures happen does not matter, and seeing the same again changes nothing. Completed, a coverage
+says one thing of each offset from 0 to the last one known.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Final
+
+OFFSET_MAX: Final = 2**63 - 1
+
+
+class CoverageKind(IntEnum):
+    """What is known of an offset; a greater value is better knowledge."""
+
+    MISSING = 0
+    """Never seen: before the first capture, or between two."""
+    COMPACTED = 1
+    """A hole inside a captured stretch: the log was there, the record was not any more."""
+    CORRUPT = 2
+    """Its bytes were there and could not be trusted."""
+    CAPTURED = 3
+    """Its record, or the marker, is in bronze."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRange:
+    """Consecutive offsets of which one thing is known. `to_offset` is inclusive; times are epoch milliseconds.
+
+    Only CAPTURED ranges have timestamps: those of their batches, None where these had none. `observed_at_ms` is the
+    start of the run which first saw it so.
+    """
+
+    from_offset: int
+    to_offset: int
+    kind: CoverageKind
+    observed_at_ms: int
+    reason: str | None = None
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_offset <= self.to_offset <= OFFSET_MAX:
+            raise ValueError(f"no range of offsets: {self.from_offset} to {self.to_offset}")
+        has_timestamp = self.first_timestamp_ms is not None or self.last_timestamp_ms is not None
+        if self.kind is not CoverageKind.CAPTURED and has_timestamp:
+            raise ValueError("only captured ranges have timestamps")
+
+
+BEFORE_FIRST: Final = "before the first captured offset"
+BETWEEN: Final = "between two captures"
+
+
+def merge_coverage(old: Iterable[CoverageRange], new: Iterable[CoverageRange]) -> tuple[CoverageRange, ...]:
+    """Both together: disjoint and ascending. Idempotent, commutative and associative."""
+    ranges = [*old, *new]
+    captured = _union_of_captured(r for r in ranges if r.kind is CoverageKind.CAPTURED)
+    others = [r for r in ranges if r.kind is not CoverageKind.CAPTURED]
+    return tuple(_joined(_best_pieces([*captured, *others])))
+
+
+def complete_coverage(ranges: Iterable[CoverageRange], *, observed_at_ms: int) -> tuple[CoverageRange, ...]:
+    """Disjoint ranges with MISSING ones between them, from offset 0 to the last offset there is.
+
+    A gap which was there before keeps its time; whether it lies before the first captured offset or between two
+    captures is told anew, since a later capture may have come before it.
+    """
+    ascending = sorted(ranges, key=lambda r: r.from_offset)
+    if not ascending:
+        return ()
+    first_captured = next((r.from_offset for r in ascending if r.kind is CoverageKind.CAPTURED), OFFSET_MAX)
+    gaps = subtract([(0, ascending[-1].to_offset)], ((r.from_offset, r.to_offset) for r in ascending))
+    filled = [*ascending, *(CoverageRange(*gap, CoverageKind.MISSING, observed_at_ms, BETWEEN) for gap in gaps)]
+    filled.sort(key=lambda r: r.from_offset)
+    return tuple(_joined(_relabelled(r, first_captured) for r in filled))
+
+
+def _relabelled(r: CoverageRange, first_captured: int) -> CoverageRange:
+    if r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
+        return r
+    return replace(r, reason=BEFORE_FIRST if r.to_offset < first_captured else BETWEEN)
+
+
+def subtract(ranges: Iterable[tuple[int, int]], holes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Offset ranges less others; both ends inclusive everywhere, any order in, ascending and disjoint out."""
+    result: list[tuple[int, int]] = []
+    cuts = union(holes)
+    for first, last in union(ranges):
+        position = first
+        for cut_first, cut_last in cuts:
+            if cut_last < position:
+                continue
+            if cut_first > last:
+                break
+            if cut_first > position:
+                result.append((position, cut_first - 1))
+            position = cut_last + 1
+        if position <= last:
+            result.append((position, last))
+    return result
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same offsets as ascending, disjoint ranges which do not touch; both ends inclusive."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(result[-1][1], last))
+        else:
+            result.append((first, last))
+    return result
+
+
+def _union_of_captured(ranges: Iterable[CoverageRange]) -> list[CoverageRange]:
+    """Captured ranges, those which touch or overlap joined into one."""
+    result: list[CoverageRange] = []
+    for r in sorted(ranges, key=lambda r: r.from_offset):
+        if not result or r.from_offset > result[-1].to_offset + 1:
+            result.append(replace(r, reason=None))
+            continue
+        last = result[-1]
+        result[-1] = CoverageRange(
+            from_offset=last.from_offset,
+            to_offset=max(last.to_offset, r.to_offset),
+            kind=CoverageKind.CAPTURED,
+            observed_at_ms=min(last.observed_at_ms, r.observed_at_ms),
+            first_timestamp_ms=_least(last.first_timestamp_ms, r.first_timestamp_ms),
+            last_timestamp_ms=_greatest(last.last_timestamp_ms, r.last_timestamp_ms),
+        )
+    return result
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _greatest(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _rank(r: CoverageRange) -> tuple[int, int, str]:
+    """Ascending: better knowledge first, then the earlier sight, then the reason, so that ties have one winner."""
+    return -int(r.kind), r.observed_at_ms, r.reason or ""
+
+
+def _best_pieces(ranges: list[CoverageRange]) -> Iterator[CoverageRange]:
+    """Of overlapping ranges the best at each offset: a sweep over all ends, the best open range on top of a heap."""
+    ascending = sorted(ranges, key=lambda r: r.from_offset)
+    ends = sorted({r.from_offset for r in ranges} | {r.to_offset + 1 for r in ranges})
+    opened: list[tuple[tuple[int, int, str], int]] = []
+    index = 0
+    for first, next_end in pairwise(ends):
+        while index < len(ascending) and ascending[index].from_offset == first:
+            heappush(opened, (_rank(ascending[index]), index))
+            index += 1
+        while opened and ascending[opened[0][1]].to_offset < first:
+            heappop(opened)
+        if opened:
+            yield replace(ascending[opened[0][1]], from_offset=first, to_offset=next_end - 1)
+
+
+def _joined(ranges: Iterable[CoverageRange]) -> Iterator[CoverageRange]:
+    """Neighbours that say the same made one."""
+    current: CoverageRange | None = None
+    for r in ranges:
+        if current is not None and current.to_offset + 1 == r.from_offset and _rank(current) == _rank(r):
+            current = replace(
+                current,
+                to_offset=r.to_offset,
+                first_timestamp_ms=_least(current.first_timestamp_ms, r.first_timestamp_ms),
+                last_timestamp_ms=_greatest(current.last_timestamp_ms, r.last_timestamp_ms),
+            )
+        else:
+            if current is not None:
+                yield current
+            current = r
+    if current is not None:
+        yield current
