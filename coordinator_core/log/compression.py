@@ -73,8 +73,9 @@ def decompress(codec_id: int, data: bytes, *, magic: int = 2, bytes_max: int = B
 def compress(codec_id: int, data: bytes) -> bytes:
     """What a 4.3 broker or Java producer writes for `data` at its default level, byte for byte.
 
-    Equality holds where the libraries agree (zlib, libzstd and liblz4 under Java and here); the stream is a valid one
-    of its codec in any case. Raises UnknownCodec.
+    Equality holds as far as the libraries agree: zlib, liblz4 and libzstd are the same under Java, where their releases
+    are; snappy is another implementation here, which picks other matches in some blocks. The stream is a valid one of
+    its codec in any case. Raises UnknownCodec.
     """
     if codec_id == Codec.NONE:
         return data

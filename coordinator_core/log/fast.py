@@ -181,24 +181,26 @@ def _last_offset(data: U8, position: int) -> int:
 def _is_out_of_order(data: U8, position: int, size: int, end: int, offset_min: int, offset_max: int) -> bool:
     """Does the batch at `position` break the order of the log, and not a damaged neighbour?
 
-    The checksum does not cover the base offset, so a flipped bit there shows only against the neighbours: a batch that
-    passes the one behind it is wrong, unless it goes on exactly where the log was or the third batch agrees with it.
+    The checksum does not cover the base offset, so a flipped bit there shows only against the neighbours. Of two
+    batches that overlap, the first is right if it goes on exactly where the log was, or if it would not fit in before
+    the second; else it is wrong, unless the second would fit in behind it.
     """
+    base_offset = be64(data, position)
     last_offset = _last_offset(data, position)
-    if be64(data, position) < offset_min or last_offset > offset_max:
+    if base_offset < offset_min or last_offset > offset_max:
         return True
-    if be64(data, position) == offset_min:
+    if base_offset == offset_min:
         return False
     second = position + size
     stop, second_size = _framing(data, second, end)
     if stop != STOP_END:
         return False
     second_offset = be64(data, second)
-    if second_offset < offset_min or second_offset > last_offset:
+    if second_offset > last_offset or second_offset - offset_min <= last_offset - base_offset:
         return False
     third = second + second_size
     stop, _ = _framing(data, third, end)
-    return stop != STOP_END or be64(data, third) <= last_offset
+    return stop != STOP_END or be64(data, third) - last_offset - 1 <= _last_offset(data, second) - second_offset
 
 
 @compiled
