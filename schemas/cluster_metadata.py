@@ -61,13 +61,9 @@ CONFIG_RECORD: Final = Message(
     record_type=MetadataRecordType.CONFIG,
     fields=(
         Field("resource_type", Int8, about="ConfigResourceType."),
-        Field(
-            "resource_name", String, about="Topic, group or broker id; empty for the default of all brokers."
-        ),
+        Field("resource_name", String, about="Topic, group or broker id; empty for the default of all brokers."),
         Field("name", String, about="Config name."),
-        Field(
-            "value", String, nullable="0+", about="Config value; null takes the config back to its default."
-        ),
+        Field("value", String, nullable="0+", about="Config value; null takes the config back to its default."),
     ),
 )
 
@@ -104,11 +100,7 @@ BEGIN_TRANSACTION_RECORD: Final = Message(
     flexible="0+",
     topic=TOPIC,
     record_type=MetadataRecordType.BEGIN_TRANSACTION,
-    fields=(
-        Field(
-            "name", String, nullable="0+", tag=0, tagged="0+", default=None, about="What it is for (KIP-868)."
-        ),
-    ),
+    fields=(Field("name", String, nullable="0+", tag=0, tagged="0+", default=None, about="What it is for (KIP-868)."),),
 )
 
 END_TRANSACTION_RECORD: Final = Message(
@@ -130,9 +122,7 @@ ABORT_TRANSACTION_RECORD: Final = Message(
     flexible="0+",
     topic=TOPIC,
     record_type=MetadataRecordType.ABORT_TRANSACTION,
-    fields=(
-        Field("reason", String, nullable="0+", tag=0, tagged="0+", default=None, about="Why it was aborted."),
-    ),
+    fields=(Field("reason", String, nullable="0+", tag=0, tagged="0+", default=None, about="Why it was aborted."),),
 )
 
 MESSAGES: Final = (

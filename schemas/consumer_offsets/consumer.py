@@ -75,9 +75,7 @@ CONSUMER_GROUP_PARTITION_METADATA_VALUE: Final = Message(
     flexible="0+",
     topic=TOPIC,
     record_type=RecordType.CONSUMER_GROUP_PARTITION_METADATA,
-    fields=(
-        Field("topics", Array(TOPIC_METADATA), about="Subscribed topics as last seen. Not written by 4.1+."),
-    ),
+    fields=(Field("topics", Array(TOPIC_METADATA), about="Subscribed topics as last seen. Not written by 4.1+."),),
 )
 
 CONSUMER_GROUP_MEMBER_METADATA_KEY: Final = Message(

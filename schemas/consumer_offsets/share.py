@@ -118,9 +118,7 @@ SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = Message(
     flexible="0+",
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    fields=(
-        Field("topic_partitions", Array(TOPIC_PARTITION), about="Partitions the member shall fetch from."),
-    ),
+    fields=(Field("topic_partitions", Array(TOPIC_PARTITION), about="Partitions the member shall fetch from."),),
 )
 
 SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
