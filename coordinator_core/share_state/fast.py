@@ -1,0 +1,1079 @@
+"""Compiled replay of share-partition state: record after record, from bytes to the rows of three tables.
+
+The merged state of a share partition is kept canonical: batches sorted, disjoint, at or above the start offset,
+neighbours of equal state and count joined. By offset it is what PersisterStateBatchCombiner gives. An update
+touches a short stretch of it, so only that window is merged and spliced; nothing is done to the batches around it.
+
+A loop here cannot grow an array. Before a record changes anything, `replay_records` makes sure that there is room for
+the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it leaves
+to the codec), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no index
+leaves its array, whatever the bytes say.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.interning import NO_ROOM, InternTable, find, intern
+from coordinator_core.log.chunk import I32, I64, U8, BoolArray
+from coordinator_core.log.fast import be16, be32, be64, compiled, read_uvarint
+
+INT64_MAX: Final = 2**63 - 1
+NO_RANK: Final = -(2**31)
+"""In place of a rank: no batch is known there."""
+OPEN: Final = -(2**63)
+"""In place of the offset of the record which ends a row: none has yet."""
+
+# Why `replay_records` came back.
+DONE: Final = 0
+NEED_KEY: Final = 1
+NEED_ROOM: Final = 2
+UNUSUAL: Final = 3
+
+# Columns of `Lane.keys`, one row a share partition.
+K_FLAGS: Final = 0
+K_SNAPSHOT_EPOCH: Final = 1
+K_STATE_EPOCH: Final = 2
+K_LEADER_EPOCH: Final = 3
+K_START: Final = 4
+K_COMPLETE_COUNT: Final = 5
+K_CREATED: Final = 6
+K_WRITTEN: Final = 7
+K_PASSED: Final = 8
+"""The furthest start offset since the state was made: what lies below was passed already, though a stale writer may
+have set the start offset back."""
+K_REGION: Final = 9
+"""Where the key's batches lie in the pool: region, its capacity, the first row in use, and how many are."""
+K_CAPACITY: Final = 10
+K_HEAD: Final = 11
+K_LENGTH: Final = 12
+K_AVAILABLE: Final = 13
+K_ACKNOWLEDGED: Final = 14
+K_ARCHIVED: Final = 15
+K_ROW: Final = 16
+"""The key's open row of share_partition_states, or -1."""
+KEY_COLUMNS: Final = 17
+
+SEEN: Final = 1
+"""A record of the key was seen."""
+HAS_STATE: Final = 2
+HAS_SNAPSHOT: Final = 4
+"""The state builds on a snapshot, so it is complete."""
+ORPHAN_REPORTED: Final = 8
+
+# Columns of the pool: batches with the record that opened their row.
+P_FIRST: Final = 0
+P_LAST: Final = 1
+P_RANK: Final = 2
+P_FROM: Final = 3
+P_AT: Final = 4
+P_COMPLETE: Final = 5
+POOL_COLUMNS: Final = 6
+
+# Rows of `Lane.states`, one column a row of share_partition_states. The same for the arrays after it.
+S_KEY: Final = 0
+S_OFFSET: Final = 1
+S_AT: Final = 2
+S_TO: Final = 3
+S_TO_AT: Final = 4
+S_KIND: Final = 5
+S_SNAPSHOT_EPOCH: Final = 6
+S_STATE_EPOCH: Final = 7
+S_LEADER_EPOCH: Final = 8
+S_START: Final = 9
+S_EFFECTIVE_START: Final = 10
+S_COMPLETE_COUNT: Final = 11
+S_CREATED: Final = 12
+S_WRITTEN: Final = 13
+S_CHANGED: Final = 14
+"""Where the row's changed batches begin in `Lane.changed`."""
+S_CHANGED_COUNT: Final = 15
+S_BATCH_COUNT: Final = 16
+S_AVAILABLE: Final = 17
+S_ACKNOWLEDGED: Final = 18
+S_ARCHIVED: Final = 19
+S_COMPLETE: Final = 20
+STATE_ROWS: Final = 21
+
+C_FIRST: Final = 0
+C_LAST: Final = 1
+C_RANK: Final = 2
+CHANGED_ROWS: Final = 3
+
+B_KEY: Final = 0
+B_FIRST: Final = 1
+B_LAST: Final = 2
+B_RANK: Final = 3
+B_FROM: Final = 4
+B_AT: Final = 5
+B_TO: Final = 6
+B_TO_AT: Final = 7
+B_COMPLETE: Final = 8
+BATCH_ROWS: Final = 9
+
+T_KEY: Final = 0
+T_OFFSET: Final = 1
+T_AT: Final = 2
+T_FIRST: Final = 3
+T_LAST: Final = 4
+T_FROM: Final = 5
+T_TO: Final = 6
+T_KIND: Final = 7
+T_LEADER_CHANGED: Final = 8
+TRANSITION_ROWS: Final = 9
+
+F_KEY: Final = 0
+F_CODE: Final = 1
+F_OFFSET: Final = 2
+F_BEFORE: Final = 3
+F_AFTER: Final = 4
+FINDING_ROWS: Final = 5
+FINDINGS_PER_RECORD_MAX: Final = 4
+
+# Elements of `Lane.sizes`.
+N_STATES: Final = 0
+N_CHANGED: Final = 1
+N_BATCHES: Final = 2
+N_TRANSITIONS: Final = 3
+N_FINDINGS: Final = 4
+N_POOL: Final = 5
+N_DECODED: Final = 6
+N_TOMBSTONES: Final = 7
+N_CONTROL: Final = 8
+N_UNKNOWN_TYPE: Final = 9
+N_NEED_KEY: Final = 10
+"""With NEED_ROOM: the key and how many batches its record has."""
+N_NEED_COUNT: Final = 11
+SIZE_ELEMENTS: Final = 12
+
+KIND_SNAPSHOT: Final = 0
+KIND_COLD_SNAPSHOT: Final = 1
+KIND_UPDATE: Final = 2
+KIND_TOMBSTONE: Final = 3
+KIND_RESET: Final = 4
+
+FIRST_SEEN: Final = 0
+REDELIVERABLE: Final = 1
+RETRIED: Final = 2
+ACKNOWLEDGED: Final = 3
+ARCHIVED: Final = 4
+PASSED: Final = 5
+RESET: Final = 6
+
+STALE_WRITER: Final = 0
+SNAPSHOT_EPOCH_WENT_BACK: Final = 1
+ORPHAN_UPDATE: Final = 2
+STATE_WENT_BACK: Final = 3
+INVALID_STATE_BATCH: Final = 4
+UPDATE_TOMBSTONE: Final = 5
+
+STATE_AVAILABLE: Final = 0
+STATE_ACKNOWLEDGED: Final = 2
+STATE_ARCHIVING: Final = 3
+STATE_ARCHIVED: Final = 4
+
+RECORD_SNAPSHOT: Final = 0
+RECORD_UPDATE: Final = 1
+UNCHANGED: Final = -1
+KEY_BYTES_FIXED: Final = 2 + 16 + 4
+"""Of a key without its type: length of the group id, topic id, partition."""
+SNAPSHOT_BYTES_FIXED: Final = 2 + 3 * 4 + 3 * 8
+UPDATE_BYTES_FIXED: Final = 2 + 2 * 4 + 8
+STATE_BATCH_BYTES: Final = 8 + 8 + 1 + 2 + 1
+"""The last one is the count of its tags, 0."""
+
+
+class Lane(NamedTuple):
+    """All arrays of a share-state lane as compiled code sees them."""
+
+    key_ids: I64
+    """Id in the intern table to row of `keys`: several byte strings may be one key (malformed UTF-8)."""
+    keys: I64
+    pool: I64
+    states: I64
+    changed: I64
+    batches: I64
+    """Rows of share_state_batches which have ended."""
+    transitions: I64
+    findings: I64
+    sizes: I64
+    own: I64
+    """The batches of the record at hand: first, last, rank."""
+    merged: I64
+    """The window at hand, merged: columns of the pool."""
+    fields: I64
+    """The fields of the record at hand: columns of `keys`."""
+
+
+class Records(NamedTuple):
+    """The columns of a chunk which the loop reads."""
+
+    data: U8
+    is_control: BoolArray
+    """By batch."""
+    batch_index: I32
+    offset: I64
+    timestamp_ms: I64
+    key_position: I64
+    key_length: I32
+    value_position: I64
+    value_length: I32
+
+
+@compiled
+def rank_of(state: int, count: int) -> int:
+    """(delivery count, delivery state) as one number of the same order."""
+    return count * 256 + state + 128
+
+
+@compiled
+def _state_of(rank: int) -> int:
+    return (rank & 255) - 128
+
+
+@compiled
+def _is_terminal(rank: int) -> bool:
+    state = _state_of(rank)
+    return bool(state == STATE_ACKNOWLEDGED or state == STATE_ARCHIVED)
+
+
+@compiled
+def _kind_of(from_rank: int, to_rank: int) -> int:
+    state = _state_of(to_rank)
+    if state == STATE_ACKNOWLEDGED:
+        return ACKNOWLEDGED
+    if state == STATE_ARCHIVED or state == STATE_ARCHIVING:
+        return ARCHIVED
+    if from_rank != NO_RANK and _state_of(from_rank) == state and to_rank > from_rank:
+        return RETRIED
+    return REDELIVERABLE
+
+
+@compiled
+def _count_offsets(lane: Lane, key: int, first: int, last: int, rank: int, sign: int) -> None:
+    """Add a batch's offsets to the key's counts, or take them away. Sums may wrap and wrap back; see `_saturated`."""
+    state = _state_of(rank)
+    offsets = sign * (last - first + 1)
+    if state == STATE_AVAILABLE:
+        lane.keys[key, K_AVAILABLE] += offsets
+    elif state == STATE_ACKNOWLEDGED:
+        lane.keys[key, K_ACKNOWLEDGED] += offsets
+    elif state == STATE_ARCHIVED:
+        lane.keys[key, K_ARCHIVED] += offsets
+
+
+@compiled
+def _saturated(count: int) -> int:
+    """All offsets together are one more than an int64 holds."""
+    return INT64_MAX if count < 0 else count
+
+
+@compiled
+def _report(lane: Lane, key: int, code: int, offset: int, before: int, after: int) -> None:
+    row = lane.sizes[N_FINDINGS]
+    lane.findings[F_KEY, row] = key
+    lane.findings[F_CODE, row] = code
+    lane.findings[F_OFFSET, row] = offset
+    lane.findings[F_BEFORE, row] = before
+    lane.findings[F_AFTER, row] = after
+    lane.sizes[N_FINDINGS] = row + 1
+
+
+@compiled
+def _transition(
+    lane: Lane,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    first: int,
+    last: int,
+    from_rank: int,
+    to_rank: int,
+    kind: int,
+) -> None:
+    row = lane.sizes[N_TRANSITIONS]
+    rows = lane.transitions
+    rows[T_KEY, row] = key
+    rows[T_OFFSET, row] = offset
+    rows[T_AT, row] = at
+    rows[T_FIRST, row] = first
+    rows[T_LAST, row] = last
+    rows[T_FROM, row] = from_rank
+    rows[T_TO, row] = to_rank
+    rows[T_KIND, row] = kind
+    rows[T_LEADER_CHANGED, row] = leader_changed
+    lane.sizes[N_TRANSITIONS] = row + 1
+
+
+@compiled
+def _close(lane: Lane, key: int, at_row: int, offset: int, at: int) -> None:
+    """End the row of a batch. One which this very record opened was never to be seen, and gives no row."""
+    pool = lane.pool
+    _count_offsets(lane, key, pool[at_row, P_FIRST], pool[at_row, P_LAST], pool[at_row, P_RANK], -1)
+    if pool[at_row, P_FROM] == offset:
+        return
+    row = lane.sizes[N_BATCHES]
+    rows = lane.batches
+    rows[B_KEY, row] = key
+    rows[B_FIRST, row] = pool[at_row, P_FIRST]
+    rows[B_LAST, row] = pool[at_row, P_LAST]
+    rows[B_RANK, row] = pool[at_row, P_RANK]
+    rows[B_FROM, row] = pool[at_row, P_FROM]
+    rows[B_AT, row] = pool[at_row, P_AT]
+    rows[B_TO, row] = offset
+    rows[B_TO_AT, row] = at
+    rows[B_COMPLETE, row] = pool[at_row, P_COMPLETE]
+    lane.sizes[N_BATCHES] = row + 1
+
+
+@compiled
+def _normalise(own: I64, count: int) -> int:
+    """Make a record's batches canonical when they come out of order or overlap, which Kafka never writes.
+
+    A sweep over the offsets with a heap of the batches that cover the place, the highest rank on top. `own` has room for
+    two batches a batch, all that can come of it. Returns how many they are.
+    """
+    order = np.argsort(own[:count, 0], kind="mergesort")
+    batches = own[:count][order]
+    heap = np.empty(count, np.int64)
+    heap_size = 0
+    taken = 0
+    out = 0
+    position = np.int64(0)
+    while taken < count or heap_size > 0:
+        if heap_size == 0:
+            position = batches[taken, 0]
+        while taken < count and batches[taken, 0] <= position:
+            child = heap_size
+            heap_size += 1
+            while child > 0 and batches[heap[(child - 1) >> 1], 2] < batches[taken, 2]:
+                heap[child] = heap[(child - 1) >> 1]
+                child = (child - 1) >> 1
+            heap[child] = taken
+            taken += 1
+        top = heap[0]
+        end = batches[top, 1]
+        if end >= position:
+            if taken < count and batches[taken, 0] <= end:
+                end = batches[taken, 0] - 1
+            rank = batches[top, 2]
+            if out > 0 and own[out - 1, 2] == rank and own[out - 1, 1] + 1 == position:
+                own[out - 1, 1] = end
+            else:
+                own[out, 0] = position
+                own[out, 1] = end
+                own[out, 2] = rank
+                out += 1
+            if end == INT64_MAX:
+                return out
+            position = end + 1
+        if batches[top, 1] < position:
+            heap_size -= 1
+            moved = heap[heap_size]
+            parent = 0
+            while True:
+                child = 2 * parent + 1
+                if child >= heap_size:
+                    break
+                if child + 1 < heap_size and batches[heap[child + 1], 2] > batches[heap[child], 2]:
+                    child += 1
+                if batches[heap[child], 2] <= batches[moved, 2]:
+                    break
+                heap[parent] = heap[child]
+                parent = child
+            heap[parent] = moved
+    return out
+
+
+@compiled
+def _passed(
+    lane: Lane, key: int, offset: int, at: int, leader_changed: int, first: int, last: int, own_count: int
+) -> None:
+    """The start offset moves over `first..last`: a row for each range which was never seen terminal."""
+    region = lane.keys[key, K_REGION] + lane.keys[key, K_HEAD]
+    length = lane.keys[key, K_LENGTH]
+    pool = lane.pool
+    row = 0
+    while row < length and pool[region + row, P_LAST] < first:
+        row += 1
+    own = 0
+    position = first
+    while position <= last:
+        rank = NO_RANK
+        end = last
+        if row < length:
+            batch_first = pool[region + row, P_FIRST]
+            if batch_first <= position:
+                rank = pool[region + row, P_RANK]
+                end = min(last, pool[region + row, P_LAST])
+                row += 1
+            else:
+                end = min(last, batch_first - 1)
+        if rank == NO_RANK or not _is_terminal(rank):
+            own = _passed_piece(lane, key, offset, at, leader_changed, position, end, rank, own, own_count)
+        position = end + 1
+
+
+@compiled
+def _passed_piece(
+    lane: Lane,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    first: int,
+    last: int,
+    rank: int,
+    own: int,
+    own_count: int,
+) -> int:
+    """The piece less what the record itself calls terminal. Returns from which of its batches to go on."""
+    while own < own_count and lane.own[own, 1] < first:
+        own += 1
+    position = first
+    look = own
+    while look < own_count and lane.own[look, 0] <= last:
+        if _is_terminal(lane.own[look, 2]):
+            if lane.own[look, 0] > position:
+                _transition(
+                    lane, key, offset, at, leader_changed, position, lane.own[look, 0] - 1, rank, NO_RANK, PASSED
+                )
+            if lane.own[look, 1] >= last:
+                return own
+            position = lane.own[look, 1] + 1
+        look += 1
+    _transition(lane, key, offset, at, leader_changed, position, last, rank, NO_RANK, PASSED)
+    return own
+
+
+@compiled
+def _trim(lane: Lane, key: int, offset: int, at: int, complete: int, start: int) -> None:
+    """Drop what lies below the start offset."""
+    keys, pool = lane.keys, lane.pool
+    while keys[key, K_LENGTH] > 0:
+        row = keys[key, K_REGION] + keys[key, K_HEAD]
+        if pool[row, P_FIRST] >= start:
+            return
+        _close(lane, key, row, offset, at)
+        if pool[row, P_LAST] >= start:
+            pool[row, P_FIRST] = start
+            pool[row, P_FROM] = offset
+            pool[row, P_AT] = at
+            pool[row, P_COMPLETE] = complete
+            _count_offsets(lane, key, start, pool[row, P_LAST], pool[row, P_RANK], 1)
+            return
+        keys[key, K_HEAD] += 1
+        keys[key, K_LENGTH] -= 1
+    keys[key, K_HEAD] = 0
+
+
+@compiled
+def _row_ending_at(lane: Lane, region: int, length: int, offset: int) -> int:
+    """The first row whose batch ends at `offset` or later."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) >> 1
+        if lane.pool[region + middle, P_LAST] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) -> int:
+    if count > 0 and merged[count - 1, P_RANK] == rank and merged[count - 1, P_LAST] + 1 == first:
+        merged[count - 1, P_LAST] = last
+        return count
+    merged[count, P_FIRST] = first
+    merged[count, P_LAST] = last
+    merged[count, P_RANK] = rank
+    return count + 1
+
+
+@compiled
+def _merge(
+    lane: Lane,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    complete: int,
+    own_from: int,
+    own_count: int,
+    is_snapshot: bool,
+    is_first: bool,
+) -> bool:
+    """Merge the record's batches `own_from..own_count` into the state, or put them in its place.
+
+    Each offset whose state changes goes into a transition. Returns whether a snapshot lowered or lost a state,
+    which no coordinator does.
+    """
+    keys, pool, own, merged = lane.keys, lane.pool, lane.own, lane.merged
+    region = keys[key, K_REGION] + keys[key, K_HEAD]
+    length = keys[key, K_LENGTH]
+    if is_snapshot:
+        low, high = 0, length
+    else:
+        # With the neighbours on both sides, which may join.
+        low = _row_ending_at(lane, region, length, own[own_from, 0] - 1)
+        high = low
+        own_last = own[own_count - 1, 1]
+        while high < length and pool[region + high, P_FIRST] - 1 <= own_last:
+            high += 1
+    went_back = False
+    count = 0
+    row, other = low, own_from
+    first = pool[region + row, P_FIRST] if row < high else np.int64(0)
+    other_first = own[other, 0] if other < own_count else np.int64(0)
+    while row < high or other < own_count:
+        if other >= own_count or (row < high and first < other_first):
+            # The state alone.
+            last = pool[region + row, P_LAST]
+            rank = pool[region + row, P_RANK]
+            is_whole = other >= own_count or last < other_first
+            end = last if is_whole else other_first - 1
+            if is_snapshot:
+                _transition(lane, key, offset, at, leader_changed, first, end, rank, NO_RANK, RESET)
+                went_back = True
+            else:
+                count = _append_merged(merged, count, first, end, rank)
+            if is_whole:
+                row += 1
+                first = pool[region + row, P_FIRST] if row < high else np.int64(0)
+            else:
+                first = other_first
+        elif row >= high or other_first < first:
+            # The record alone.
+            last = own[other, 1]
+            rank = own[other, 2]
+            is_whole = row >= high or last < first
+            end = last if is_whole else first - 1
+            kind = FIRST_SEEN if is_first else _kind_of(NO_RANK, rank)
+            _transition(lane, key, offset, at, leader_changed, other_first, end, NO_RANK, rank, kind)
+            count = _append_merged(merged, count, other_first, end, rank)
+            if is_whole:
+                other += 1
+                other_first = own[other, 0] if other < own_count else np.int64(0)
+            else:
+                other_first = first
+        else:
+            # Both, from the same offset on.
+            last = pool[region + row, P_LAST]
+            rank = pool[region + row, P_RANK]
+            other_last = own[other, 1]
+            other_rank = own[other, 2]
+            end = min(last, other_last)
+            if other_rank > rank or (is_snapshot and other_rank != rank):
+                went_back = went_back or other_rank < rank
+                _transition(
+                    lane, key, offset, at, leader_changed, first, end, rank, other_rank, _kind_of(rank, other_rank)
+                )
+                count = _append_merged(merged, count, first, end, other_rank)
+            else:
+                count = _append_merged(merged, count, first, end, rank)
+            if end == last:
+                row += 1
+                first = pool[region + row, P_FIRST] if row < high else np.int64(0)
+            else:
+                first = end + 1
+            if end == other_last:
+                other += 1
+                other_first = own[other, 0] if other < own_count else np.int64(0)
+            else:
+                other_first = end + 1
+    _open_and_close(lane, key, offset, at, complete, region, low, high, count)
+    _splice(lane, key, low, high, count)
+    return went_back
+
+
+@compiled
+def _open_and_close(
+    lane: Lane, key: int, offset: int, at: int, complete: int, region: int, low: int, high: int, count: int
+) -> None:
+    """Batches which stay as they were keep their open row; the others end theirs, or begin one."""
+    pool, merged = lane.pool, lane.merged
+    row = low
+    for new in range(count):
+        while row < high and pool[region + row, P_FIRST] < merged[new, P_FIRST]:
+            _close(lane, key, region + row, offset, at)
+            row += 1
+        if row < high and pool[region + row, P_FIRST] == merged[new, P_FIRST]:
+            if (
+                pool[region + row, P_LAST] == merged[new, P_LAST]
+                and pool[region + row, P_RANK] == merged[new, P_RANK]
+            ):
+                merged[new, P_FROM] = pool[region + row, P_FROM]
+                merged[new, P_AT] = pool[region + row, P_AT]
+                merged[new, P_COMPLETE] = pool[region + row, P_COMPLETE]
+                row += 1
+                continue
+            _close(lane, key, region + row, offset, at)
+            row += 1
+        merged[new, P_FROM] = offset
+        merged[new, P_AT] = at
+        merged[new, P_COMPLETE] = complete
+        _count_offsets(lane, key, merged[new, P_FIRST], merged[new, P_LAST], merged[new, P_RANK], 1)
+    while row < high:
+        _close(lane, key, region + row, offset, at)
+        row += 1
+
+
+@compiled
+def _move(pool: I64, source: int, target: int, count: int) -> None:
+    """Move rows within the pool; the ranges may overlap."""
+    if target < source:
+        for row in range(count):
+            for column in range(POOL_COLUMNS):
+                pool[target + row, column] = pool[source + row, column]
+    elif target > source:
+        for row in range(count - 1, -1, -1):
+            for column in range(POOL_COLUMNS):
+                pool[target + row, column] = pool[source + row, column]
+
+
+@compiled
+def _splice(lane: Lane, key: int, low: int, high: int, count: int) -> None:
+    """Put `merged[:count]` in the place of the rows `low..high`, moving the shorter side where there is room."""
+    keys, pool = lane.keys, lane.pool
+    region, head, length = keys[key, K_REGION], keys[key, K_HEAD], keys[key, K_LENGTH]
+    growth = count - (high - low)
+    behind = length - high
+    fits_behind = head + length + growth <= keys[key, K_CAPACITY]
+    if growth != 0:
+        if head - growth >= 0 and (low < behind or not fits_behind):
+            _move(pool, region + head, region + head - growth, low)
+            head -= growth
+        elif fits_behind:
+            _move(pool, region + head + high, region + head + high + growth, behind)
+        else:
+            # Neither end has room for it alone, both together do: the region was made large enough.
+            _move(pool, region + head, region, low)
+            _move(pool, region + head + high, region + low + count, behind)
+            head = 0
+    for row in range(count):
+        for column in range(POOL_COLUMNS):
+            pool[region + head + low + row, column] = lane.merged[row, column]
+    keys[key, K_HEAD] = head
+    keys[key, K_LENGTH] = length + growth
+
+
+@compiled
+def _forget(lane: Lane, key: int, offset: int, at: int, leader_changed: int) -> None:
+    """All batches go: the offsets were reset, or the state was deleted."""
+    keys, pool = lane.keys, lane.pool
+    region = keys[key, K_REGION] + keys[key, K_HEAD]
+    for row in range(region, region + keys[key, K_LENGTH]):
+        _transition(
+            lane,
+            key,
+            offset,
+            at,
+            leader_changed,
+            pool[row, P_FIRST],
+            pool[row, P_LAST],
+            pool[row, P_RANK],
+            NO_RANK,
+            RESET,
+        )
+        _close(lane, key, row, offset, at)
+    keys[key, K_HEAD] = 0
+    keys[key, K_LENGTH] = 0
+
+
+@compiled
+def _effective_start(lane: Lane, key: int) -> int:
+    """The start offset moved over the terminal batches which follow it without a gap."""
+    start = lane.keys[key, K_START]
+    if start < 0:
+        return start
+    region = lane.keys[key, K_REGION] + lane.keys[key, K_HEAD]
+    for row in range(region, region + lane.keys[key, K_LENGTH]):
+        if lane.pool[row, P_FIRST] != start or not _is_terminal(lane.pool[row, P_RANK]):
+            break
+        if lane.pool[row, P_LAST] == INT64_MAX:
+            return INT64_MAX
+        start = lane.pool[row, P_LAST] + 1
+    return start
+
+
+@compiled
+def _state_row(lane: Lane, key: int, offset: int, at: int, kind: int, changed_from: int) -> None:
+    """One row of share_partition_states; the key's row before it ends here."""
+    keys, rows = lane.keys, lane.states
+    before = keys[key, K_ROW]
+    if before >= 0:
+        rows[S_TO, before] = offset
+        rows[S_TO_AT, before] = at
+    row = lane.sizes[N_STATES]
+    rows[S_KEY, row] = key
+    rows[S_OFFSET, row] = offset
+    rows[S_AT, row] = at
+    rows[S_TO, row] = OPEN
+    rows[S_TO_AT, row] = 0
+    rows[S_KIND, row] = kind
+    rows[S_SNAPSHOT_EPOCH, row] = keys[key, K_SNAPSHOT_EPOCH]
+    rows[S_STATE_EPOCH, row] = keys[key, K_STATE_EPOCH]
+    rows[S_LEADER_EPOCH, row] = keys[key, K_LEADER_EPOCH]
+    rows[S_START, row] = keys[key, K_START]
+    rows[S_EFFECTIVE_START, row] = _effective_start(lane, key)
+    rows[S_COMPLETE_COUNT, row] = keys[key, K_COMPLETE_COUNT]
+    rows[S_CREATED, row] = keys[key, K_CREATED]
+    rows[S_WRITTEN, row] = keys[key, K_WRITTEN]
+    rows[S_CHANGED, row] = changed_from
+    rows[S_CHANGED_COUNT, row] = lane.sizes[N_CHANGED] - changed_from
+    rows[S_BATCH_COUNT, row] = keys[key, K_LENGTH]
+    rows[S_AVAILABLE, row] = _saturated(keys[key, K_AVAILABLE])
+    rows[S_ACKNOWLEDGED, row] = _saturated(keys[key, K_ACKNOWLEDGED])
+    rows[S_ARCHIVED, row] = _saturated(keys[key, K_ARCHIVED])
+    is_complete = kind == KIND_TOMBSTONE or keys[key, K_FLAGS] & HAS_SNAPSHOT != 0
+    rows[S_COMPLETE, row] = 1 if is_complete else 0
+    keys[key, K_ROW] = row
+    lane.sizes[N_STATES] = row + 1
+
+
+@compiled
+def _replay_tombstone(lane: Lane, key: int, offset: int, at: int) -> None:
+    keys = lane.keys
+    _forget(lane, key, offset, at, 0)
+    keys[key, K_FLAGS] = SEEN
+    keys[key, K_PASSED] = -1
+    for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
+        keys[key, column] = 0
+    _state_row(lane, key, offset, at, KIND_TOMBSTONE, lane.sizes[N_CHANGED])
+
+
+@compiled
+def _keep_changed(lane: Lane, own_count: int) -> int:
+    start = lane.sizes[N_CHANGED]
+    for own in range(own_count):
+        lane.changed[C_FIRST, start + own] = lane.own[own, 0]
+        lane.changed[C_LAST, start + own] = lane.own[own, 1]
+        lane.changed[C_RANK, start + own] = lane.own[own, 2]
+    lane.sizes[N_CHANGED] = start + own_count
+    return start
+
+
+@compiled
+def _own_from(lane: Lane, own_count: int, start: int) -> int:
+    """Trim the record's own batches at the start offset; from which of them on there is something left."""
+    own = 0
+    while own < own_count and lane.own[own, 1] < start:
+        own += 1
+    if own < own_count and lane.own[own, 0] < start:
+        lane.own[own, 0] = start
+    return own
+
+
+@compiled
+def _replay_update(lane: Lane, key: int, offset: int, at: int, own_count: int) -> None:
+    """As ShareCoordinatorShard.merge: the update's start offset and leader epoch unless -1, its count always."""
+    keys, fields = lane.keys, lane.fields
+    flags = keys[key, K_FLAGS]
+    changed_from = _keep_changed(lane, own_count)
+    leader_changed = 0
+    if flags & HAS_STATE == 0:
+        for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
+            keys[key, column] = fields[column]
+        keys[key, K_FLAGS] = SEEN | HAS_STATE
+        keys[key, K_PASSED] = fields[K_START]
+        complete = 0
+    else:
+        complete = 1 if flags & HAS_SNAPSHOT else 0
+        if complete and fields[K_SNAPSHOT_EPOCH] != keys[key, K_SNAPSHOT_EPOCH] and not flags & ORPHAN_REPORTED:
+            _report(
+                lane, key, ORPHAN_UPDATE, offset, keys[key, K_SNAPSHOT_EPOCH], fields[K_SNAPSHOT_EPOCH]
+            )
+            keys[key, K_FLAGS] = flags | ORPHAN_REPORTED
+        if fields[K_LEADER_EPOCH] != UNCHANGED and fields[K_LEADER_EPOCH] != keys[key, K_LEADER_EPOCH]:
+            leader_changed = 1
+            keys[key, K_LEADER_EPOCH] = fields[K_LEADER_EPOCH]
+        if fields[K_START] != UNCHANGED:
+            if fields[K_START] < keys[key, K_START]:
+                _report(lane, key, STALE_WRITER, offset, keys[key, K_START], fields[K_START])
+            keys[key, K_START] = fields[K_START]
+        keys[key, K_COMPLETE_COUNT] = fields[K_COMPLETE_COUNT]
+        _move_start(lane, key, offset, at, leader_changed, own_count)
+    start = keys[key, K_START]
+    own_from = 0
+    if start != UNCHANGED:
+        _trim(lane, key, offset, at, complete, start)
+        own_from = _own_from(lane, own_count, start)
+    if own_from < own_count:
+        _merge(lane, key, offset, at, leader_changed, complete, own_from, own_count, False, False)
+    _state_row(lane, key, offset, at, KIND_UPDATE, changed_from)
+
+
+@compiled
+def _move_start(lane: Lane, key: int, offset: int, at: int, leader_changed: int, own_count: int) -> None:
+    """Rows for what the start offset passes now; what it passed before a stale writer set it back it does not
+    pass again."""
+    keys = lane.keys
+    passed, start = keys[key, K_PASSED], keys[key, K_START]
+    if start > passed:
+        if passed >= 0:
+            _passed(lane, key, offset, at, leader_changed, passed, start - 1, own_count)
+        keys[key, K_PASSED] = start
+
+
+@compiled
+def _replay_snapshot(lane: Lane, key: int, offset: int, at: int, own_count: int) -> None:
+    keys, fields = lane.keys, lane.fields
+    flags = keys[key, K_FLAGS]
+    had_state = flags & HAS_STATE != 0
+    was_complete = flags & HAS_SNAPSHOT != 0
+    changed_from = _keep_changed(lane, own_count)
+    is_warm = fields[K_CREATED] == fields[K_WRITTEN]
+    is_reset = False
+    if had_state and own_count == 0:
+        is_initial = is_warm and fields[K_LEADER_EPOCH] == 0 and -1 <= fields[K_COMPLETE_COUNT] <= 0
+        is_reset = is_initial or (was_complete and fields[K_STATE_EPOCH] != keys[key, K_STATE_EPOCH])
+    leader_changed = 1 if had_state and fields[K_LEADER_EPOCH] != keys[key, K_LEADER_EPOCH] else 0
+    if was_complete and fields[K_SNAPSHOT_EPOCH] < keys[key, K_SNAPSHOT_EPOCH]:
+        _report(
+            lane, key, SNAPSHOT_EPOCH_WENT_BACK, offset, keys[key, K_SNAPSHOT_EPOCH], fields[K_SNAPSHOT_EPOCH]
+        )
+    if is_reset:
+        _forget(lane, key, offset, at, leader_changed)
+    for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
+        keys[key, column] = fields[column]
+    keys[key, K_FLAGS] = SEEN | HAS_STATE | HAS_SNAPSHOT | (flags & ORPHAN_REPORTED)
+    if is_reset or not had_state:
+        keys[key, K_PASSED] = fields[K_START]
+    else:
+        _move_start(lane, key, offset, at, leader_changed, own_count)
+    own_from = 0
+    if fields[K_START] != UNCHANGED:
+        _trim(lane, key, offset, at, 1, fields[K_START])
+        own_from = _own_from(lane, own_count, fields[K_START])
+    if _merge(lane, key, offset, at, leader_changed, 1, own_from, own_count, True, flags & SEEN == 0):
+        _report(lane, key, STATE_WENT_BACK, offset, 0, 0)
+    kind = KIND_SNAPSHOT
+    if is_reset:
+        kind = KIND_RESET
+    elif not is_warm:
+        kind = KIND_COLD_SNAPSHOT
+    _state_row(lane, key, offset, at, kind, changed_from)
+
+
+@compiled
+def _read_fields(data: U8, position: int, end: int, is_snapshot: bool, fields: I64) -> tuple[int, int]:
+    """The fields before the batches: (how many batches, where they begin), or (-1, 0) where it is no usual value."""
+    if end - position < (SNAPSHOT_BYTES_FIXED if is_snapshot else UPDATE_BYTES_FIXED):
+        return -1, 0
+    if be16(data, position) != 0:
+        return -1, 0
+    fields[K_SNAPSHOT_EPOCH] = be32(data, position + 2)
+    position += 6
+    fields[K_STATE_EPOCH] = 0
+    fields[K_CREATED] = 0
+    fields[K_WRITTEN] = 0
+    if is_snapshot:
+        fields[K_STATE_EPOCH] = be32(data, position)
+        position += 4
+    fields[K_LEADER_EPOCH] = be32(data, position)
+    fields[K_START] = be64(data, position + 4)
+    position += 12
+    if is_snapshot:
+        fields[K_CREATED] = be64(data, position)
+        fields[K_WRITTEN] = be64(data, position + 8)
+        position += 16
+    count, position = read_uvarint(data, position, end)
+    if position < 0 or count < 1 or (count - 1) * STATE_BATCH_BYTES > end - position:
+        return -1, 0
+    return count - 1, position
+
+
+@compiled
+def _read_tags(data: U8, position: int, end: int, fields: I64) -> bool:
+    """The tags of the value: none, or the delivery complete count alone. False where it is anything else."""
+    fields[K_COMPLETE_COUNT] = -1
+    tag_count, position = read_uvarint(data, position, end)
+    if position < 0:
+        return False
+    if tag_count == 0:
+        return True
+    if tag_count != 1 or end - position < 6 or data[position] != 0 or data[position + 1] != 4:
+        return False
+    fields[K_COMPLETE_COUNT] = be32(data, position + 2)
+    return True
+
+
+@compiled
+def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, bool]:
+    """The record's batches, canonical: (how many, whether one of them is no range of offsets).
+
+    (-1, False) where one has tags. The bounds were checked with the count.
+    """
+    kept = 0
+    is_sorted = True
+    has_invalid = False
+    for _ in range(count):
+        if data[position + STATE_BATCH_BYTES - 1] != 0:
+            return -1, False
+        first = be64(data, position)
+        last = be64(data, position + 8)
+        state = np.int64(data[position + 16])
+        rank = rank_of(state - 256 if state >= 128 else state, be16(data, position + 17))
+        position += STATE_BATCH_BYTES
+        if first < 0 or last < first:
+            has_invalid = True
+            continue
+        if kept > 0:
+            before = own[kept - 1, 1]
+            if first <= before:
+                is_sorted = False
+            elif first - 1 == before and own[kept - 1, 2] == rank:
+                own[kept - 1, 1] = last
+                continue
+        own[kept, 0] = first
+        own[kept, 1] = last
+        own[kept, 2] = rank
+        kept += 1
+    if not is_sorted:
+        kept = _normalise(own, kept)
+    return kept, has_invalid
+
+
+@compiled
+def _has_room(lane: Lane, key: int, count: int) -> bool:
+    """Whether there is room for the most that a record of `count` batches can make; see `Room` in the lane."""
+    keys, sizes = lane.keys, lane.sizes
+    length = keys[key, K_LENGTH]
+    pieces = length + 4 * count + 2
+    if pieces > keys[key, K_CAPACITY]:
+        capacity = 2 * pieces
+        if sizes[N_POOL] + capacity > len(lane.pool):
+            return False
+        _move_region(lane, key, capacity)
+    return bool(
+        sizes[N_STATES] < lane.states.shape[1]
+        and sizes[N_CHANGED] + 2 * count <= lane.changed.shape[1]
+        and sizes[N_BATCHES] + length <= lane.batches.shape[1]
+        and sizes[N_TRANSITIONS] + 4 * pieces <= lane.transitions.shape[1]
+        and sizes[N_FINDINGS] + FINDINGS_PER_RECORD_MAX <= lane.findings.shape[1]
+        and 2 * count <= len(lane.own)
+        and 2 * pieces <= len(lane.merged)
+    )
+
+
+@compiled
+def _move_region(lane: Lane, key: int, capacity: int) -> None:
+    """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is packed."""
+    keys = lane.keys
+    region = lane.sizes[N_POOL]
+    _move(lane.pool, keys[key, K_REGION] + keys[key, K_HEAD], region, keys[key, K_LENGTH])
+    keys[key, K_REGION] = region
+    keys[key, K_CAPACITY] = capacity
+    keys[key, K_HEAD] = 0
+    lane.sizes[N_POOL] = region + capacity
+
+
+@compiled
+def pack_pool(lane: Lane, pool: I64, key_count: int) -> None:
+    """Copy every key's region into a new pool, one behind the other. The new pool must hold them."""
+    keys = lane.keys
+    end = np.int64(0)
+    for key in range(key_count):
+        source = keys[key, K_REGION] + keys[key, K_HEAD]
+        for row in range(keys[key, K_LENGTH]):
+            for column in range(POOL_COLUMNS):
+                pool[end + row, column] = lane.pool[source + row, column]
+        keys[key, K_REGION] = end
+        keys[key, K_HEAD] = 0
+        end += keys[key, K_CAPACITY]
+    lane.sizes[N_POOL] = end
+
+
+@compiled
+def _key_bytes(data: U8, position: int, length: int) -> int:
+    """How many bytes of a key say which share partition it is: all but the type, and what is behind; -1 where it is
+    no key."""
+    if length < 2 + KEY_BYTES_FIXED:
+        return -1
+    group_bytes = be16(data, position + 2)
+    if group_bytes < 0 or group_bytes > length - 2 - KEY_BYTES_FIXED:
+        return -1
+    return KEY_BYTES_FIXED + group_bytes
+
+
+@compiled
+def _is_share_state(data: U8, position: int) -> bool:
+    record_type = be16(data, position)
+    return bool(record_type == RECORD_SNAPSHOT or record_type == RECORD_UPDATE)
+
+
+@compiled
+def intern_keys(records: Records, table: InternTable, start: int) -> int:
+    """Intern the keys of all records from `start` on. Returns at which it had no room, or the number of records."""
+    data = records.data
+    for record in range(start, len(records.offset)):
+        if records.is_control[records.batch_index[record]]:
+            continue
+        position, length = records.key_position[record], np.int64(records.key_length[record])
+        if length < 2 or not _is_share_state(data, position):
+            continue
+        key_bytes = _key_bytes(data, position, length)
+        if key_bytes >= 0 and intern(table, data, position + 2, key_bytes) == NO_ROOM:
+            return record
+    return len(records.offset)
+
+
+@compiled
+def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
+    """Replay the records from `start` on: (why it came back, at which record).
+
+    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for `sizes[N_NEED_COUNT]`
+    batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
+    """
+    data, sizes = records.data, lane.sizes
+    for record in range(start, len(records.offset)):
+        if records.is_control[records.batch_index[record]]:
+            sizes[N_CONTROL] += 1
+            continue
+        position = records.key_position[record]
+        key_length = np.int64(records.key_length[record])
+        if key_length < 2:
+            return UNUSUAL, record
+        if not _is_share_state(data, position):
+            sizes[N_UNKNOWN_TYPE] += 1
+            continue
+        key_bytes = _key_bytes(data, position, key_length)
+        if key_bytes < 0:
+            return UNUSUAL, record
+        is_snapshot = be16(data, position) == RECORD_SNAPSHOT
+        interned = find(table, data, position + 2, key_bytes)
+        if interned < 0:
+            return NEED_KEY, record
+        key = lane.key_ids[interned]
+        offset, at = records.offset[record], records.timestamp_ms[record]
+        if records.value_length[record] < 0:
+            if not _has_room(lane, key, 0):
+                sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, 0
+                return NEED_ROOM, record
+            sizes[N_TOMBSTONES] += 1
+            if is_snapshot:
+                _replay_tombstone(lane, key, offset, at)
+            else:
+                _report(lane, key, UPDATE_TOMBSTONE, offset, 0, 0)
+            continue
+        position = records.value_position[record]
+        end = position + records.value_length[record]
+        count, position = _read_fields(data, position, end, is_snapshot, lane.fields)
+        if count < 0 or not _read_tags(data, position + count * STATE_BATCH_BYTES, end, lane.fields):
+            return UNUSUAL, record
+        if not _has_room(lane, key, count):
+            sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, count
+            return NEED_ROOM, record
+        own_count, has_invalid = _read_batches(data, position, count, lane.own)
+        if own_count < 0:
+            return UNUSUAL, record
+        if has_invalid:
+            _report(lane, key, INVALID_STATE_BATCH, offset, 0, 0)
+        sizes[N_DECODED] += 1
+        if is_snapshot:
+            _replay_snapshot(lane, key, offset, at, own_count)
+        else:
+            _replay_update(lane, key, offset, at, own_count)
+    return DONE, len(records.offset)

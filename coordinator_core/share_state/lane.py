@@ -1,0 +1,650 @@
+"""The share-state lane: records of one `__share_group_state` partition in, rows of three silver tables out.
+
+The work is done by the compiled loops of `fast`; this module owns their arrays, makes them larger, gives records
+which are not as Kafka 4.3 writes them to the codec, and cuts the rows out. A row goes out once it has ended; rows
+still open are kept, and `finish` gives them. So the rows do not depend on how the log is cut into chunks, nor on
+how it is cut into runs: `export_state` is all that a later lane needs to go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator_core import codec
+from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
+from coordinator_core.interning import Interner
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.share_state import fast
+from schemas.share_group_state import STATE_BATCH, TOPIC
+
+RECORD_KINDS: Final = ("SNAPSHOT", "COLD_SNAPSHOT", "UPDATE", "TOMBSTONE", "RESET")
+"""By code of `PartitionStateRows.record_kind`."""
+TRANSITION_KINDS: Final = (
+    "FIRST_SEEN",
+    "REDELIVERABLE",
+    "RETRIED",
+    "ACKNOWLEDGED",
+    "ARCHIVED",
+    "PASSED",
+    "RESET",
+)
+"""By code of `TransitionRows.kind`."""
+DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
+"""By Kafka's own code (RecordState). Bytes may hold others: see `delivery_state_name`."""
+
+_FINDINGS: Final = (
+    ("STALE_WRITER", "an update sets the start offset back from {before} to {after}"),
+    ("SNAPSHOT_EPOCH_WENT_BACK", "a snapshot of epoch {after} follows one of epoch {before}"),
+    ("ORPHAN_UPDATE", "an update of snapshot epoch {after} follows a snapshot of epoch {before}"),
+    ("STATE_WENT_BACK", "a snapshot lowers or loses the state of offsets, and is no reset"),
+    ("INVALID_STATE_BATCH", "a state batch is no range of offsets, and is left out"),
+    ("UPDATE_TOMBSTONE", "a tombstone of a ShareUpdate, which Kafka never writes, is left out"),
+)
+
+_POOL_ROWS_START: Final = 1024
+_ROWS_START: Final = 4096
+
+
+class LaneError(CoreError):
+    """The lane was used wrongly, or contradicts itself."""
+
+
+def delivery_state_name(code: int) -> str:
+    """Kafka's name of a delivery state; UNKNOWN_n for a code which Kafka does not have."""
+    return DELIVERY_STATES[code] if 0 <= code < len(DELIVERY_STATES) else f"UNKNOWN_{code}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDictionary:
+    """The share partitions by the number which rows have in `key`. It only grows: a later one begins as this one."""
+
+    group_ids: Sequence[str]
+    topic_ids: Sequence[str]
+    """22 characters each."""
+    partitions: I32
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __getitem__(self, key: int) -> SharePartitionKey:
+        return SharePartitionKey(self.group_ids[key], self.topic_ids[key], int(self.partitions[key]))
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatchLists:
+    """A list of state batches a row: row i has the elements `offsets[i]` to `offsets[i + 1]`, exclusive."""
+
+    offsets: I32
+    first_offset: I64
+    last_offset: I64
+    delivery_state: I8
+    delivery_count: I16
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateRows:
+    """Rows of silver.share_partition_states, in log order. Times are epoch milliseconds.
+
+    `has_...` false: the columns named there are null.
+    """
+
+    key: I32
+    log_offset: I64
+    record_kind: I8
+    valid_from_ms: I64
+    valid_to_ms: I64
+    to_log_offset: I64
+    has_end: BoolArray
+    """False: the row is open, `valid_to_ms` and `to_log_offset` are null."""
+    has_state: BoolArray
+    """False in a TOMBSTONE: all of the state's columns are null, down to `write_time_ms`."""
+    snapshot_epoch: I32
+    state_epoch: I32
+    leader_epoch: I32
+    start_offset: I64
+    effective_start_offset: I64
+    delivery_complete_count: I32
+    has_delivery_complete_count: BoolArray
+    create_time_ms: I64
+    has_create_time: BoolArray
+    write_time_ms: I64
+    has_write_time: BoolArray
+    changed_batches: StateBatchLists
+    batch_count: I32
+    available_count: I64
+    acknowledged_count: I64
+    archived_count: I64
+    is_complete: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatchRows:
+    """Rows of silver.share_state_batches, in the order in which they ended."""
+
+    key: I32
+    first_offset: I64
+    last_offset: I64
+    """Inclusive."""
+    delivery_state: I8
+    delivery_count: I16
+    from_log_offset: I64
+    valid_from_ms: I64
+    to_log_offset: I64
+    valid_to_ms: I64
+    has_end: BoolArray
+    is_complete: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRows:
+    """Rows of silver.share_batch_transitions, in log order."""
+
+    key: I32
+    log_offset: I64
+    at_ms: I64
+    first_offset: I64
+    last_offset: I64
+    """Inclusive."""
+    has_from: BoolArray
+    from_state: I8
+    from_delivery_count: I16
+    has_to: BoolArray
+    to_state: I8
+    to_delivery_count: I16
+    kind: I8
+    leader_changed: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCounts:
+    """The ledger of a feed: every record of its chunk is in one of these."""
+
+    decoded: int = 0
+    tombstones: int = 0
+    control: int = 0
+    unknown_type: int = 0
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOutput:
+    """What one feed made. Rows name their share partition by its number in `keys`."""
+
+    keys: KeyDictionary
+    partition_states: PartitionStateRows
+    state_batches: StateBatchRows
+    transitions: TransitionRows
+    counts: LaneCounts
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """All that a lane knows between two chunks, as arrays: what a later run needs to go on."""
+
+    group_ids: Sequence[str]
+    topic_ids: Sequence[str]
+    partitions: I32
+    key_columns: I64
+    """One row a key, columns `fast.K_*`."""
+    batches: I64
+    """All keys' batches, one key behind the other in key order, columns `fast.P_*`."""
+    open_states: I64
+    """The open rows of share_partition_states, rows `fast.S_*`."""
+    open_changed: I64
+    """Their changed batches, rows `fast.C_*`."""
+
+
+@dataclass(slots=True)
+class _Keys:
+    """Share partitions, numbered in order of appearance."""
+
+    numbers: dict[SharePartitionKey, int] = field(default_factory=dict)
+    group_ids: list[str] = field(default_factory=list)
+    topic_ids: list[str] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+
+    def number(self, key: SharePartitionKey) -> int:
+        number = self.numbers.setdefault(key, len(self.numbers))
+        if number == len(self.group_ids):
+            self.group_ids.append(key.group_id)
+            self.topic_ids.append(key.topic_id)
+            self.partitions.append(key.partition)
+        return number
+
+
+class ShareStateLane:
+    """Replays one `__share_group_state` partition. Feed the chunks in log order, each record once."""
+
+    def __init__(self, state: LaneState | None = None) -> None:
+        """Begin at the start of a log, or where another lane's `export_state` was taken."""
+        self._interner = Interner()
+        self._keys = _Keys()
+        self._lane = fast.Lane(
+            key_ids=np.zeros(0, np.int64),
+            keys=np.zeros((0, fast.KEY_COLUMNS), np.int64),
+            pool=np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64),
+            states=np.zeros((fast.STATE_ROWS, _ROWS_START), np.int64),
+            changed=np.zeros((fast.CHANGED_ROWS, _ROWS_START), np.int64),
+            batches=np.zeros((fast.BATCH_ROWS, _ROWS_START), np.int64),
+            transitions=np.zeros((fast.TRANSITION_ROWS, _ROWS_START), np.int64),
+            findings=np.zeros((fast.FINDING_ROWS, _ROWS_START), np.int64),
+            sizes=np.zeros(fast.SIZE_ELEMENTS, np.int64),
+            own=np.zeros((_POOL_ROWS_START, 3), np.int64),
+            merged=np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64),
+            fields=np.zeros(fast.KEY_COLUMNS, np.int64),
+        )
+        self._quarantined: list[Finding] = []
+        self._unknown_type_count = 0
+        self._is_finished = False
+        if state is not None:
+            self._import(state)
+
+    def feed(self, chunk: RecordChunk) -> LaneOutput:
+        """Replay the records of a chunk. Gives the rows which ended, and the transitions.
+
+        The chunk's own findings are the caller's. Raises LaneError after `finish`.
+        """
+        if self._is_finished:
+            raise LaneError("the lane is finished")
+        records = fast.Records(
+            data=_read_only(chunk.data),
+            is_control=np.ascontiguousarray(chunk.batches.is_control),
+            batch_index=np.ascontiguousarray(chunk.records.batch_index),
+            offset=np.ascontiguousarray(chunk.records.offset),
+            timestamp_ms=np.ascontiguousarray(chunk.records.timestamp_ms),
+            key_position=np.ascontiguousarray(chunk.records.key_position),
+            key_length=np.ascontiguousarray(chunk.records.key_length),
+            value_position=np.ascontiguousarray(chunk.records.value_position),
+            value_length=np.ascontiguousarray(chunk.records.value_length),
+        )
+        at = self._replay(records, 0)
+        while at < len(records.offset):
+            self._replay_unusual(records, at, int(chunk.batches.base_offset[records.batch_index[at]]))
+            at = self._replay(records, at + 1)
+        return self._output()
+
+    def finish(self) -> LaneOutput:
+        """The rows which are still open. The lane takes no more chunks; export its state before, if it is to go on."""
+        if self._is_finished:
+            raise LaneError("the lane is finished")
+        self._is_finished = True
+        sizes = self._lane.sizes
+        states = self._lane.states[:, : sizes[fast.N_STATES]]
+        return LaneOutput(
+            keys=self._dictionary(),
+            partition_states=self._state_rows(states),
+            state_batches=self._open_batch_rows(),
+            transitions=_transition_rows(self._lane.transitions[:, :0]),
+            counts=LaneCounts(),
+            findings=(),
+        )
+
+    def export_state(self) -> LaneState:
+        """What a new lane needs to go on from here. Take it between two feeds."""
+        count, lane = len(self._keys.group_ids), self._lane
+        return LaneState(
+            group_ids=tuple(self._keys.group_ids),
+            topic_ids=tuple(self._keys.topic_ids),
+            partitions=np.array(self._keys.partitions, np.int32),
+            key_columns=lane.keys[:count].copy(),
+            batches=lane.pool[self._pool_rows()],
+            open_states=lane.states[:, : lane.sizes[fast.N_STATES]].copy(),
+            open_changed=lane.changed[:, : lane.sizes[fast.N_CHANGED]].copy(),
+        )
+
+    def _import(self, state: LaneState) -> None:
+        named = zip(state.group_ids, state.topic_ids, state.partitions.tolist(), strict=True)
+        for group_id, topic_id, partition in named:
+            self._keys.number(SharePartitionKey(group_id, topic_id, partition))
+        keys = state.key_columns.copy()
+        lengths = keys[:, fast.K_LENGTH]
+        keys[:, fast.K_REGION] = np.cumsum(lengths) - lengths
+        keys[:, fast.K_CAPACITY] = lengths
+        keys[:, fast.K_HEAD] = 0
+        sizes = self._lane.sizes
+        sizes[fast.N_POOL] = len(state.batches)
+        sizes[fast.N_STATES] = state.open_states.shape[1]
+        sizes[fast.N_CHANGED] = state.open_changed.shape[1]
+        self._lane = self._lane._replace(
+            keys=keys,
+            pool=np.concatenate((state.batches, np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64))),
+            states=_with_room(state.open_states, sizes[fast.N_STATES], _ROWS_START),
+            changed=_with_room(state.open_changed, sizes[fast.N_CHANGED], _ROWS_START),
+        )
+
+    # --- replay ---
+
+    def _replay(self, records: fast.Records, start: int) -> int:
+        """Replay up to the next record which the codec must see; returns its index, or the number of records."""
+        at = start
+        while True:
+            status, at = fast.replay_records(records, self._interner.table, self._lane, at)
+            if status == fast.NEED_KEY:
+                self._learn_keys(records, at)
+            elif status == fast.NEED_ROOM:
+                self._make_room()
+            else:
+                return int(at)
+
+    def _learn_keys(self, records: fast.Records, start: int) -> None:
+        """Number the keys of all records from `start` on, so that the loop need not stop at each new one."""
+        known = len(self._interner)
+        at = fast.intern_keys(records, self._interner.table, start)
+        while at < len(records.offset):
+            self._interner.grow(int(records.key_length[at]))
+            at = fast.intern_keys(records, self._interner.table, at)
+        numbers = []
+        for raw in self._interner.keys(known):
+            key = codec.decode_key(TOPIC, b"\x00\x00" + raw).fields
+            numbers.append(self._keys.number(SharePartitionKey(key.group_id, key.topic_id, key.partition)))
+        keys = self._lane.keys
+        missing = len(self._keys.group_ids) - len(keys)
+        if missing > 0:
+            fresh = np.zeros((missing + len(keys), fast.KEY_COLUMNS), np.int64)
+            fresh[:, fast.K_PASSED] = -1
+            fresh[:, fast.K_ROW] = -1
+            keys = np.concatenate((keys, fresh))
+        key_ids = np.concatenate((self._lane.key_ids, np.array(numbers, np.int64)))
+        self._lane = self._lane._replace(key_ids=key_ids, keys=keys)
+
+    def _make_room(self) -> None:
+        """Room for the record at which the loop stopped, and as much again as there is of whatever was short."""
+        lane = self._lane
+        sizes = lane.sizes
+        key, count = int(sizes[fast.N_NEED_KEY]), int(sizes[fast.N_NEED_COUNT])
+        length = int(lane.keys[key, fast.K_LENGTH])
+        pieces = length + 4 * count + 2
+        pool = lane.pool
+        if sizes[fast.N_POOL] + 2 * pieces > len(pool):
+            key_count = len(self._keys.group_ids)
+            used = int(lane.keys[:key_count, fast.K_CAPACITY].sum())
+            pool = np.zeros((2 * (used + 2 * pieces), fast.POOL_COLUMNS), np.int64)
+            fast.pack_pool(lane, pool, key_count)
+        self._lane = lane._replace(
+            pool=pool,
+            states=_with_room(lane.states, sizes[fast.N_STATES], 1),
+            changed=_with_room(lane.changed, sizes[fast.N_CHANGED], 2 * count),
+            batches=_with_room(lane.batches, sizes[fast.N_BATCHES], length),
+            transitions=_with_room(lane.transitions, sizes[fast.N_TRANSITIONS], 4 * pieces),
+            findings=_with_room(lane.findings, sizes[fast.N_FINDINGS], fast.FINDINGS_PER_RECORD_MAX),
+            own=lane.own if len(lane.own) >= 2 * count else np.zeros((4 * count, 3), np.int64),
+            merged=lane.merged
+            if len(lane.merged) >= 2 * pieces
+            else np.zeros((4 * pieces, fast.POOL_COLUMNS), np.int64),
+        )
+
+    def _replay_unusual(self, records: fast.Records, at: int, base_offset: int) -> None:
+        """Let the codec say what a record is: of an unknown type, not to be read, or fine and written another way.
+
+        One that is fine goes through the same loop, encoded as Kafka 4.3 would.
+        """
+        offset = int(records.offset[at])
+        raw_key = _bytes(records.data, int(records.key_position[at]), int(records.key_length[at]))
+        raw_value = _bytes(records.data, int(records.value_position[at]), int(records.value_length[at]))
+        payload = raw_key or b""
+        try:
+            if raw_key is None:
+                raise NullNotAllowed("a record of a coordinator's log has a key")
+            key = codec.decode_key(TOPIC, raw_key)
+            payload = raw_value or b""
+            value = None if raw_value is None else _canonical_value(key.record_type, raw_value)
+        except UnknownRecordType:
+            self._unknown_type_count += 1
+            return
+        except DecodeError as error:
+            self._quarantined.append(
+                Finding(
+                    stage="VALUE",
+                    code=error.code,
+                    message=error.message,
+                    base_offset=base_offset,
+                    offset=offset,
+                    byte_position=error.byte_position,
+                    payload=payload[:QUARANTINE_BYTES_MAX],
+                )
+            )
+            return
+        one = _one_record(
+            codec.encode_key(TOPIC, key.record_type, key.fields), value, offset, int(records.timestamp_ms[at])
+        )
+        if self._replay(one, 0) != 1:
+            raise LaneError(f"the record at offset {offset} is not what its decoded form encodes to")
+
+    # --- output ---
+
+    def _output(self) -> LaneOutput:
+        """Cut out the rows which ended, and keep the open ones at the front of their buffers."""
+        lane = self._lane
+        sizes = lane.sizes
+        states = lane.states[:, : sizes[fast.N_STATES]]
+        is_open = states[fast.S_TO] == fast.OPEN
+        output = LaneOutput(
+            keys=self._dictionary(),
+            partition_states=self._state_rows(states[:, ~is_open]),
+            state_batches=_batch_rows(lane.batches[:, : sizes[fast.N_BATCHES]]),
+            transitions=_transition_rows(lane.transitions[:, : sizes[fast.N_TRANSITIONS]]),
+            counts=LaneCounts(
+                decoded=int(sizes[fast.N_DECODED]),
+                tombstones=int(sizes[fast.N_TOMBSTONES]),
+                control=int(sizes[fast.N_CONTROL]),
+                unknown_type=int(sizes[fast.N_UNKNOWN_TYPE]) + self._unknown_type_count,
+                quarantined=len(self._quarantined),
+            ),
+            findings=(*self._quarantined, *self._replay_findings()),
+        )
+        kept = states[:, is_open]
+        changed = lane.changed[:, _list_elements(kept)]
+        kept[fast.S_CHANGED] = np.cumsum(kept[fast.S_CHANGED_COUNT]) - kept[fast.S_CHANGED_COUNT]
+        lane.keys[kept[fast.S_KEY], fast.K_ROW] = np.arange(kept.shape[1])
+        lane.states[:, : kept.shape[1]] = kept
+        lane.changed[:, : changed.shape[1]] = changed
+        pool_end = sizes[fast.N_POOL]
+        sizes[:] = 0
+        sizes[fast.N_POOL] = pool_end
+        sizes[fast.N_STATES] = kept.shape[1]
+        sizes[fast.N_CHANGED] = changed.shape[1]
+        self._quarantined = []
+        self._unknown_type_count = 0
+        return output
+
+    def _dictionary(self) -> KeyDictionary:
+        return KeyDictionary(
+            self._keys.group_ids, self._keys.topic_ids, np.array(self._keys.partitions, np.int32)
+        )
+
+    def _replay_findings(self) -> list[Finding]:
+        dictionary = self._keys
+        findings = []
+        for key, code, offset, before, after in self._lane.findings[
+            :, : self._lane.sizes[fast.N_FINDINGS]
+        ].T.tolist():
+            name, text = _FINDINGS[code]
+            place = (
+                f"group {dictionary.group_ids[key]!r} topic id {dictionary.topic_ids[key]!r} "
+                f"partition {dictionary.partitions[key]!r}"
+            )
+            message = f"{place}: {text.format(before=before, after=after)}"
+            findings.append(Finding(stage="REPLAY", code=name, message=message, offset=offset))
+        return findings
+
+    def _state_rows(self, rows: I64) -> PartitionStateRows:
+        kind = rows[fast.S_KIND].astype(np.int8)
+        has_state = kind != fast.KIND_TOMBSTONE
+        changed = self._lane.changed[:, _list_elements(rows)]
+        offsets = np.zeros(rows.shape[1] + 1, np.int32)
+        np.cumsum(rows[fast.S_CHANGED_COUNT], out=offsets[1:])
+        complete_count = rows[fast.S_COMPLETE_COUNT].astype(np.int32)
+        return PartitionStateRows(
+            key=rows[fast.S_KEY].astype(np.int32),
+            log_offset=_column(rows, fast.S_OFFSET),
+            record_kind=kind,
+            valid_from_ms=_column(rows, fast.S_AT),
+            valid_to_ms=_column(rows, fast.S_TO_AT),
+            to_log_offset=_column(rows, fast.S_TO),
+            has_end=rows[fast.S_TO] != fast.OPEN,
+            has_state=has_state,
+            snapshot_epoch=rows[fast.S_SNAPSHOT_EPOCH].astype(np.int32),
+            state_epoch=rows[fast.S_STATE_EPOCH].astype(np.int32),
+            leader_epoch=rows[fast.S_LEADER_EPOCH].astype(np.int32),
+            start_offset=_column(rows, fast.S_START),
+            effective_start_offset=_column(rows, fast.S_EFFECTIVE_START),
+            delivery_complete_count=complete_count,
+            has_delivery_complete_count=has_state & (complete_count != -1),
+            create_time_ms=_column(rows, fast.S_CREATED),
+            has_create_time=rows[fast.S_CREATED] > 0,
+            write_time_ms=_column(rows, fast.S_WRITTEN),
+            has_write_time=rows[fast.S_WRITTEN] > 0,
+            changed_batches=StateBatchLists(
+                offsets=offsets,
+                first_offset=_column(changed, fast.C_FIRST),
+                last_offset=_column(changed, fast.C_LAST),
+                delivery_state=_states(changed[fast.C_RANK]),
+                delivery_count=_counts(changed[fast.C_RANK]),
+            ),
+            batch_count=rows[fast.S_BATCH_COUNT].astype(np.int32),
+            available_count=_column(rows, fast.S_AVAILABLE),
+            acknowledged_count=_column(rows, fast.S_ACKNOWLEDGED),
+            archived_count=_column(rows, fast.S_ARCHIVED),
+            is_complete=rows[fast.S_COMPLETE] != 0,
+        )
+
+    def _pool_rows(self) -> I64:
+        """The rows of the pool which hold batches, key by key."""
+        keys = self._lane.keys[: len(self._keys.group_ids)]
+        return _ranges(keys[:, fast.K_REGION] + keys[:, fast.K_HEAD], keys[:, fast.K_LENGTH])
+
+    def _open_batch_rows(self) -> StateBatchRows:
+        batches = self._lane.pool[self._pool_rows()]
+        count = len(self._keys.group_ids)
+        rows = np.zeros((fast.BATCH_ROWS, len(batches)), np.int64)
+        rows[fast.B_KEY] = np.repeat(np.arange(count), self._lane.keys[:count, fast.K_LENGTH])
+        rows[fast.B_FIRST] = batches[:, fast.P_FIRST]
+        rows[fast.B_LAST] = batches[:, fast.P_LAST]
+        rows[fast.B_RANK] = batches[:, fast.P_RANK]
+        rows[fast.B_FROM] = batches[:, fast.P_FROM]
+        rows[fast.B_AT] = batches[:, fast.P_AT]
+        rows[fast.B_TO] = fast.OPEN
+        rows[fast.B_COMPLETE] = batches[:, fast.P_COMPLETE]
+        return _batch_rows(rows)
+
+
+def _column(rows: I64, row: int) -> I64:
+    """A copy: the buffers are written again by the next feed."""
+    return rows[row].copy()
+
+
+def _states(ranks: I64) -> I8:
+    return ((ranks & 255) - 128).astype(np.int8)
+
+
+def _counts(ranks: I64) -> I16:
+    return (ranks >> 8).astype(np.int16)
+
+
+def _ranges(starts: I64, lengths: I64) -> I64:
+    """The numbers of all ranges `start .. start + length`, one behind the other."""
+    total = int(lengths.sum())
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    return np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
+
+
+def _list_elements(states: I64) -> I64:
+    """The elements of `Lane.changed` which belong to the given rows, in their order."""
+    return _ranges(states[fast.S_CHANGED], states[fast.S_CHANGED_COUNT])
+
+
+def _batch_rows(rows: I64) -> StateBatchRows:
+    return StateBatchRows(
+        key=rows[fast.B_KEY].astype(np.int32),
+        first_offset=_column(rows, fast.B_FIRST),
+        last_offset=_column(rows, fast.B_LAST),
+        delivery_state=_states(rows[fast.B_RANK]),
+        delivery_count=_counts(rows[fast.B_RANK]),
+        from_log_offset=_column(rows, fast.B_FROM),
+        valid_from_ms=_column(rows, fast.B_AT),
+        to_log_offset=_column(rows, fast.B_TO),
+        valid_to_ms=_column(rows, fast.B_TO_AT),
+        has_end=rows[fast.B_TO] != fast.OPEN,
+        is_complete=rows[fast.B_COMPLETE] != 0,
+    )
+
+
+def _transition_rows(rows: I64) -> TransitionRows:
+    from_ranks, to_ranks = rows[fast.T_FROM], rows[fast.T_TO]
+    has_from, has_to = from_ranks != fast.NO_RANK, to_ranks != fast.NO_RANK
+    return TransitionRows(
+        key=rows[fast.T_KEY].astype(np.int32),
+        log_offset=_column(rows, fast.T_OFFSET),
+        at_ms=_column(rows, fast.T_AT),
+        first_offset=_column(rows, fast.T_FIRST),
+        last_offset=_column(rows, fast.T_LAST),
+        has_from=has_from,
+        from_state=_states(from_ranks),
+        from_delivery_count=_counts(from_ranks),
+        has_to=has_to,
+        to_state=_states(to_ranks),
+        to_delivery_count=_counts(to_ranks),
+        kind=rows[fast.T_KIND].astype(np.int8),
+        leader_changed=rows[fast.T_LEADER_CHANGED] != 0,
+    )
+
+
+def _with_room(rows: I64, used: int, more: int) -> I64:
+    """The same rows, with room for `more`; at least twice the room where there was too little."""
+    capacity = rows.shape[1]
+    if used + more <= capacity:
+        return rows
+    larger = np.zeros((rows.shape[0], max(2 * capacity, int(used) + more)), np.int64)
+    larger[:, :used] = rows[:, :used]
+    return larger
+
+
+def _read_only(data: U8) -> U8:
+    """The loops are compiled for one type: bytes which nobody writes."""
+    view = np.ascontiguousarray(data).view()
+    view.flags.writeable = False
+    return view
+
+
+def _bytes(data: U8, position: int, length: int) -> bytes | None:
+    return None if length < 0 else data[position : position + length].tobytes()
+
+
+def _canonical_value(record_type: int, raw: bytes) -> bytes:
+    """Decode a value and encode it anew, without tags which this code does not know."""
+    decoded = codec.decode_value(TOPIC, record_type, raw)
+    fields = {f.name: getattr(decoded.fields, f.name) for f in decoded.message.fields}
+    fields["state_batches"] = tuple(
+        codec.make(STATE_BATCH, **{f.name: getattr(batch, f.name) for f in STATE_BATCH.fields})
+        for batch in decoded.fields.state_batches
+    )
+    return codec.encode_value(TOPIC, record_type, decoded.version, codec.make(decoded.message, **fields))
+
+
+def _one_record(key: bytes, value: bytes | None, offset: int, timestamp_ms: int) -> fast.Records:
+    return fast.Records(
+        data=_read_only(np.frombuffer(key + (value or b""), np.uint8)),
+        is_control=np.zeros(1, np.bool_),
+        batch_index=np.zeros(1, np.int32),
+        offset=np.array([offset], np.int64),
+        timestamp_ms=np.array([timestamp_ms], np.int64),
+        key_position=np.zeros(1, np.int64),
+        key_length=np.array([len(key)], np.int32),
+        value_position=np.array([len(key)], np.int64),
+        value_length=np.array([-1 if value is None else len(value)], np.int32),
+    )
