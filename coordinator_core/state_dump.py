@@ -11,17 +11,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
-from coordinator_core.client_protocols import decode_subscription
+from coordinator_core.codec import decode
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from coordinator_core.errors import DecodeError
 from coordinator_core.offsets.state import CommittedOffset, OffsetKey
 from coordinator_core.replay import CoordinatorShard, Group
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 from coordinator_core.streams.state import NO_MEMBER_STATE, StreamsGroup, StreamsMember, Topology
+from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NONE_KNOWN: Final = -1
 """Stands for an absent leader epoch or expiry, as in the records."""
+VERSION_BYTES: Final = 2
+"""Subscriptions start with their version."""
 ZERO_UUID: Final = "A" * 22
 HOMOGENEOUS: Final = "HOMOGENEOUS"
 HETEROGENEOUS: Final = "HETEROGENEOUS"
@@ -120,7 +123,9 @@ def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
     topics: set[str] = set()
     try:
         for member in group.members.values():
-            topics.update(decode_subscription(member.subscription).topics)
+            # Kafka reads any version as 0: later ones only append.
+            fields = decode(CONSUMER_PROTOCOL_SUBSCRIPTION, member.subscription, 0, position=VERSION_BYTES)
+            topics.update(fields.topics)
     except DecodeError:
         return None
     return sorted(topics)
