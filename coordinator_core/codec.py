@@ -117,7 +117,7 @@ def make(message: Declaration, **fields: Any) -> Struct:
     """A struct with the given fields, and all others at their default, as a new object of Kafka's class has
     them.
 
-    Arrays may be given as any sequence. Raises EncodeError for a field which is not declared.
+    Arrays may be given as lists. Raises EncodeError for a field which is not declared.
     """
     maker = _maker(message)
     unknown = fields.keys() - maker.defaults.keys()
@@ -232,8 +232,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
     """U+FFFD where Java puts one. Java takes an encoded surrogate (ED A0..BF xx) as one fault, Python as
     two or three; for all other faults both follow Unicode's "maximal subpart"."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
+    assert isinstance(error, UnicodeDecodeError), "used for decoding only"
     data, start = error.object, error.start
     surrogate = _ENCODED_SURROGATE.match(data, start)
     if surrogate:

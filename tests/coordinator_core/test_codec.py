@@ -65,19 +65,21 @@ def test_vectors_cover_every_version_of_every_message() -> None:
 
 def test_vectors_of_a_folder_are_counted(tmp_path: Path) -> None:
     """The runner counts cases, and names the vector whose bytes do not fit its fields: the canary of this file."""
-    line = (VECTORS / "OffsetCommitKey.jsonl").read_text(encoding="utf-8").split("\n")[0]
-    vector = json.loads(line)
+    first = (VECTORS / "OffsetCommitKey.jsonl").read_text(encoding="utf-8").split("\n")[0]
+    vector = json.loads(first)
     wrong = {**vector, "hex": vector["hex"][:-1] + ("0" if vector["hex"][-1] != "0" else "1")}
     short = {**vector, "hex": vector["hex"][:-2]}
     unknown = {**vector, "fields": {**vector["fields"], "more": 1}}
+    other = {**vector, "hex": "0000" + vector["hex"][4:]}
+    later = {**vector, "message": "OrderKey"}
     folder = tmp_path / "vectors"
     folder.mkdir()
     (folder / "a.jsonl").write_text(
-        "\n".join(json.dumps(case) for case in (vector, wrong, short, unknown)) + "\n", encoding="utf-8"
+        "\n".join(json.dumps(case) for case in (vector, wrong, short, unknown, other, later)) + "\n", encoding="utf-8"
     )
     cases, passed, failures = vectors.run(tmp_path)
-    assert (cases, passed) == (4, 1)
-    assert [failure.split(" ", 1)[0] for failure in failures] == ["a.jsonl:2", "a.jsonl:3", "a.jsonl:4"]
+    assert (cases, passed) == (6, 1)
+    assert [failure.split(" ", 1)[0] for failure in failures] == [f"a.jsonl:{line}" for line in range(2, 7)]
 
 
 def test_vectors_decode_from_a_memoryview() -> None:
@@ -449,8 +451,9 @@ def test_structs_are_values() -> None:
     assert repr(first) == "OffsetCommitKey(group='g', topic='t', partition=1, unknown_tags=())"
     assert isinstance(first, codec.Struct) and not hasattr(first, "__dict__")
     assert type(first) is codec.struct_class(offsets.OFFSET_COMMIT_KEY)
+    unchecked: Any = first
     with pytest.raises(FrozenInstanceError):
-        first.group = "h"
+        unchecked.group = "h"
 
 
 def test_make_takes_lists_for_arrays() -> None:
