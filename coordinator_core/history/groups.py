@@ -206,6 +206,14 @@ class GroupRows:
     def __len__(self) -> int:
         return len(self.generations) + len(self.members) + len(self.assignments) + len(self.events)
 
+    def extend(self, other: "GroupRows") -> None:
+        """Append another's rows."""
+        self.generations += other.generations
+        self.members += other.members
+        self.assignments += other.assignments
+        self.events += other.events
+        self.topics += other.topics
+
 
 class GroupHistory:
     """History of all groups of one `__consumer_offsets` partition. Feed operations in log order."""

@@ -17,7 +17,7 @@ from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I64, Finding, RecordChunk
+from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
 from coordinator_core.offsets.lane import CommitColumns, LaneOutput, OffsetLane
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
@@ -130,12 +130,6 @@ class OffsetsLogReplay:
                 self._named.add(pair)
                 topic, topic_id = commits.topics[pair >> 32], commits.topic_ids[pair & 0xFFFFFFFF]
                 yield TopicName(topic_id, topic, int(recorded_at_ms[row]), "OFFSET_COMMIT")
-
-
-def unreadable_record_count(chunk: RecordChunk) -> int:
-    """Records, by their headers, of the batches none of whose records could be read."""
-    readable = np.bincount(chunk.records.batch_index, minlength=len(chunk.batches))
-    return int(chunk.batches.record_count[readable == 0].sum())
 
 
 def _bytes_at(chunk: RecordChunk, position: int, length: int) -> bytes:

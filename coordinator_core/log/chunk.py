@@ -102,3 +102,9 @@ class RecordChunk:
     records: RecordColumns
     findings: tuple[Finding, ...]
     """Batches and records which could not be read; their records are not in `records`."""
+
+
+def unreadable_record_count(chunk: RecordChunk) -> int:
+    """Records, by their headers, of the batches none of whose records could be read."""
+    readable = np.bincount(chunk.records.batch_index, minlength=len(chunk.batches))
+    return int(chunk.batches.record_count[readable == 0].sum())

@@ -1,0 +1,155 @@
+"""The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
+
+The first names topic ids (TopicRecord, RemoveTopicRecord). The second is decoded so that nothing of it goes unread;
+silver has no table of its own for it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core import codec
+from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.history.rows import TopicName
+from coordinator_core.ledger import LedgerCounts
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
+from schemas import transaction_state
+from schemas.cluster_metadata import MetadataRecordType
+
+CLUSTER_METADATA: Final = "CLUSTER_METADATA"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic id whose topic was deleted at a time (epoch ms)."""
+
+    topic_id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleLogOutput:
+    """What one chunk came to."""
+
+    topics: tuple[TopicName, ...]
+    deleted: tuple[TopicDeleted, ...]
+    findings: tuple[Finding, ...]
+    counts: LedgerCounts
+
+
+class ClusterMetadataReplay:
+    """Topic names and deletions of `__cluster_metadata`-0.
+
+    Records between BeginTransaction and EndTransaction (KIP-868) count only once it has ended; AbortTransaction takes
+    them back. Other record types are no concern of ours: they are counted as unknown and not quarantined.
+    """
+
+    def __init__(self) -> None:
+        self._pending: list[TopicName | TopicDeleted] | None = None
+
+    def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
+        """Names and deletions that this chunk settled."""
+        settled: list[TopicName | TopicDeleted] = []
+
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+            if value is None:
+                return
+            decoded = codec.decode_metadata(value)
+            fields = decoded.fields
+            made: TopicName | TopicDeleted | None = None
+            match decoded.message.record_type:
+                case MetadataRecordType.TOPIC:
+                    made = TopicName(fields.topic_id, fields.name, timestamp_ms, CLUSTER_METADATA)
+                case MetadataRecordType.REMOVE_TOPIC:
+                    made = TopicDeleted(fields.topic_id, timestamp_ms)
+                case MetadataRecordType.BEGIN_TRANSACTION:
+                    self._pending = []
+                case MetadataRecordType.END_TRANSACTION:
+                    settled.extend(self._pending or ())
+                    self._pending = None
+                case MetadataRecordType.ABORT_TRANSACTION:
+                    self._pending = None
+            if made is not None:
+                (settled if self._pending is None else self._pending).append(made)
+
+        findings, counts = _read_records(chunk, read, quarantines_unknown=False)
+        return SimpleLogOutput(
+            tuple(item for item in settled if isinstance(item, TopicName)),
+            tuple(item for item in settled if isinstance(item, TopicDeleted)),
+            findings,
+            counts,
+        )
+
+
+class TransactionStateReplay:
+    """Decodes `__transaction_state`, record by record."""
+
+    def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
+        """Findings and counts."""
+
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+            decoded = codec.decode_key(transaction_state.TOPIC, key or b"")
+            if value is not None:
+                codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
+
+        findings, counts = _read_records(chunk, read, quarantines_unknown=True)
+        return SimpleLogOutput((), (), findings, counts)
+
+
+def _read_records(
+    chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int], None], *, quarantines_unknown: bool
+) -> tuple[tuple[Finding, ...], LedgerCounts]:
+    """Call `read(key, value, timestamp_ms)` on every data record; what it cannot decode becomes a finding."""
+    findings = list(chunk.findings)
+    decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
+    for row, is_control, key, value in _records(chunk):
+        if is_control:
+            control_count += 1
+            continue
+        try:
+            read(key, value, int(chunk.records.timestamp_ms[row]))
+        except DecodeError as error:
+            is_unknown = isinstance(error, UnknownRecordType)
+            unknown_count += is_unknown
+            quarantined_count += not is_unknown
+            if quarantines_unknown or not is_unknown:
+                findings.append(
+                    Finding(
+                        stage="VALUE",
+                        code=error.code,
+                        message=str(error),
+                        base_offset=int(chunk.batches.base_offset[chunk.records.batch_index[row]]),
+                        offset=int(chunk.records.offset[row]),
+                        byte_position=error.byte_position,
+                        payload=(value if value is not None else key or b"")[:QUARANTINE_BYTES_MAX],
+                    )
+                )
+        else:
+            tombstone_count += value is None
+            decoded_count += value is not None
+    return tuple(findings), LedgerCounts(
+        record_count=int(chunk.batches.record_count.sum()),
+        decoded_count=decoded_count,
+        tombstone_count=tombstone_count,
+        control_count=control_count,
+        unknown_type_count=unknown_count,
+        quarantined_count=quarantined_count + unreadable_record_count(chunk),
+    )
+
+
+def _records(chunk: RecordChunk) -> Iterator[tuple[int, bool, bytes | None, bytes | None]]:
+    records, data = chunk.records, chunk.data
+    is_control = chunk.batches.is_control[records.batch_index]
+    places = zip(
+        is_control.tolist(),
+        records.key_position.tolist(),
+        records.key_length.tolist(),
+        records.value_position.tolist(),
+        records.value_length.tolist(),
+        strict=True,
+    )
+    for row, (control, key_position, key_length, value_position, value_length) in enumerate(places):
+        key = None if key_length < 0 else data[key_position : key_position + key_length].tobytes()
+        value = None if value_length < 0 else data[value_position : value_position + value_length].tobytes()
+        yield row, control, key, value

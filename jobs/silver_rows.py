@@ -1,0 +1,262 @@
+"""The core's rows and columns as Arrow tables of the silver schemas, `cluster_id` left to the writer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.log.chunk import I8, I32, BoolArray, Finding
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
+from coordinator_core.share_state.lane import (
+    DELIVERY_STATES,
+    RECORD_KINDS,
+    TRANSITION_KINDS,
+    KeyDictionary,
+    PartitionStateRows,
+    StateBatchRows,
+    TransitionRows,
+    delivery_state_name,
+)
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
+from schemas.tables.bronze import QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.silver import SHARE_PARTITION_STATES
+
+_OUTCOMES: Final = pa.array(OUTCOMES)
+_CHANGES: Final = pa.array(CHANGES)
+
+
+def rows_table(
+    table: Table,
+    rows: Sequence[NamedTuple],
+    constants: Mapping[str, Any],
+) -> pa.Table:
+    """Rows of the core, at least one, as an Arrow table; `constants` are Arrow values of whole columns.
+
+    Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is none.
+    """
+    fields = rows[0]._fields
+    columns: dict[str, Sequence[Any]] = dict(zip(fields, zip(*rows, strict=True), strict=True))
+    arrays = []
+    schema = _schema_without_cluster(table)
+    for field in schema:
+        if field.name in constants:
+            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), len(rows)))
+        elif field.type == TIMESTAMP_TYPE:
+            arrays.append(_times(columns[field.name]))
+        elif pa.types.is_map(field.type):
+            arrays.append(pa.array([list(value.items()) for value in columns[field.name]], field.type))
+        else:
+            arrays.append(pa.array(columns[field.name], field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def commits_table(commits: CommitColumns, log_partition: int) -> pa.Table:
+    """silver.offset_commits: texts stay dictionary coded until they are in Parquet."""
+    count = len(commits)
+    is_value = commits.is_value
+    committed = _masked(commits.committed_offset, is_value)
+    columns = {
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), count),
+        "log_offset": pa.array(commits.log_offset),
+        "group_id": _coded(commits.group, commits.groups),
+        "topic": _coded(commits.topic, commits.topics),
+        "topic_id": _coded(commits.topic_id, commits.topic_ids),
+        "partition": pa.array(commits.partition),
+        "committed_offset": committed,
+        "leader_epoch": _masked(commits.leader_epoch, commits.leader_epoch_valid),
+        "metadata": _texts(commits.metadata_offsets, commits.metadata_data, is_value),
+        "commit_time": timestamps(np.where(is_value, commits.commit_time_ms, -1)),
+        "expire_time": timestamps(np.where(commits.expire_time_valid, commits.expire_time_ms, -1)),
+        "recorded_at": timestamps(commits.recorded_at_ms),
+        "producer_id": pa.array(commits.producer_id),
+        "is_transactional": pa.array(commits.is_transactional),
+        "outcome": pa.DictionaryArray.from_arrays(pa.array(commits.outcome), _OUTCOMES),
+        "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
+        "applied_at": timestamps(np.where(commits.applied_valid, commits.applied_at_ms, -1)),
+        "change": pa.DictionaryArray.from_arrays(_masked(commits.change, commits.change >= 0), _CHANGES),
+        "previous_offset": _masked(commits.previous_offset, commits.previous_offset_valid),
+        "delta": _masked(commits.delta, commits.delta_valid),
+    }
+    return pa.table(columns)
+
+
+class ShareKeys:
+    """Group, topic id, topic and partition of the share partitions, by their number in a lane's rows."""
+
+    def __init__(self, keys: KeyDictionary, names: Mapping[str, str]) -> None:
+        self._groups, self._group = _distinct(keys.group_ids)
+        self._topic_ids, self._topic_id = _distinct(keys.topic_ids)
+        known = [names.get(topic_id) for topic_id in keys.topic_ids]
+        self._topics, self._topic = _distinct(known)
+        self._partition = keys.partitions
+
+    def columns(self, key: I32) -> dict[str, Any]:
+        """The key columns of rows."""
+        return {
+            "group_id": _coded(self._group[key], self._groups),
+            "topic_id": _coded(self._topic_id[key], self._topic_ids),
+            "topic": _coded(self._topic[key], self._topics),
+            "partition": pa.array(self._partition[key]),
+        }
+
+
+def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """silver.share_partition_states."""
+    has_state, changed = rows.has_state, rows.changed_batches
+    batches = pa.StructArray.from_arrays(
+        [
+            pa.array(changed.first_offset),
+            pa.array(changed.last_offset),
+            _delivery_states(changed.delivery_state).cast(pa.string()),
+            pa.array(changed.delivery_count.astype(np.int32)),
+        ],
+        ["first_offset", "last_offset", "delivery_state", "delivery_count"],
+    )
+    list_type = arrow_schema(SHARE_PARTITION_STATES).field("changed_batches").type
+    columns = keys.columns(rows.key) | {
+        "log_offset": pa.array(rows.log_offset),
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "record_kind": pa.DictionaryArray.from_arrays(pa.array(rows.record_kind), pa.array(RECORD_KINDS)),
+        "valid_from": timestamps(rows.valid_from_ms),
+        "valid_to": timestamps(np.where(rows.has_end, rows.valid_to_ms, -1)),
+        "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
+        "snapshot_epoch": _masked(rows.snapshot_epoch, has_state),
+        "state_epoch": _masked(rows.state_epoch, has_state),
+        "leader_epoch": _masked(rows.leader_epoch, has_state),
+        "start_offset": _masked(rows.start_offset, has_state),
+        "effective_start_offset": _masked(rows.effective_start_offset, has_state),
+        "delivery_complete_count": _masked(rows.delivery_complete_count, rows.has_delivery_complete_count),
+        "create_time": timestamps(np.where(rows.has_create_time, rows.create_time_ms, -1)),
+        "write_time": timestamps(np.where(rows.has_write_time, rows.write_time_ms, -1)),
+        "changed_batches": pa.ListArray.from_arrays(pa.array(changed.offsets), batches, type=list_type),
+        "batch_count": pa.array(rows.batch_count),
+        "available_count": pa.array(rows.available_count),
+        "acknowledged_count": pa.array(rows.acknowledged_count),
+        "archived_count": pa.array(rows.archived_count),
+        "is_complete": pa.array(rows.is_complete),
+    }
+    return pa.table(columns)
+
+
+def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """silver.share_state_batches."""
+    columns = keys.columns(rows.key) | {
+        "first_offset": pa.array(rows.first_offset),
+        "from_log_offset": pa.array(rows.from_log_offset),
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "last_offset": pa.array(rows.last_offset),
+        "delivery_state": _delivery_states(rows.delivery_state),
+        "delivery_state_code": pa.array(rows.delivery_state.astype(np.int32)),
+        "delivery_count": pa.array(rows.delivery_count.astype(np.int32)),
+        "valid_from": timestamps(rows.valid_from_ms),
+        "valid_to": timestamps(np.where(rows.has_end, rows.valid_to_ms, -1)),
+        "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
+        "is_complete": pa.array(rows.is_complete),
+    }
+    return pa.table(columns)
+
+
+def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """silver.share_batch_transitions."""
+    columns = keys.columns(rows.key) | {
+        "log_offset": pa.array(rows.log_offset),
+        "first_offset": pa.array(rows.first_offset),
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "last_offset": pa.array(rows.last_offset),
+        "at": timestamps(rows.at_ms),
+        "from_state": _delivery_states(rows.from_state, rows.has_from),
+        "from_delivery_count": _masked(rows.from_delivery_count.astype(np.int32), rows.has_from),
+        "to_state": _delivery_states(rows.to_state, rows.has_to),
+        "to_delivery_count": _masked(rows.to_delivery_count.astype(np.int32), rows.has_to),
+        "leader_changed": pa.array(rows.leader_changed),
+        "kind": pa.DictionaryArray.from_arrays(pa.array(rows.kind), pa.array(TRANSITION_KINDS)),
+    }
+    return pa.table(columns)
+
+
+class QuarantineRow(NamedTuple):
+    """bronze.quarantine, less the columns which are the same for a whole log partition."""
+
+    offset: int | None
+    base_offset: int | None
+    stage: str
+    code: str
+    message: str
+    byte_position: int | None
+    bytes: bytes
+    source: str | None
+
+
+def quarantine_table(
+    findings: Sequence[tuple[Finding, str | None]], *, topic: str, partition: int, seen_at_ms: int
+) -> pa.Table:
+    """bronze.quarantine rows of findings and the sources of their batches."""
+    rows = [
+        QuarantineRow(
+            finding.offset,
+            finding.base_offset,
+            finding.stage,
+            finding.code,
+            finding.message,
+            finding.byte_position,
+            finding.payload,
+            source,
+        )
+        for finding, source in findings
+    ]
+    constants = {"topic": topic, "partition": partition, "seen_at": seen_at_ms * 1000}
+    return rows_table(QUARANTINE, rows, constants)
+
+
+def with_names(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """The rows with `topic` filled from `topic_id` where it is null and the name is known."""
+    ids = pa.array(list(names), pa.string())
+    values = pa.array(list(names.values()), pa.string())
+    found = pc.take(values, pc.index_in(rows["topic_id"], ids))
+    return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(rows["topic"], found))
+
+
+def _schema_without_cluster(table: Table) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name != "cluster_id"])
+
+
+def _times(values: Sequence[int | None]) -> pa.Array:
+    return timestamps(np.array([-1 if value is None else value for value in values], np.int64))
+
+
+def _masked(values: Any, valid: BoolArray) -> pa.Array:
+    return pa.array(values) if valid.all() else pa.array(values, mask=~valid)
+
+
+def _delivery_states(codes: I8, valid: BoolArray | None = None) -> pa.DictionaryArray:
+    """Names of Kafka's delivery state codes; any code a byte can hold has a name."""
+    names: Sequence[str] = DELIVERY_STATES
+    if len(codes) and (codes.min() < 0 or codes.max() >= len(DELIVERY_STATES)):
+        names = [delivery_state_name(code) for code in np.arange(256, dtype=np.uint8).view(np.int8).tolist()]
+    indices = codes.view(np.uint8).astype(np.int16)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices) if valid is None else _masked(indices, valid), pa.array(names)
+    )
+
+
+def _distinct(texts: Sequence[str | None]) -> tuple[list[str], I32]:
+    """Distinct texts in order of appearance, and for each text its index, -1 for None."""
+    numbers: dict[str, int] = {}
+    indices = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
+    return list(numbers), np.array(indices, np.int32)
+
+
+def _coded(indices: Any, texts: Sequence[str]) -> pa.DictionaryArray:
+    """Dictionary-coded text; index -1 is null."""
+    return pa.DictionaryArray.from_arrays(_masked(indices, indices >= 0), pa.array(texts, pa.string()))
+
+
+def _texts(offsets: Any, data: Any, valid: BoolArray) -> pa.Array:
+    """UTF-8 texts from their bytes, no copy."""
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    kind = pa.StringArray if offsets.dtype == np.int32 else pa.LargeStringArray
+    texts = kind.from_buffers(len(valid), pa.py_buffer(offsets), pa.py_buffer(data), bitmap)
+    return texts if offsets.dtype == np.int32 else texts.cast(pa.string())
