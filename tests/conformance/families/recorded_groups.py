@@ -58,7 +58,7 @@ def run(recording: Path, *, logs: str = "logs", labels: Callable[[str], bool] = 
     failures: list[str] = []
     for folder in partitions:
         partition = int(folder.name.rpartition("-")[2])
-        unmet = {number: snapshot for number, snapshot in enumerate(wanted[partition])}
+        unmet = dict(enumerate(wanted[partition]))
         snapshot_count += len(unmet)
         states = list(_states(folder, anomalies))
         record_count += len(states) - 1
