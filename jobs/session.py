@@ -1,0 +1,53 @@
+"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which spark-submit.sh hands over."""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.errors import JobError
+from jobs.settings import PROJECT_ROOT
+
+DEFAULTS_FILE: Final = PROJECT_ROOT / "conf" / "spark-defaults.conf"
+JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
+"""Delta's jars as spark-submit.sh keeps them after the first start."""
+
+
+class NotSubmitted(JobError):
+    """Spark runs without the settings which the jobs need."""
+
+
+def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
+    """The settings of conf/spark-defaults.conf by name, without resolving jars that are there already."""
+    settings: dict[str, str] = {}
+    for line in defaults_file.read_text(encoding="utf-8").splitlines():
+        name, _, value = line.strip().partition(" ")
+        if name and not name.startswith("#"):
+            settings[name] = value.strip()
+    jars = sorted(str(jar) for jar in JARS_FOLDER.glob("*.jar"))
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+        settings.pop("spark.jars.packages", None)
+        settings.pop("spark.jars.excludes", None)
+    return settings
+
+
+def start_session(job: str, overrides: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of a job under spark-submit. Raises NotSubmitted when Delta is not there.
+
+    Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
+    """
+    folder = tempfile.mkdtemp(prefix="groupledger-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    builder = SparkSession.builder.appName(f"groupledger {job}").config("spark.sql.warehouse.dir", folder)
+    for name, value in (overrides or {}).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if "DeltaSparkSessionExtension" not in session.conf.get("spark.sql.extensions", ""):
+        session.stop()
+        raise NotSubmitted("Spark was started without Delta: start jobs with ./spark-submit.sh JOB")
+    return session

@@ -1,0 +1,268 @@
+"""Segment files of coordinator topics: found, mapped, framed, and given as Arrow rows of bronze.record_batches.
+
+One reader serves the capture job and the `kafka_log` data source. A source is a folder that holds
+`<topic>-<partition>/*.log`, as a broker's log directory does: a local path, or any URI that pyarrow.fs opens. Local
+files are memory-mapped, and the `batch` column of the rows points into the mapping: no byte of the log is copied.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import fs
+
+from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.log.scan import SegmentScan, scan_segment
+from coordinator_core.log.segment import (
+    parse_checkpoint,
+    parse_partition_folder,
+    select_segments,
+)
+from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.errors import SourceError
+from jobs.sinks import filesystem_of
+from schemas.tables import TABLES
+
+SOURCE_KIND: Final = "SEGMENT"
+
+CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of batches in one Arrow record batch. It bounds what a reader of bronze holds at a time, and keeps the 32-bit
+positions of an Arrow binary column far from their end. A single larger batch comes alone."""
+
+ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id"})
+
+SOURCE_SCHEMA: Final = pa.schema(
+    [field for field in arrow_schema(TABLES["bronze.record_batches"]) if field.name not in ADDED_BY_CAPTURE]
+)
+"""Rows of this source: bronze.record_batches without what a capture adds."""
+
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+
+CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
+TIMESTAMP_TYPES: Final = pa.array(["CREATE_TIME", "LOG_APPEND_TIME"])
+CONTROL_TYPES: Final = pa.array(["ABORT", "COMMIT"])
+
+U8 = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment file. `path` is what `jobs.sinks.filesystem_of` opens."""
+
+    path: str
+    name: str
+    base_offset: int
+    size_bytes: int
+    is_last: bool
+    """The newest of its partition: Kafka may still be writing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """The segments of one log partition in one source, ascending by base offset."""
+
+    topic: str
+    partition: int
+    segments: tuple[Segment, ...]
+    log_start_offset: int | None
+    """From the source's log-start-offset-checkpoint; None where it has no entry."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """A segment's bytes and what they hold."""
+
+    segment: Segment
+    data: pa.Buffer
+    scan: SegmentScan
+
+
+def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
+    """The log partitions of some topics under a folder or URI, by topic and partition; those without segments left out.
+
+    Raises SourceError when there is no such folder, or nothing of these topics in it.
+    """
+    try:
+        filesystem, root = filesystem_of(uri.rstrip("/") or "/")
+        entries = filesystem.get_file_info(fs.FileSelector(root, recursive=False))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
+    starts = _log_start_offsets(filesystem, root, uri)
+    found: list[PartitionLog] = []
+    for entry in entries:
+        parsed = parse_partition_folder(entry.base_name) if entry.type == fs.FileType.Directory else None
+        if parsed is None or parsed[0] not in topics or (partitions is not None and parsed[1] not in partitions):
+            continue
+        segments = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
+        if segments:
+            found.append(PartitionLog(*parsed, segments, starts.get(parsed)))
+    if not found:
+        raise SourceError(_nothing_found(uri, root, topics, entries))
+    return sorted(found, key=lambda log: (log.topic, log.partition))
+
+
+def read_segment(segment: Segment, *, next_offset_min: int = 0) -> SegmentRead:
+    """Map and frame a whole segment. Raises OSError when the file cannot be read, never for what it holds.
+
+    A mapping stays good when Kafka deletes or compacts the segment meanwhile. Should the broker truncate the file under
+    it, the process dies of it and Spark runs the task again.
+    """
+    filesystem, path = filesystem_of(segment.path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        # an empty file cannot be mapped
+        size_bytes = filesystem.get_file_info(path).size
+        data = pa.memory_map(path).read_buffer() if size_bytes else pa.py_buffer(b"")
+    else:
+        with filesystem.open_input_file(path) as source:
+            data = source.read_buffer()
+    scan = scan_segment(
+        as_array(data),
+        base_offset=segment.base_offset,
+        is_last=segment.is_last,
+        next_offset_min=next_offset_min,
+    )
+    return SegmentRead(segment, data, scan)
+
+
+def as_array(data: pa.Buffer) -> U8:
+    """A buffer's bytes as numpy, without a copy."""
+    return np.frombuffer(data, np.uint8)
+
+
+def to_record_batches(
+    read: SegmentRead, log: PartitionLog, rows: NDArray[np.bool_] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a segment as rows of SOURCE_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
+
+    `rows` chooses batches, one bool each.
+    """
+    for first, last in _runs(read.scan, rows):
+        yield _rows(read, log, first, last)
+
+
+def _runs(scan: SegmentScan, rows: NDArray[np.bool_] | None) -> Iterator[tuple[int, int]]:
+    """Runs [first, last) of chosen batches which lie back to back in the file and are not too large together."""
+    batches = scan.batches
+    count = len(batches)
+    if count == 0:
+        return
+    ends = batches.position + batches.size
+    is_chosen = np.ones(count, np.bool_) if rows is None else rows
+    is_break = np.ones(count, np.bool_)
+    is_break[1:] = (batches.position[1:] != ends[:-1]) | (is_chosen[1:] != is_chosen[:-1])
+    starts = np.flatnonzero(is_break)
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), count], strict=True):
+        if not is_chosen[start]:
+            continue
+        first = start
+        while first < stop:
+            limit = int(batches.position[first]) + CHUNK_BYTES_MAX
+            last = first + int(np.searchsorted(ends[first:stop], limit, side="right"))
+            last = max(last, first + 1)
+            yield first, last
+            first = last
+
+
+def _rows(read: SegmentRead, log: PartitionLog, first: int, last: int) -> pa.RecordBatch:
+    batches = read.scan.batches
+    part = slice(first, last)
+    count = last - first
+    magic = batches.magic[part]
+    start = int(batches.position[first])
+    end = int(batches.position[last - 1] + batches.size[last - 1])
+    positions = np.empty(count + 1, np.int32)
+    positions[:count] = batches.position[part] - start
+    positions[count] = end - start
+    control_type = batches.control_type[part]
+    codec = batches.codec[part]
+    columns: dict[str, pa.Array] = {
+        "topic": pa.repeat(pa.scalar(log.topic), count),
+        "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), count),
+        "base_offset": pa.array(batches.base_offset[part]),
+        "last_offset": pa.array(batches.last_offset[part]),
+        "leader_epoch": pa.array(batches.leader_epoch[part], mask=magic < 2),
+        "record_count": pa.array(batches.record_count[part]),
+        "magic": pa.array(magic),
+        "codec": _names(CODEC_NAMES, codec, is_known=(codec >= 0) & (codec < len(CODEC_NAMES))),
+        "timestamp_type": _names(TIMESTAMP_TYPES, batches.is_log_append_time[part], is_known=magic > 0),
+        "base_timestamp": timestamps(batches.base_timestamp_ms[part]),
+        "max_timestamp": timestamps(batches.max_timestamp_ms[part]),
+        "producer_id": pa.array(batches.producer_id[part]),
+        "producer_epoch": pa.array(batches.producer_epoch[part]),
+        "base_sequence": pa.array(batches.base_sequence[part]),
+        "is_transactional": pa.array(batches.is_transactional[part]),
+        "is_control": pa.array(batches.is_control[part]),
+        "control_type": _names(CONTROL_TYPES, control_type, is_known=(control_type == 0) | (control_type == 1)),
+        "batch": pa.Array.from_buffers(
+            pa.binary(), count, [None, pa.py_buffer(positions), read.data.slice(start, end - start)]
+        ),
+        "source": pa.repeat(pa.scalar(read.segment.path), count),
+        "source_kind": pa.repeat(pa.scalar(SOURCE_KIND), count),
+        "crc_valid": pa.array(read.scan.crc_valid[part]),
+    }
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)
+
+
+def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_known: NDArray[np.bool_]) -> pa.Array:
+    """Codes as names, null where the code has none."""
+    return names.take(pa.array(np.where(is_known, codes, 0).astype(np.int8), mask=~is_known))
+
+
+def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[Segment, ...]:
+    try:
+        entries = filesystem.get_file_info(fs.FileSelector(folder, recursive=False))
+    except OSError as error:
+        raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
+    sizes = {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
+    files = select_segments(sizes)
+    return tuple(
+        Segment(
+            path=f"{uri}/{file.name}",
+            name=file.name,
+            base_offset=file.base_offset,
+            size_bytes=sizes[file.name],
+            is_last=file is files[-1],
+        )
+        for file in files
+    )
+
+
+def _log_start_offsets(filesystem: fs.FileSystem, root: str, uri: str) -> dict[tuple[str, int], int]:
+    path = f"{root.rstrip('/')}/{LOG_START_CHECKPOINT}"
+    if filesystem.get_file_info(path).type != fs.FileType.File:
+        return {}
+    try:
+        with filesystem.open_input_file(path) as source:
+            return parse_checkpoint(source.read().decode("utf-8", errors="replace"))
+    except InvalidCheckpoint:
+        # it only explains a gap: a source is read without it too
+        return {}
+    except OSError as error:
+        raise SourceError(f"cannot read {uri}/{LOG_START_CHECKPOINT}: {_reason(error)}") from error
+
+
+def _nothing_found(uri: str, root: str, topics: Sequence[str], entries: Iterable[fs.FileInfo]) -> str:
+    names = [entry.base_name for entry in entries]
+    if select_segments(names) and parse_partition_folder(root.rstrip("/").rpartition("/")[2]):
+        return f"{uri} is the folder of one partition: give the folder above it"
+    wanted = ", ".join(topics)
+    what = "is empty" if not names else f"has no folder <topic>-<partition> with .log files of {wanted}"
+    return f"nothing to read: {uri} {what}"
+
+
+def _reason(error: Exception) -> str:
+    """The operating system's own words; pyarrow's texts repeat the path."""
+    strerror = getattr(error, "strerror", None)
+    if isinstance(error, FileNotFoundError):
+        return "no such folder"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    return str(strerror or error).splitlines()[0]

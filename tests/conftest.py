@@ -1,0 +1,55 @@
+"""One Spark session for all tests, with the settings of the jobs but for those that only cost time here."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from pyspark.sql import SparkSession
+
+from jobs.session import spark_defaults, start_session
+from jobs.sinks import Warehouse
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
+
+hypothesis_settings.register_profile("deterministic", derandomize=True, deadline=None)
+hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)
+hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks of tests which are left out of `make check`."""
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with Delta: two cores, no UI, no adaptive planning, one shuffle partition, scratch folders."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    path = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{PROJECT_ROOT}{os.pathsep}{path}" if path else str(PROJECT_ROOT)
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(PROJECT_ROOT / ".cache" / "numba"))
+    scratch = tmp_path_factory.mktemp("spark")
+    overrides = spark_defaults() | {
+        "spark.master": "local[2,3]",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{PROJECT_ROOT}/conf/log4j2.properties"
+            f" -Dderby.system.home={scratch} -XX:+UseSerialGC"
+        ),
+    }
+    session = start_session("tests", overrides)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    """An empty warehouse, Arrow lane."""
+    return Warehouse(str(tmp_path / "warehouse"))
