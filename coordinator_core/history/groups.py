@@ -335,7 +335,7 @@ class GroupHistory:
                 member_id=key.member_id,
                 details={
                     "previous_member_epoch": str(value.previous_member_epoch),
-                    "state": _member_state_name(value.state),
+                    "state": _MEMBER_STATE_NAMES[record.record_type].get(value.state, "UNKNOWN"),
                 },
             )
             if value.member_epoch == STATIC_MEMBER_AWAY_EPOCH:
@@ -814,11 +814,16 @@ def _say_topology(step: _Step, before: Topology | None, after: Topology | None) 
     step.say("TOPOLOGY_CHANGED", offset, details={"topology_epoch": str(after.epoch)})
 
 
-_MEMBER_STATE_NAMES: Final = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-
-
-def _member_state_name(state: int) -> str:
-    return _MEMBER_STATE_NAMES.get(state, "UNKNOWN")
+_MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: {
+        0: "STABLE",
+        1: "UNREVOKED_PARTITIONS",
+        2: "UNRELEASED_PARTITIONS",
+    },
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: {0: "STABLE"},
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"},
+}
+"""MemberState by its code in the record: streams groups count from 1."""
 
 
 def _assignment_order(key: AssignmentKey) -> tuple[str, str, str, str, int]:
