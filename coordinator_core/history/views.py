@@ -4,14 +4,12 @@ The types share no base class, because Kafka's rules for them share little; the 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
-from coordinator_core.client_protocols import (
-    decode_assignment,
-    decode_connect_assignment,
-    decode_subscription,
-)
+from coordinator_core.client_protocols import Subscription, decode_assignment, decode_connect_assignment
+from coordinator_core.client_protocols import decode_subscription as decode_subscription_bytes
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.errors import DecodeError
 from coordinator_core.replay import Group
@@ -22,6 +20,9 @@ Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONNECT_PROTOCOL_TYPE = "connect"
+
+EMBEDDED_CACHE_SIZE = 4096
+"""Most members of a group send one subscription, and keep their assignment from one generation to the next."""
 
 TARGET = "TARGET"
 CURRENT = "CURRENT"
@@ -266,6 +267,13 @@ def _classic_assignment(group: ClassicGroup, member_id: str) -> Iterator[Assignm
             yield AssignmentKey(None, topic, partition, CURRENT, None)
 
 
+@lru_cache(EMBEDDED_CACHE_SIZE)
+def decode_subscription(data: bytes) -> Subscription:
+    """ConsumerProtocolSubscription, remembered by its bytes."""
+    return decode_subscription_bytes(data)
+
+
+@lru_cache(EMBEDDED_CACHE_SIZE)
 def _embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Topics and partitions, or connectors and tasks. No bytes at all: the leader left the member out."""
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
