@@ -17,7 +17,7 @@ JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
 """Delta's jars as spark-submit.sh keeps them after the first start."""
 
 
-class NotSubmitted(JobError):
+class NotSubmittedError(JobError):
     """Spark runs without the settings which the jobs need."""
 
 
@@ -37,7 +37,7 @@ def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of a job under spark-submit. Raises NotSubmitted when Delta is not there.
+    """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
 
     Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
     """
@@ -47,7 +47,7 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None) -> Spark
     for name, value in (overrides or {}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    if "DeltaSparkSessionExtension" not in session.conf.get("spark.sql.extensions", ""):
+    if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", "") or ""):
         session.stop()
-        raise NotSubmitted("Spark was started without Delta: start jobs with ./spark-submit.sh JOB")
+        raise NotSubmittedError("Spark was started without Delta: start jobs with ./spark-submit.sh JOB")
     return session

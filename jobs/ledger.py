@@ -1,0 +1,33 @@
+"""The ledger line: every record that came in is accounted for, or the run says that it is not."""
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+
+from coordinator_core.ledger import LedgerCounts
+
+
+def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
+    """The sum over all topics."""
+    return reduce(add, counts.values(), LedgerCounts())
+
+
+def difference(counts: LedgerCounts) -> int:
+    """Records which came in and became nothing; below 0: which became two things."""
+    return counts.record_count - (
+        counts.decoded_count
+        + counts.tombstone_count
+        + counts.control_count
+        + counts.unknown_type_count
+        + counts.quarantined_count
+    )
+
+
+def ledger_line(counts: LedgerCounts) -> str:
+    """`1,679 records in = 1,436 decoded + 162 tombstones + 81 control + 0 unknown type + 0 quarantined`."""
+    line = (
+        f"{counts.record_count:,} records in = {counts.decoded_count:,} decoded"
+        f" + {counts.tombstone_count:,} tombstones + {counts.control_count:,} control"
+        f" + {counts.unknown_type_count:,} unknown type + {counts.quarantined_count:,} quarantined"
+    )
+    return line if counts.is_balanced else f"{line}: DOES NOT BALANCE, {difference(counts):+,}"
