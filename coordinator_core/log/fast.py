@@ -27,7 +27,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> F:
-    """numba's njit with what every loop of this project wants: a cache on disk, and no GIL while it runs."""
+    """numba's njit with what every loop of this project wants: a cache on disk, and no GIL while it runs.
+
+    Constants are compiled in, and the cache goes by the date of the file which holds the loop: after a change of a
+    limit elsewhere, the file which uses it must be touched too.
+    """
     result: F = njit(cache=True, nogil=True)(function)
     return result
 

@@ -182,12 +182,17 @@ def _range_finding(array: U8, start: int, stop: int, reason: int, is_last: bool)
 
 
 def _complete_legacy(array: U8, batches: BatchColumns, crc_valid: BoolArray) -> None:
-    """Set base offset and record count of compressed legacy wrappers, whose headers do not tell them."""
+    """Set base offset and record count of compressed legacy wrappers, whose headers do not tell them.
+
+    A wrapper whose messages reach behind the batch before it keeps its own offset: the columns stay in log order.
+    """
     for row in np.flatnonzero((batches.magic < 2) & (batches.codec != 0) & crc_valid).tolist():
         start = int(batches.position[row])
         try:
             entry = decode_entry(array[start : start + int(batches.size[row])].tobytes(), is_crc_checked=False)
         except DecodeError:
             continue  # decode_chunk gives the finding; here the wrapper stays one batch
-        batches.base_offset[row] = entry.messages[0].offset
+        first_offset = entry.messages[0].offset
         batches.record_count[row] = len(entry.messages)
+        if first_offset > (batches.last_offset[row - 1] if row else -1):
+            batches.base_offset[row] = first_offset

@@ -181,6 +181,14 @@ def test_batches_round_trip(rows: list[Any], base: int, codec_id: int, tail: int
     assert rebuilt(batch, records) == batch
 
 
+def test_build_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no reader would believe is not written."""
+    monkeypatch.setattr("coordinator_core.log.batch.BATCH_BYTES_MAX", 1000)
+    assert len(build_batch([Record(0, 0, None, bytes(900))])) < 1012
+    with pytest.raises(EncodeError):
+        build_batch([Record(0, 0, None, bytes(1000))])
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -168,6 +168,28 @@ def test_any_bytes_decompress_or_raise(codec: Codec, data: bytes, magic: int, at
             assert len(decompress(codec, stream, magic=magic, bytes_max=4096)) <= 4096
 
 
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [
+        pytest.param(Codec.LZ4, b"\x04\x22\x4d\x18\x68\x40\x00", id="header ends inside content size"),
+        pytest.param(Codec.LZ4, compress(Codec.LZ4, b"")[:7] + b"\x02\0\0\0\xf0\xff" + bytes(4), id="broken block"),
+        pytest.param(
+            Codec.LZ4, compress(Codec.LZ4, b"")[:7] + b"\x01\0\x01\0" + bytes(70_000), id="block above 64 KiB"
+        ),
+        pytest.param(Codec.LZ4, b"\x04\x22\x4d\x18\x60\x30\x00" + bytes(4), id="unknown block size"),
+        pytest.param(Codec.ZSTD, struct.pack("<II", 0x184D2A50, 9) + b"short", id="skippable frame cut"),
+        pytest.param(Codec.ZSTD, bytes.fromhex("28b52ffd0058" + "070000"), id="reserved kind of block"),
+        pytest.param(Codec.ZSTD, bytes.fromhex("28b52ffd0458" + "010000"), id="checksum missing"),
+        pytest.param(Codec.SNAPPY, XERIAL_HEADER[:12], id="header cut"),
+        pytest.param(Codec.SNAPPY, XERIAL_HEADER + b"\xff\xff\xff\xff", id="block of 4 GiB"),
+    ],
+)
+def test_broken_streams(codec: Codec, data: bytes) -> None:
+    """Places where a stream can be wrong, one by one."""
+    with pytest.raises(DecompressionFailed):
+        decompress(codec, data)
+
+
 @pytest.mark.parametrize("codec_id", [5, 6, 7, -1])
 def test_unknown_codec(codec_id: int) -> None:
     """Ids which CompressionType does not have."""

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from coordinator_core.errors import (
+    BufferUnderflow,
     CrcMismatch,
     DecodeError,
     DecompressedTooLarge,
@@ -119,6 +120,9 @@ INNER = message(0, b"a") + message(1, b"b")
             id="key passes the end",
         ),
         pytest.param(build_batch([Record(0, 0, None, None)]), InvalidBatch, id="magic 2"),
+        pytest.param(
+            with_crc(struct.pack(">qiIbbi", 3, 14, 0, 0, 0, 4) + bytes(4)), BufferUnderflow, id="no value length"
+        ),
     ],
 )
 def test_decode_entry_refuses(entry: bytes, kind: type[DecodeError]) -> None:

@@ -201,6 +201,15 @@ SECTION = build_batch([Record(100, -1, b"k", b"v", (("h", b"x"), ("i", None)))])
         pytest.param(b"\x0c\x00\x80\x80\x80\x80\x80", 1, "BUFFER_UNDERFLOW", id="ends inside a varlong"),
         pytest.param(b"\x0c\x00\x00\x00\x01\x01\x80", 1, "BUFFER_UNDERFLOW", id="ends inside a varint"),
         pytest.param(b"\x1a\x00" + b"\x80" * 12, 1, "VARINT_TOO_LONG", id="varlong without end"),
+        pytest.param(b"\x0c\x00\x00\x80\x80\x80\x80", 1, "BUFFER_UNDERFLOW", id="ends inside the offset delta"),
+        pytest.param(b"\x0c\x00\x00\x00\x80\x80\x80", 1, "BUFFER_UNDERFLOW", id="ends inside the key length"),
+        pytest.param(b"\x0c\x00\x00\x00\x01\x80\x80", 1, "BUFFER_UNDERFLOW", id="ends inside the value length"),
+        pytest.param(b"\x0e\x00\x00\x00\x01\x01\x02\x80", 1, "BUFFER_UNDERFLOW", id="ends inside a header"),
+        pytest.param(b"\x14\x00\x00" + b"\x80" * 8, 1, "VARINT_TOO_LONG", id="offset delta without end"),
+        pytest.param(b"\x14\x00\x00\x00" + b"\x80" * 7, 1, "VARINT_TOO_LONG", id="key length without end"),
+        pytest.param(b"\x14\x00\x00\x00\x01" + b"\x80" * 6, 1, "VARINT_TOO_LONG", id="value length without end"),
+        pytest.param(b"\x14\x00\x00\x00\x01\x01" + b"\x80" * 5, 1, "VARINT_TOO_LONG", id="header count without end"),
+        pytest.param(b"\x16\x00\x00\x00\x01\x01\x02" + b"\x80" * 5, 1, "VARINT_TOO_LONG", id="header without end"),
     ],
 )
 def test_record_sections(section: bytes, count: int, code: str | None) -> None:
@@ -266,6 +275,17 @@ def test_control_records_without_type(key: bytes | None) -> None:
     assert chunk.records.offset.tolist() == [0, 1, 2, 3, 12, 13]
     with pytest.raises(DecodeError):
         list(iter_records(batch))
+
+
+@pytest.mark.parametrize("section", [b"\x80" * 8, b"\x0c\x00" + b"\x80" * 5, b"\x0c\x00\x00" + b"\x80" * 4, bytes(4)])
+def test_control_type_of_an_unreadable_record(section: bytes) -> None:
+    """Framing alone gives no type to a control record which it cannot read to its key."""
+    batch = body_batch(section)
+    batch = with_crc(batch[:22] + b"\x20" + batch[23:])
+    assert frame_chunk(batch)[0].control_type.tolist() == [CONTROL_UNKNOWN]
+    chunk = decode_chunk(batch)
+    assert chunk.batches.control_type.tolist() == [CONTROL_UNKNOWN]
+    assert len(chunk.findings) == 1
 
 
 def test_iter_records_wants_one_batch() -> None:

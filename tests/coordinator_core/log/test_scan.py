@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log import scan
 from coordinator_core.log.batch import Record, build_batch, with_crc
+from coordinator_core.log.compression import Codec, compress
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import SegmentScan, scan_segment
 from tests.fuzz import corpus
@@ -263,3 +264,33 @@ def test_legacy_entry_with_wrong_checksum() -> None:
     found = scanned(entry[:-1] + b"w" + LOG[SIZE:])
     assert [finding.code for finding in found.findings] == ["CRC_MISMATCH"]
     assert found.crc_valid.tolist() == [False] + [True] * 7
+
+
+def test_damage_side_by_side_is_one_range() -> None:
+    """A batch whose place is found by its checksum, but whose offset is wrong, goes into the finding before it."""
+    moved = struct.pack(">q", BASE + 500) + BATCHES[3][8:]
+    found = scanned(LOG[: 2 * SIZE] + b"\xee" * SIZE + moved + LOG[4 * SIZE :])
+    assert rows(found) == [0, 1, 4, 5, 6, 7]
+    assert found.skipped == ((2 * SIZE, 4 * SIZE),)
+    assert len(found.findings) == 1
+
+
+def legacy(offset: int, value: bytes, attributes: int = 0) -> bytes:
+    """A v0 message with null key."""
+    return with_crc(struct.pack(">qiIbbii", offset, 14 + len(value), 0, 0, attributes, -1, len(value)) + value)
+
+
+@pytest.mark.parametrize(
+    ("value", "base_offset"),
+    [
+        pytest.param(compress(Codec.GZIP, legacy(BASE + 2, b"a") + legacy(BASE + 4, b"b")), BASE + 2, id="sound"),
+        pytest.param(compress(Codec.GZIP, legacy(BASE, b"a") + legacy(BASE + 4, b"b")), BASE + 4, id="reaches back"),
+        pytest.param(b"not gzip", BASE + 4, id="unreadable"),
+    ],
+)
+def test_base_offset_of_legacy_wrappers(value: bytes, base_offset: int) -> None:
+    """A wrapper starts at its first message, unless that cannot be read or lies behind the batch before."""
+    found = scanned(legacy(BASE + 1, b"x") + legacy(BASE + 4, value, attributes=1))
+    assert found.findings == ()
+    assert found.batches.base_offset.tolist() == [BASE + 1, base_offset]
+    assert found.next_offset == BASE + 5
