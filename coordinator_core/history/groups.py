@@ -20,6 +20,7 @@ from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow, TopicName
 from coordinator_core.history.views import AssignmentKey, Member
+from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import Anomaly, Group, GroupShard, replay, touch_simple_group
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from coordinator_core.streams.state import StreamsGroup, Topology
@@ -87,7 +88,7 @@ class GroupRecord:
 
     offset: int
     record_type: RecordType
-    key: Struct | None
+    key: Struct | OffsetKey | None
     value: Struct | None
 
 
@@ -231,7 +232,12 @@ class GroupHistory:
 
     def apply(self, operation: Operation) -> None:
         """Replay one operation and write down what it changed."""
+        shard = self.shard
         step = self._replay(operation)
+        if self.shard is shard:
+            # tombstones of offsets, or of what compaction had taken before: no group changed
+            self._rows.events.extend(_numbered(step.events))
+            return
         track = self._tracks.get(operation.group_id)
         if track is None:
             track = self._tracks[operation.group_id] = _Track()
@@ -280,7 +286,7 @@ class GroupHistory:
     def _replay_record(self, step: _Step, record: GroupRecord) -> None:
         group_id = step.operation.group_id
         if record.record_type in OFFSET_RECORDS:
-            if record.key is None:
+            if not isinstance(record.key, OffsetKey):
                 self.shard = touch_simple_group(self.shard, group_id)
             else:
                 group = self.shard.groups.get(group_id)
@@ -300,7 +306,7 @@ class GroupHistory:
                     )
                 )
             return
-        assert record.key is not None, "only offset commits come without a key"
+        assert isinstance(record.key, Struct), "only offset commits come with less than the codec's key"
 
         def report(anomaly: Anomaly) -> None:
             step.say("ANOMALY", record.offset, details={"code": anomaly.code, "message": anomaly.message})
@@ -317,7 +323,7 @@ class GroupHistory:
     def _note_record(self, step: _Step, record: GroupRecord) -> None:
         """Remember which record speaks of what, and say what is one event a record by definition."""
         key, value = record.key, record.value
-        assert key is not None
+        assert isinstance(key, Struct)
         if record.record_type in KEYED_BY_MEMBER:
             member_id: str = key.member_id
             step.touched.setdefault(member_id)
@@ -739,8 +745,9 @@ class GroupHistory:
         if not types & TARGET_METADATA_RECORDS:
             return
         for record in step.operation.records:
-            if record.record_type not in TARGET_MEMBER_RECORDS or record.value is None or record.key is None:
+            if record.record_type not in TARGET_MEMBER_RECORDS or record.value is None:
                 continue
+            assert isinstance(record.key, Struct)
             member = after.members.get(record.key.member_id)
             if member is None:
                 continue

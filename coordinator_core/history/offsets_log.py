@@ -19,10 +19,9 @@ from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
 from coordinator_core.offsets.lane import CommitColumns, LaneOutput, OffsetLane
+from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.registry import REGISTRY
 
-_COMMIT_KEY: Final = REGISTRY[TOPIC][RecordType.OFFSET_COMMIT][0]
 _NO_TOPIC_ID: Final = -1
 
 
@@ -118,18 +117,16 @@ class OffsetsLogReplay:
         return placed, findings, unknown_count, tombstone_count
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
-        """Names which commits of value version 4 carry beside the topic id."""
-        has_id = commits.topic_id != _NO_TOPIC_ID
-        if not has_id.any():
-            return
-        pairs = commits.topic[has_id].astype(np.int64) << 32 | commits.topic_id[has_id]
-        distinct, first = np.unique(pairs, return_index=True)
-        recorded_at_ms = commits.recorded_at_ms[has_id]
-        for pair, row in zip(distinct.tolist(), first.tolist(), strict=True):
-            if pair not in self._named:
-                self._named.add(pair)
-                topic, topic_id = commits.topics[pair >> 32], commits.topic_ids[pair & 0xFFFFFFFF]
-                yield TopicName(topic_id, topic, int(recorded_at_ms[row]), "OFFSET_COMMIT")
+        """Names which commits of value version 4 carry beside the topic id: the first one of each id."""
+        named = np.zeros(len(commits.topic_ids) + 1, np.bool_)
+        named[list(self._named)] = True
+        named[_NO_TOPIC_ID] = True
+        rows = np.flatnonzero(~named[commits.topic_id])
+        distinct, first = np.unique(commits.topic_id[rows], return_index=True)
+        for topic_id, row in zip(distinct.tolist(), rows[first].tolist(), strict=True):
+            self._named.add(topic_id)
+            topic = commits.topics[commits.topic[row]]
+            yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
 
 
 def _bytes_at(chunk: RecordChunk, position: int, length: int) -> bytes:
@@ -154,7 +151,7 @@ def _deleted_offsets(lane: LaneOutput) -> Iterator[_Placed]:
     operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
     for row, operation in zip(rows.tolist(), operations.tolist(), strict=True):
         group, topic = commits.groups[commits.group[row]], commits.topics[commits.topic[row]]
-        key = codec.make(_COMMIT_KEY, group=group, topic=topic, partition=int(commits.partition[row]))
+        key = OffsetKey(group, topic, int(commits.partition[row]))
         yield _Placed(
             operation,
             group,
