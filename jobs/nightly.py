@@ -1,0 +1,103 @@
+"""nightly: capture, replay, and say what came of it. `replay` alone is its second half."""
+
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from coordinator_core.ledger import LedgerCounts
+from jobs.capture import CaptureSummary, capture
+from jobs.ledger import ledger_line, total
+from jobs.progress import Steps, size_text, summary_table
+from jobs.replay import ReplaySummary, replay
+from jobs.settings import Settings
+from jobs.sinks import Warehouse
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+
+DONE: Final = 0
+FAILED: Final = 1
+INCOMPLETE: Final = 3
+"""Done, but something was quarantined or is missing."""
+
+GAPS: Final = frozenset({"MISSING", "CORRUPT"})
+
+
+def run_nightly(
+    session: SparkSession, warehouse: Warehouse, settings: Settings, *, run_id: str, started_at: datetime, steps: Steps
+) -> int:
+    """Capture what is new, replay it, print the ledger and where to look. Gives the exit code."""
+    with steps.step("capture"):
+        captured = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
+    tell_capture(captured, steps)
+    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
+
+
+def run_replay(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    rebuild: bool = False,
+) -> int:
+    """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
+    with steps.step("replay"):
+        summary = replay(
+            session,
+            warehouse,
+            cluster_id=settings.cluster_id,
+            run_id=run_id,
+            started_at=started_at,
+            batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+            rebuild=rebuild,
+        )
+    return tell_replay(summary, warehouse, settings, steps)
+
+
+def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
+    """What was captured, by topic."""
+    rows = [
+        (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
+        for topic, count in summary.topics.items()
+    ]
+    steps.table(summary_table("captured", ("topic", "partitions", "new batches", "records", "size"), rows))
+
+
+def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings, steps: Steps) -> int:
+    """The tables, the ledger by topic and in all, what is missing, and where to look next."""
+    if summary.skipped:
+        steps.say("nothing new since the last run: the tables are as they were (--rebuild replays all the same)")
+    else:
+        steps.table(summary_table("replayed", ("table", "rows"), sorted(summary.row_counts.items())))
+    counts = {topic: summary.counts[topic] for topic in sorted(summary.counts)}
+    columns = ("topic", "records in", "decoded", "tombstones", "control", "unknown type", "quarantined")
+    steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
+    all_counts = total(counts)
+    steps.say(ledger_line(all_counts))
+    missing = _gap_count(warehouse, settings.cluster_id)
+    if summary.quarantined_row_count:
+        steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
+    if missing:
+        steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
+    steps.say(f"the tables are in {warehouse.root}; ask them with ./spark-submit.sh sql -e 'show tables in silver'")
+    if not all_counts.is_balanced:
+        return FAILED
+    return INCOMPLETE if missing or summary.quarantined_row_count else DONE
+
+
+def _cells(counts: LedgerCounts) -> tuple[int, ...]:
+    return (
+        counts.record_count,
+        counts.decoded_count,
+        counts.tombstone_count,
+        counts.control_count,
+        counts.unknown_type_count,
+        counts.quarantined_count,
+    )
+
+
+def _gap_count(warehouse: Warehouse, cluster_id: str) -> int:
+    kinds = warehouse.read(COVERAGE, ["kind"], where={"cluster_id": cluster_id})["kind"].to_pylist()
+    return sum(kind in GAPS for kind in kinds)
