@@ -43,6 +43,10 @@ class Steps:
         """One line, as it is: what looks like markup in a name is a name."""
         self._console.print(text, markup=False, soft_wrap=True)
 
+    def table(self, table: RichTable) -> None:
+        """A table, at the end of a job."""
+        self._console.print(table)
+
 
 class _Line:
     """A progress line which follows the running Spark stage."""
