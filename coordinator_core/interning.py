@@ -109,7 +109,7 @@ def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, l
     return True
 
 
-@inlined
+@njit(cache=True, nogil=True)
 def find_in(slots: I32, hashes: U64, starts: I64, pool: U8, data: U8, position: int, length: int) -> int:
     """As `find`, with the table's arrays one by one: for loops over many records, which take them out of the
     table first. Taking an array out of a tuple counts a reference, and not every loop gets rid of that."""
@@ -156,7 +156,8 @@ def intern(table: InternTable, data: U8, position: int, length: int) -> int:
     end = int(table.starts[new_id])
     if new_id >= len(table.hashes) or end + length > len(table.pool):
         return NO_ROOM
-    table.pool[end : end + length] = data[position : position + length]
+    for at in range(length):  # a slice would do, and takes four seconds to compile
+        table.pool[end + at] = data[position + at]
     table.hashes[new_id] = value
     table.starts[new_id + 1] = end + length
     table.slots[slot] = new_id + 1

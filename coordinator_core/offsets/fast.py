@@ -49,6 +49,8 @@ CHANGE_DELETE: Final = 4
 NOTHING: Final = -1
 """End of a list of rows, an unknown leader epoch, topic id or time."""
 
+UUID_BYTES: Final = np.int64(16)
+"""A plain number would be a type of its own to numba, and what is called with it compiled once more."""
 TYPE_LEGACY_OFFSET_COMMIT: Final = 0
 TYPE_OFFSET_COMMIT: Final = 1
 TYPE_LAST: Final = 23
@@ -144,7 +146,7 @@ class TouchArrays(NamedTuple):
     timestamp_ms: I64
 
 
-@inlined
+@compiled
 def is_utf8(data: U8, position: int, length: int) -> bool:
     """Whether the bytes are well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong)."""
     end = position + length
@@ -179,12 +181,10 @@ def is_utf8(data: U8, position: int, length: int) -> bool:
     return True
 
 
-@inlined
-def _is_zero(data: U8, position: int, length: int) -> bool:
-    for at in range(position, position + length):  # noqa: SIM110 - numba compiles no generators
-        if data[at] != 0:
-            return False
-    return True
+@compiled
+def _intern(table: InternTable, data: U8, position: int, length: int) -> int:
+    """Of a new key: rare enough to be a call, and compiled once."""
+    return int(intern(table, data, position, length))
 
 
 @inlined
@@ -218,7 +218,9 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
     else:
         metadata_length = be16(data, at)
         at += 2
-    if metadata_length < 0 or at + metadata_length + 8 > end or not is_utf8(data, at, metadata_length):
+    if metadata_length < 0 or at + metadata_length + 8 > end:
+        return _UNUSUAL
+    if metadata_length > 0 and not is_utf8(data, at, metadata_length):
         return _UNUSUAL
     metadata_position = at
     at += metadata_length
@@ -237,7 +239,7 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
         if data[at] == 0:
             at += 1
         elif at + 19 == end and data[at] == 1 and data[at + 1] == 0 and data[at + 2] == 16:
-            if not _is_zero(data, at + 3, 16):
+            if (be64(data, at + 3) | be64(data, at + 11)) != 0:
                 topic_id_position = at + 3
             at += 19
     if at != end:
@@ -254,7 +256,7 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
     )
 
 
-@inlined
+@compiled
 def _is_group_type(record_type: int) -> bool:
     """GroupMetadata, ConsumerGroupMetadata, ShareGroupMetadata, StreamsGroupMetadata: without them no
     group."""
@@ -275,11 +277,11 @@ def _intern_key(
     topic_position = position + 2 + group_length + 2
     group, topic = GROUP_NOT_UTF8, GROUP_NOT_UTF8
     if is_utf8(data, position + 2, group_length) and is_utf8(data, topic_position, topic_length):
-        group = intern(group_table, data, position + 2, group_length)
-        topic = intern(topic_table, data, topic_position, topic_length)
+        group = _intern(group_table, data, position + 2, group_length)
+        topic = _intern(topic_table, data, topic_position, topic_length)
         if NO_ROOM in (group, topic):
             return NO_ROOM
-    key_id = intern(key_table, data, position, 2 + group_length + 2 + topic_length + 4)
+    key_id = _intern(key_table, data, position, 2 + group_length + 2 + topic_length + 4)
     if key_id != NO_ROOM:
         keys.group[key_id] = group
         keys.topic[key_id] = topic
@@ -290,7 +292,7 @@ def _intern_key(
 @compiled
 def _intern_group(table: InternTable, data: U8, position: int, length: int) -> int:
     """The id of a new group, GROUP_NOT_UTF8, or NO_ROOM."""
-    return int(intern(table, data, position, length)) if is_utf8(data, position, length) else GROUP_NOT_UTF8
+    return _intern(table, data, position, length) if is_utf8(data, position, length) else GROUP_NOT_UTF8
 
 
 @compiled
@@ -325,6 +327,9 @@ def parse_records(
     is_value, committed_offset, leader_epoch = rows.is_value, rows.committed_offset, rows.leader_epoch
     metadata_position, metadata_length = rows.metadata_position, rows.metadata_length
     commit_time_ms, expire_time_ms, outcome = rows.commit_time_ms, rows.expire_time_ms, rows.outcome
+    applied_log_offset, applied_at_ms, change = rows.applied_log_offset, rows.applied_at_ms, rows.change
+    has_previous, previous_offset = rows.has_previous, rows.previous_offset
+    has_delta, delta = rows.has_delta, rows.delta
 
     for i in range(record, len(offset)):
         batch = batch_index[i]
@@ -338,7 +343,7 @@ def parse_records(
         if length < 2:
             continue
         record_type = be16(data, position)
-        if record_type < 0 or record_type > TYPE_LAST or record_type == 9 or record_type == 18:  # noqa: PLR1714
+        if record_type < 0 or record_type > TYPE_LAST or record_type in (9, 18):
             continue
         is_commit = record_type <= TYPE_OFFSET_COMMIT
         group_length = be16(data, position + 2) if length >= 4 else -1
@@ -381,9 +386,9 @@ def parse_records(
                 if value[0]:
                     kind = KIND_VALUE
                     if value[7] >= 0:
-                        topic_id = find_in(id_slots, id_hashes, id_starts, id_pool, data, value[7], 16)
+                        topic_id = find_in(id_slots, id_hashes, id_starts, id_pool, data, value[7], UUID_BYTES)
                         if topic_id == NOT_FOUND:
-                            topic_id = intern(topic_id_table, data, value[7], 16)
+                            topic_id = _intern(topic_id_table, data, value[7], int(UUID_BYTES))
                             if topic_id == NO_ROOM:
                                 return i, row
             row_key[row] = key_id
@@ -405,58 +410,15 @@ def parse_records(
         producer[row] = batch_producer[batch]
         is_transactional[row] = batch_is_transactional[batch]
         outcome[row] = OUTCOME_NONE
+        applied_log_offset[row] = NOTHING
+        applied_at_ms[row] = NOTHING
+        change[row] = CHANGE_NONE
+        has_previous[row] = False
+        previous_offset[row] = 0
+        has_delta[row] = False
+        delta[row] = 0
         row += 1
     return len(offset), row
-
-
-@inlined
-def _decide(rows: RowArrays, row: int, outcome: int) -> None:
-    """An outcome which leaves the offset in force alone."""
-    rows.outcome[row] = outcome
-    rows.applied_log_offset[row] = NOTHING
-    rows.applied_at_ms[row] = NOTHING
-    rows.change[row] = CHANGE_NONE
-    rows.has_previous[row] = False
-    rows.previous_offset[row] = 0
-    rows.has_delta[row] = False
-    rows.delta[row] = 0
-
-
-@inlined
-def _apply(rows: RowArrays, row: int, keys: KeyArrays, log_offset: int, at_ms: int) -> None:
-    """Put the row in force, by the record at `log_offset`: its own, or its transaction's marker."""
-    key = rows.key[row]
-    rows.outcome[row] = OUTCOME_APPLIED
-    rows.applied_log_offset[row] = log_offset
-    rows.applied_at_ms[row] = at_ms
-    previous = keys.committed_offset[key]
-    had_offset = keys.has_offset[key]
-    rows.has_previous[row] = had_offset
-    rows.previous_offset[row] = previous if had_offset else 0
-    rows.has_delta[row] = False
-    rows.delta[row] = 0
-    if not rows.is_value[row]:
-        rows.change[row] = CHANGE_DELETE
-        keys.has_offset[key] = False
-        return
-    committed = rows.committed_offset[row]
-    if not had_offset:
-        rows.change[row] = CHANGE_FIRST
-    else:
-        delta = committed - previous
-        # Offsets of opposite ends wrap around: a difference that no int64 holds is none.
-        if ((committed ^ previous) & (committed ^ delta)) >= 0:
-            rows.has_delta[row] = True
-            rows.delta[row] = delta
-        if committed > previous:
-            rows.change[row] = CHANGE_ADVANCE
-        elif committed == previous:
-            rows.change[row] = CHANGE_REPEAT
-        else:
-            rows.change[row] = CHANGE_REWIND
-    keys.has_offset[key] = True
-    keys.committed_offset[key] = committed
-    keys.record_offset[key] = rows.log_offset[row]
 
 
 @inlined
@@ -507,16 +469,26 @@ def replay_records(
     Rows before `carried` are pending from earlier chunks; `producer_heads` comes empty. Answers (operations,
     touches): how many of each were written.
     """
+    # All arrays that every record touches are taken out of their tuples here: see find_in.
+    batch_index, offsets, timestamps = records.batch_index, records.offset, records.timestamp_ms
+    row_key, row_producer, row_offset, is_value = rows.key, rows.producer, rows.log_offset, rows.is_value
+    committed_offset, outcome, change = rows.committed_offset, rows.outcome, rows.change
+    applied_log_offset, applied_at_ms = rows.applied_log_offset, rows.applied_at_ms
+    has_previous, previous_offset = rows.has_previous, rows.previous_offset
+    has_delta, row_delta, next_of_producer = rows.has_delta, rows.delta, rows.next_of_producer
+    pending_head, has_offset = keys.pending_head, keys.has_offset
+    offset_in_force, record_offset = keys.committed_offset, keys.record_offset
+
     for row in range(carried):
         _link(rows, row, keys, producer_heads)
     row = carried
     operation_count = 0
     touch_count = 0
     last_batch, last_group, last_timestamp_ms = -1, NO_GROUP, 0
-    for i in range(len(records.offset)):
-        batch = records.batch_index[i]
-        offset = records.offset[i]
-        timestamp_ms = records.timestamp_ms[i]
+    for i in range(len(offsets)):
+        batch = batch_index[i]
+        offset = offsets[i]
+        timestamp_ms = timestamps[i]
         group = groups[i]
         if group < 0:
             operations[i] = -1
@@ -527,8 +499,20 @@ def replay_records(
             operation_last_offset[operation_count - 1] = offset
         last_batch, last_group, last_timestamp_ms = batch, group, timestamp_ms
 
+        # Rows which this record may put in force: its own, or those of the transaction which it ends.
+        candidate = NOTHING
+        is_abort = False
         kind = kinds[i]
-        if kind == KIND_VALUE:
+        if kind == KIND_TOMBSTONE:
+            pending = pending_head[row_key[row]]
+            while pending != NOTHING:
+                outcome[pending] = OUTCOME_SUPERSEDED
+                pending = rows.next_of_key[pending]
+            pending_head[row_key[row]] = NOTHING
+            next_of_producer[row] = NOTHING
+            candidate = row
+            row += 1
+        elif kind == KIND_VALUE:
             if not group_touched[group]:
                 group_touched[group] = True
                 touches.log_offset[touch_count] = offset
@@ -536,26 +520,18 @@ def replay_records(
                 touches.operation[touch_count] = operations[i]
                 touches.timestamp_ms[touch_count] = timestamp_ms
                 touch_count += 1
-            producer = rows.producer[row]
+            producer = row_producer[row]
             if producer == NOTHING:
-                _apply(rows, row, keys, offset, timestamp_ms)
+                next_of_producer[row] = NOTHING
+                candidate = row
             else:
-                earlier = keys.pending_head[rows.key[row]]
-                while earlier != NOTHING and rows.producer[earlier] != producer:
+                earlier = pending_head[row_key[row]]
+                while earlier != NOTHING and row_producer[earlier] != producer:
                     earlier = rows.next_of_key[earlier]
                 if earlier != NOTHING:
                     _unlink(rows, earlier, keys)
-                    _decide(rows, earlier, OUTCOME_SUPERSEDED)
-                _decide(rows, row, OUTCOME_PENDING)
+                    outcome[earlier] = OUTCOME_SUPERSEDED
                 _link(rows, row, keys, producer_heads)
-            row += 1
-        elif kind == KIND_TOMBSTONE:
-            pending = keys.pending_head[rows.key[row]]
-            while pending != NOTHING:
-                _decide(rows, pending, OUTCOME_SUPERSEDED)
-                pending = rows.next_of_key[pending]
-            keys.pending_head[rows.key[row]] = NOTHING
-            _apply(rows, row, keys, offset, timestamp_ms)
             row += 1
         elif kind == KIND_QUARANTINED:
             row += 1
@@ -565,21 +541,55 @@ def replay_records(
         elif kind == KIND_CONTROL:
             control_type = batches.control_type[batch]
             producer = batches.producer[batch]
-            if producer == NOTHING or control_type not in (_CONTROL_ABORT, _CONTROL_COMMIT):
+            if producer != NOTHING and control_type in (_CONTROL_ABORT, _CONTROL_COMMIT):
+                is_abort = control_type == _CONTROL_ABORT
+                candidate = producer_heads[producer]
+                producer_heads[producer] = NOTHING
+
+        while candidate != NOTHING:
+            current = candidate
+            candidate = next_of_producer[current]
+            key = row_key[current]
+            had_offset = has_offset[key]
+            if kind == KIND_CONTROL:
+                if outcome[current] != OUTCOME_PENDING:
+                    continue  # replaced or deleted since
+                _unlink(rows, current, keys)
+                if is_abort:
+                    outcome[current] = OUTCOME_ABORTED
+                    continue
+                if had_offset and record_offset[key] >= row_offset[current]:
+                    outcome[current] = OUTCOME_SUPERSEDED
+                    continue
+            outcome[current] = OUTCOME_APPLIED
+            applied_log_offset[current] = offset
+            applied_at_ms[current] = timestamp_ms
+            previous = offset_in_force[key]
+            if had_offset:
+                has_previous[current] = True
+                previous_offset[current] = previous
+            if not is_value[current]:
+                change[current] = CHANGE_DELETE
+                has_offset[key] = False
                 continue
-            pending = producer_heads[producer]
-            producer_heads[producer] = NOTHING
-            while pending != NOTHING:
-                if rows.outcome[pending] == OUTCOME_PENDING:
-                    key = rows.key[pending]
-                    _unlink(rows, pending, keys)
-                    if control_type == _CONTROL_ABORT:
-                        _decide(rows, pending, OUTCOME_ABORTED)
-                    elif not keys.has_offset[key] or rows.log_offset[pending] > keys.record_offset[key]:
-                        _apply(rows, pending, keys, offset, timestamp_ms)
-                    else:
-                        _decide(rows, pending, OUTCOME_SUPERSEDED)
-                pending = rows.next_of_producer[pending]
+            committed = committed_offset[current]
+            if not had_offset:
+                change[current] = CHANGE_FIRST
+            else:
+                delta = committed - previous
+                # Offsets of opposite ends wrap around: a difference that no int64 holds is none.
+                if ((committed ^ previous) & (committed ^ delta)) >= 0:
+                    has_delta[current] = True
+                    row_delta[current] = delta
+                if committed > previous:
+                    change[current] = CHANGE_ADVANCE
+                elif committed == previous:
+                    change[current] = CHANGE_REPEAT
+                else:
+                    change[current] = CHANGE_REWIND
+            has_offset[key] = True
+            offset_in_force[key] = committed
+            record_offset[key] = row_offset[current]
     return operation_count, touch_count
 
 
