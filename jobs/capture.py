@@ -45,7 +45,8 @@ DAMAGED: Final = "damaged"
 
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
-CAPTURE_STAGES: Final = ("FILE", "BATCH")
+CAPTURE_CODES: Final = ("CRC_MISMATCH", OVERLAPPING_BATCH)
+"""Codes of the quarantine rows of stage BATCH which a capture writes; with those of stage FILE they are its own."""
 
 OffsetRange = tuple[int, int]
 """Both ends inclusive."""
@@ -135,8 +136,8 @@ class CaptureSummary:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing was quarantined by this capture."""
-        return self.quarantined_count == 0
+        """Nothing was quarantined by this capture, and nothing of the log is missing."""
+        return self.quarantined_count == 0 and self.gap_count == 0
 
 
 def capture(
@@ -498,7 +499,7 @@ def _write_quarantine(warehouse: Warehouse, cluster_id: str, done: Sequence[Task
     old = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
     is_old = pc.and_(
         pc.is_in(old["source"], value_set=pa.array(sorted(sources), pa.string())),
-        pc.is_in(old["stage"], value_set=pa.array(CAPTURE_STAGES)),
+        pc.or_(pc.equal(old["stage"], "FILE"), pc.is_in(old["code"], value_set=pa.array(CAPTURE_CODES))),
     )
     replaced = old.filter(is_old).to_pylist()
     first_seen = {_identity(row): row["seen_at"] for row in replaced}

@@ -1,0 +1,13 @@
+"""The entry for spark-submit and for `python -m jobs`."""
+
+import sys
+from pathlib import Path
+
+if not __package__:
+    # Run by its path, Python puts this folder first: its modules (sql, settings ...) are no top-level modules.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from jobs.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""The command line: one command a job. Nothing heavy is imported before a job runs, so --help is quick.
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quarantined or is missing.
+"""
+
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from jobs.errors import JobError
+from jobs.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.progress import Steps
+    from jobs.sinks import Warehouse
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_ARGUMENTS: Final = 2
+INCOMPLETE: Final = 3
+INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="spark-submit.sh",
+    help="Groupledger: the ledger of every Kafka group. Replays the logs of Kafka's coordinators into Delta tables.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+WarehouseOption = Annotated[
+    str | None, typer.Option("--warehouse", metavar="DIR", help="Folder or URI of the tables. [default: ./warehouse]")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster-id", metavar="NAME", help="Name of the Kafka cluster. [default: kafka]")
+]
+SegmentsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--segments",
+        metavar="URI",
+        help="Folder that holds <topic>-<partition>/*.log; may be repeated. "
+        "[default: the recording that comes with the project]",
+    ),
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its id and its start, which every row it writes carries."""
+
+    run_id: str
+    started_at: datetime
+
+    @classmethod
+    def start(cls) -> "Run":
+        """A new run, now."""
+        started_at = datetime.now(UTC)
+        return cls(f"{started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", started_at)
+
+
+@app.command()
+def nightly(
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    segments: SegmentsOption = None,
+    topic: TopicOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Capture from the configured sources and replay; prints the ledger and where to look."""
+
+    def job() -> int:
+        from jobs.nightly import run_nightly  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id, segments, topic)
+        session, tables, steps = open_session("nightly", settings)
+        run = Run.start()
+        return run_nightly(session, tables, settings, run_id=run.run_id, started_at=run.started_at, steps=steps)
+
+    _run(job, debug)
+
+
+@app.command()
+def capture(
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    segments: SegmentsOption = None,
+    topic: TopicOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Read the sources and add to bronze what it lacks."""
+
+    def job() -> int:
+        from jobs.capture import capture as run_capture  # noqa: PLC0415
+        from jobs.nightly import tell_capture  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id, segments, topic)
+        session, tables, steps = open_session("capture", settings)
+        run = Run.start()
+        with steps.step("capture"):
+            summary = run_capture(session, tables, settings, capture_id=run.run_id, captured_at=run.started_at)
+        tell_capture(summary, steps)
+        return DONE if summary.is_clean else INCOMPLETE
+
+    _run(job, debug)
+
+
+@app.command()
+def replay(
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replay all again, even if nothing is new.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Replay bronze into the silver tables."""
+
+    def job() -> int:
+        from jobs.nightly import run_replay  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id)
+        session, tables, steps = open_session("replay", settings)
+        run = Run.start()
+        return run_replay(
+            session,
+            tables,
+            settings,
+            run_id=run.run_id,
+            started_at=run.started_at,
+            steps=steps,
+            rebuild=rebuild,
+        )
+
+    _run(job, debug)
+
+
+@app.command("export-segments")
+def export_segments(
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for the segments.")],
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    topic: TopicOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Write what bronze holds as .log files, which Kafka's own tools read."""
+
+    def job() -> int:
+        from jobs.export_segments import export_segments as run_export  # noqa: PLC0415
+        from jobs.progress import size_text  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id)
+        session, tables, steps = open_session("export-segments", settings)
+        with steps.step("export-segments"):
+            written = run_export(session, tables, cluster_id=settings.cluster_id, output=output, topics=topic or None)
+        segment_count = sum(item.segment_count for item in written)
+        size = size_text(sum(item.size_bytes for item in written))
+        typer.echo(f"{segment_count:,} segments of {len(written):,} log partitions, {size}: {output}")
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
+def sql(
+    execute: Annotated[
+        str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
+    ] = None,
+    warehouse: WarehouseOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e."""
+
+    def job() -> int:
+        from jobs.sql import register_tables, run_query, shell  # noqa: PLC0415
+
+        settings = _settings(warehouse)
+        session, tables, _ = open_session("sql", settings)
+        if not register_tables(session, tables):
+            raise JobError(f"no tables in {settings.warehouse}: run ./spark-submit.sh nightly first")
+        if execute is None:
+            shell(session, output_format)
+        else:
+            run_query(session, execute, output_format)
+        return DONE
+
+    _run(job, debug)
+
+
+def open_session(job: str, settings: Settings) -> "tuple[SparkSession, Warehouse, Steps]":
+    """The Spark session of a job, its warehouse, and where it tells its steps."""
+    from jobs.progress import Steps  # noqa: PLC0415
+    from jobs.session import start_session  # noqa: PLC0415
+    from jobs.sinks import Warehouse  # noqa: PLC0415
+
+    session = start_session(job)
+    tables = Warehouse(
+        settings.warehouse,
+        lane=settings.write_lane,
+        codec=settings.codec,
+        codecs=settings.codecs,
+        session=session,
+    )
+    return session, tables, Steps(session)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        app(args=None if arguments is None else list(arguments), standalone_mode=True)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else FAILED
+    return DONE
+
+
+def _settings(
+    warehouse: str | None = None,
+    cluster_id: str | None = None,
+    segments: list[str] | None = None,
+    topics: list[str] | None = None,
+) -> Settings:
+    return load_settings(
+        {
+            "warehouse": warehouse,
+            "cluster_id": cluster_id,
+            "segments": tuple(segments or ()),
+            "topics": tuple(topics or ()),
+        }
+    )
+
+
+def _run(job: Callable[[], int], debug: bool) -> None:
+    """Run a job: its exit code becomes the command's, its error one line."""
+    try:
+        code = job()
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        code = INTERRUPTED
+    except JobError as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        # the reader of our output has seen enough
+        with suppress(OSError):
+            sys.stdout.close()
+        code = DONE
+    except Exception as error:
+        if debug:
+            raise
+        from jobs.sql import one_line  # noqa: PLC0415
+
+        typer.echo(f"error: {type(error).__name__}: {one_line(error)} (--debug shows more)", err=True)
+        code = FAILED
+    raise typer.Exit(code)

@@ -1,0 +1,188 @@
+"""sql: Spark SQL over the tables by their names, as `select * from silver.offset_commits`; one query or a shell.
+
+The tables are made known to an in-memory catalogue through the API: no path and no value of ours is put into SQL text.
+"""
+
+import base64
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib import import_module
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, TextIO
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.errors import JobError
+from jobs.sinks import Warehouse, spark_uri
+from schemas.tables import TABLES
+
+TABLE_ROWS_MAX: Final = 1000
+"""Rows which a table for people shows; json and csv give all."""
+
+
+class SqlError(JobError):
+    """The query cannot be run; the text is Spark's own, in one line."""
+
+
+def register_tables(session: SparkSession, warehouse: Warehouse) -> list[str]:
+    """Make the tables which are there known under their layers' names; their full names."""
+    names = []
+    for table in TABLES.values():
+        if not warehouse.exists(table):
+            continue
+        if not session.catalog.databaseExists(table.layer):
+            # a layer is one of our own words
+            session.sql(f"CREATE DATABASE IF NOT EXISTS `{table.layer}`")
+        if not session.catalog.tableExists(table.full_name):
+            session.catalog.createTable(table.full_name, path=spark_uri(warehouse.path(table)), source="delta")
+        names.append(table.full_name)
+    return names
+
+
+def run_query(session: SparkSession, query: str, output_format: str, out: TextIO | None = None) -> None:
+    """Run one statement and print what it gives. Raises SqlError."""
+    out = out or sys.stdout
+    try:
+        result = session.sql(query.strip().rstrip(";"))
+        write_rows(result, output_format, out)
+    except PySparkException as error:
+        raise SqlError(one_line(error)) from error
+
+
+def shell(session: SparkSession, output_format: str, lines: Iterable[str] | None = None) -> None:
+    """Read statements, each ended by `;`, until the input ends or says `exit`. An error ends a statement alone."""
+    for query in _statements(lines if lines is not None else _Prompt()):
+        try:
+            run_query(session, query, output_format)
+        except SqlError as error:
+            print(f"error: {error}", file=sys.stderr)
+
+
+def _statements(lines: Iterable[str]) -> Iterator[str]:
+    statement = ""
+    for line in lines:
+        if not statement and line.strip().rstrip(";").lower() in ("exit", "quit"):
+            return
+        statement = f"{statement}\n{line}".strip()
+        if isinstance(lines, _Prompt):
+            lines.is_inside = bool(statement) and not statement.endswith(";")
+        if statement.endswith(";"):
+            yield statement
+            statement = ""
+    if statement:
+        yield statement
+
+
+class _Prompt:
+    """Lines of standard input; on a terminal with a prompt, history and keys."""
+
+    def __init__(self) -> None:
+        self.is_inside = False
+        """In the middle of a statement: the prompt says so."""
+
+    def __iter__(self) -> Iterator[str]:
+        if not sys.stdin.isatty():
+            yield from (line.rstrip("\n") for line in sys.stdin)
+            return
+        with suppress(ImportError):
+            import_module("readline")  # its import alone gives input() history and keys
+        while True:
+            try:
+                yield input("     ...> " if self.is_inside else "groupledger> ")
+            except EOFError:
+                print()
+                return
+
+
+def write_rows(result: DataFrame, output_format: str, out: TextIO) -> None:
+    """Rows as a table for people, as JSON (one object a line), or as CSV with a header."""
+    columns = result.columns
+    if not columns:
+        return
+    if output_format == "json":
+        for row in result.toLocalIterator():
+            out.write(json.dumps(dict(zip(columns, map(json_value, row), strict=True)), ensure_ascii=False) + "\n")
+    elif output_format == "csv":
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        for row in result.toLocalIterator():
+            writer.writerow([_csv_value(value) for value in row])
+    else:
+        rows = result.limit(TABLE_ROWS_MAX + 1).collect()
+        _print_table(columns, rows, out)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:
+    console = Console(file=out, highlight=False, width=None if out.isatty() else 10_000)
+    table = RichTable(show_edge=False, pad_edge=False)
+    for name in columns:
+        table.add_column(printable(name), overflow="fold")
+    for row in islice(rows, TABLE_ROWS_MAX):
+        # a cell may hold anything a client sent: neither markup nor a terminal's control codes take effect
+        table.add_row(*(_plain(value) for value in row))
+    console.print(table, markup=False)
+    if len(rows) > TABLE_ROWS_MAX:
+        console.print(f"... more than {TABLE_ROWS_MAX} rows: add a LIMIT, or take --format csv", markup=False)
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return Text("NULL", style="dim")
+    text = value if isinstance(value, str) else json_value(value)
+    return Text(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)))
+
+
+def printable(text: str) -> str:
+    """The text with control characters shown as escapes, so that no terminal obeys them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def json_value(value: Any) -> Any:
+    """A Spark value as JSON can hold it: times as ISO 8601 in UTC, bytes as base64."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case datetime():
+            # Spark gives local times of the driver's zone without saying so
+            at = value.astimezone(UTC)
+            return (
+                at.strftime("%Y-%m-%dT%H:%M:%S")
+                + (f".{at.microsecond:06d}".rstrip("0") if at.microsecond else "")
+                + "Z"
+            )
+        case date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode("ascii")
+        case Decimal():
+            return str(value)
+        case Row():
+            return {name: json_value(item) for name, item in value.asDict().items()}
+        case dict():
+            return {str(json_value(name)): json_value(item) for name, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+    return str(value)
+
+
+def _csv_value(value: Any) -> Any:
+    plain = json_value(value)
+    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's text, without a JVM's stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return printable(lines[0]) if lines else type(error).__name__
