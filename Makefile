@@ -18,7 +18,7 @@ check: test-env ## Format, lint, types, imports, shell, and the tests that are n
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m "not slow"
 
 bench: test-env ## Timings of the hot paths.
-	PYTHONPATH=. $(PYTHON) -m tests.benchmarks
+	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))
 
 fuzz: test-env ## A million damaged inputs: every one decodes or raises DecodeError.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000

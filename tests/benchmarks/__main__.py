@@ -1,0 +1,136 @@
+"""Segments to bronze and silver, side by side with Kafka's own dump tool on the same files.
+
+    make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
+
+Whole processes, one after the other in turns, so that a noisy machine is noisy for both. Spark's start-up, taken from a
+job that does nothing, is subtracted from ours; the dump tool's JVM start-up is part of its time. Each figure is the
+median of the turns. Without LOGS the logs are made here, smaller (see `generate`): good for a look, not for a verdict.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, sleep
+
+from tests.benchmarks.generate import write_logs
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "benchmarks"
+TOPICS = {"__consumer_offsets": "--offsets-decoder", "__share_group_state": "--share-group-state-decoder"}
+POLL_SECONDS = 0.05
+WORKER_MARK = "pyspark.daemon"
+RECORDS_IN = re.compile(r"([\d,]+) records in = ")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One whole process."""
+
+    seconds: float
+    output: str
+    worker_bytes_max: int
+    """Largest resident set of one Python worker."""
+
+
+def run(command: list[str], *, output: int | None = subprocess.PIPE, accepted: tuple[int, ...] = (0,)) -> Run:
+    """Run a process to its end, watching the Python workers below it."""
+    peak = [0]
+    started = perf_counter()
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
+        watcher = threading.Thread(target=_watch, args=(process, peak), daemon=True)
+        watcher.start()
+        text, _ = process.communicate()
+    watcher.join()
+    seconds = perf_counter() - started
+    if process.returncode not in accepted:
+        raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{text}")
+    return Run(seconds, text or "", peak[0])
+
+
+def _watch(process: "subprocess.Popen[str]", peak: list[int]) -> None:
+    while process.poll() is None:
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                if WORKER_MARK.encode() in (status.parent / "cmdline").read_bytes():
+                    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+                    peak[0] = max(peak[0], int(found[1]) * 1024 if found else 0)
+            except OSError:
+                continue  # the process has ended meanwhile
+        sleep(POLL_SECONDS)
+
+
+def kafka_lib() -> Path:
+    """Kafka's jars, from Maven Central at the first call."""
+    folder = CACHE / "kafka"
+    if not any(folder.glob("kafka-tools-*.jar")):
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        subprocess.run(["mvn", "-q", "-f", str(ROOT / "tests/benchmarks/pom.xml"), *goal], check=True)
+    return folder
+
+
+def only(logs: Path, topic: str, scratch: Path) -> Path:
+    """A log directory with one topic of `logs`, by links."""
+    folder = scratch / topic
+    folder.mkdir()
+    for partition in sorted(logs.glob(f"{topic}-[0-9]*")):
+        (folder / partition.name).symlink_to(partition.resolve())
+    return folder
+
+
+def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> None:
+    """Print one line for a topic."""
+    files = ",".join(str(file.resolve()) for file in sorted(folder.glob("*/*.log")) if file.stat().st_size)
+    dump = ["java", "-Xmx1g", "-cp", f"{lib}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    dump += [TOPICS[topic], "--print-data-log", "--files", files]
+    theirs, ours, starts, records, worker_bytes = [], [], [], 0, 0
+    for _ in range(turns):
+        theirs.append(run(dump, output=subprocess.DEVNULL).seconds)
+        warehouse = scratch / "warehouse"
+        shutil.rmtree(warehouse, ignore_errors=True)
+        starts.append(run(["./spark-submit.sh", "sql", "--warehouse", str(warehouse), "-e", "select 1"]).seconds)
+        nightly = ["./spark-submit.sh", "nightly", "--segments", str(folder), "--warehouse", str(warehouse)]
+        done = run(nightly, accepted=(0, 3))
+        ours.append(done.seconds)
+        worker_bytes = max(worker_bytes, done.worker_bytes_max)
+        found = RECORDS_IN.search(done.output)
+        if found is None:
+            raise SystemExit(f"no ledger in the output:\n{done.output}")
+        records = int(found[1].replace(",", ""))
+    start = statistics.median(starts)
+    their_seconds = statistics.median(theirs)
+    our_seconds = statistics.median(ours) - start
+    print(
+        f"{topic}: {records:,} records; dump tool {their_seconds:.1f} s, {records / their_seconds:,.0f}/s; "
+        f"segments to silver {our_seconds:.1f} s (and {start:.1f} s start-up), {records / our_seconds:,.0f}/s; "
+        f"ratio {their_seconds / our_seconds:.2f}; largest Python worker {worker_bytes / 2**20:,.0f} MiB",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Compare both topics."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--logs", type=Path, help="a log directory with __consumer_offsets and __share_group_state")
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        sys.exit("the benchmark needs Maven and Java for Kafka's dump tool: install maven and a JDK 17")
+    lib = kafka_lib()
+    logs = options.logs or write_logs(CACHE / "logs")
+    print(f"{os.cpu_count()} cores, {options.turns} turns, logs of {logs}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for topic in TOPICS:
+            if any(logs.glob(f"{topic}-*/*.log")):
+                compare(topic, only(logs, topic, Path(scratch)), lib, options.turns, Path(scratch))
+
+
+if __name__ == "__main__":
+    main()
