@@ -10,13 +10,24 @@ to the codec), and the caller resumes at the same record. So a record is replaye
 leaves its array, whatever the bytes say.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+from numba import njit
 
 from coordinator_core.interning import NO_ROOM, InternTable, find, intern
 from coordinator_core.log.chunk import I32, I64, U8, BoolArray
 from coordinator_core.log.fast import be16, be32, be64, compiled, read_uvarint
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def inlined(function: F) -> F:
+    """As `compiled`, for leaves of the loops: a call which hands on all arrays of the lane costs more than they do."""
+    result: F = njit(cache=True, nogil=True, forceinline=True)(function)
+    return result
+
 
 INT64_MAX: Final = 2**63 - 1
 NO_RANK: Final = -(2**31)
@@ -179,6 +190,8 @@ KEY_BYTES_FIXED: Final = 2 + 16 + 4
 """Of a key without its type: length of the group id, topic id, partition."""
 SNAPSHOT_BYTES_FIXED: Final = 2 + 3 * 4 + 3 * 8
 UPDATE_BYTES_FIXED: Final = 2 + 2 * 4 + 8
+WINDOW_GAP: Final = 4
+"""Rows of the state between two batches of an update which are merged in one window: that costs less than a splice."""
 STATE_BATCH_BYTES: Final = 8 + 8 + 1 + 2 + 1
 """The last one is the count of its tags, 0."""
 
@@ -220,46 +233,47 @@ class Records(NamedTuple):
     value_length: I32
 
 
-@compiled
+@inlined
 def rank_of(state: int, count: int) -> int:
     """(delivery count, delivery state) as one number of the same order."""
     return count * 256 + state + 128
 
 
-@compiled
+@inlined
 def _state_of(rank: int) -> int:
     return (rank & 255) - 128
 
 
-@compiled
+@inlined
 def _is_terminal(rank: int) -> bool:
     state = _state_of(rank)
     return bool(state == STATE_ACKNOWLEDGED or state == STATE_ARCHIVED)
 
 
-@compiled
+@inlined
 def _kind_of(from_rank: int, to_rank: int) -> int:
     state = _state_of(to_rank)
     if state == STATE_ACKNOWLEDGED:
         return ACKNOWLEDGED
     if state == STATE_ARCHIVED or state == STATE_ARCHIVING:
         return ARCHIVED
-    if from_rank != NO_RANK and _state_of(from_rank) == state and to_rank > from_rank:
+    is_available = state == STATE_AVAILABLE and from_rank != NO_RANK
+    if is_available and _state_of(from_rank) == STATE_AVAILABLE and to_rank > from_rank:
         return RETRIED
     return REDELIVERABLE
 
 
-@compiled
-def _count_offsets(lane: Lane, key: int, first: int, last: int, rank: int, sign: int) -> None:
+@inlined
+def _count_offsets(keys: I64, key: int, first: int, last: int, rank: int, sign: int) -> None:
     """Add a batch's offsets to the key's counts, or take them away. Sums may wrap and wrap back; see `_saturated`."""
     state = _state_of(rank)
     offsets = sign * (last - first + 1)
     if state == STATE_AVAILABLE:
-        lane.keys[key, K_AVAILABLE] += offsets
+        keys[key, K_AVAILABLE] += offsets
     elif state == STATE_ACKNOWLEDGED:
-        lane.keys[key, K_ACKNOWLEDGED] += offsets
+        keys[key, K_ACKNOWLEDGED] += offsets
     elif state == STATE_ARCHIVED:
-        lane.keys[key, K_ARCHIVED] += offsets
+        keys[key, K_ARCHIVED] += offsets
 
 
 @compiled
@@ -269,19 +283,20 @@ def _saturated(count: int) -> int:
 
 
 @compiled
-def _report(lane: Lane, key: int, code: int, offset: int, before: int, after: int) -> None:
-    row = lane.sizes[N_FINDINGS]
-    lane.findings[F_KEY, row] = key
-    lane.findings[F_CODE, row] = code
-    lane.findings[F_OFFSET, row] = offset
-    lane.findings[F_BEFORE, row] = before
-    lane.findings[F_AFTER, row] = after
-    lane.sizes[N_FINDINGS] = row + 1
+def _report(findings: I64, sizes: I64, key: int, code: int, offset: int, before: int, after: int) -> None:
+    row = sizes[N_FINDINGS]
+    findings[F_KEY, row] = key
+    findings[F_CODE, row] = code
+    findings[F_OFFSET, row] = offset
+    findings[F_BEFORE, row] = before
+    findings[F_AFTER, row] = after
+    sizes[N_FINDINGS] = row + 1
 
 
-@compiled
+@inlined
 def _transition(
-    lane: Lane,
+    transitions: I64,
+    sizes: I64,
     key: int,
     offset: int,
     at: int,
@@ -292,8 +307,8 @@ def _transition(
     to_rank: int,
     kind: int,
 ) -> None:
-    row = lane.sizes[N_TRANSITIONS]
-    rows = lane.transitions
+    row = sizes[N_TRANSITIONS]
+    rows = transitions
     rows[T_KEY, row] = key
     rows[T_OFFSET, row] = offset
     rows[T_AT, row] = at
@@ -303,18 +318,17 @@ def _transition(
     rows[T_TO, row] = to_rank
     rows[T_KIND, row] = kind
     rows[T_LEADER_CHANGED, row] = leader_changed
-    lane.sizes[N_TRANSITIONS] = row + 1
+    sizes[N_TRANSITIONS] = row + 1
 
 
-@compiled
-def _close(lane: Lane, key: int, at_row: int, offset: int, at: int) -> None:
+@inlined
+def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int, offset: int, at: int) -> None:
     """End the row of a batch. One which this very record opened was never to be seen, and gives no row."""
-    pool = lane.pool
-    _count_offsets(lane, key, pool[at_row, P_FIRST], pool[at_row, P_LAST], pool[at_row, P_RANK], -1)
+    _count_offsets(keys, key, pool[at_row, P_FIRST], pool[at_row, P_LAST], pool[at_row, P_RANK], -1)
     if pool[at_row, P_FROM] == offset:
         return
-    row = lane.sizes[N_BATCHES]
-    rows = lane.batches
+    row = sizes[N_BATCHES]
+    rows = batches
     rows[B_KEY, row] = key
     rows[B_FIRST, row] = pool[at_row, P_FIRST]
     rows[B_LAST, row] = pool[at_row, P_LAST]
@@ -324,7 +338,7 @@ def _close(lane: Lane, key: int, at_row: int, offset: int, at: int) -> None:
     rows[B_TO, row] = offset
     rows[B_TO_AT, row] = at
     rows[B_COMPLETE, row] = pool[at_row, P_COMPLETE]
-    lane.sizes[N_BATCHES] = row + 1
+    sizes[N_BATCHES] = row + 1
 
 
 @compiled
@@ -388,16 +402,26 @@ def _normalise(own: I64, count: int) -> int:
 
 @compiled
 def _passed(
-    lane: Lane, key: int, offset: int, at: int, leader_changed: int, first: int, last: int, own_count: int
+    keys: I64,
+    pool: I64,
+    own: I64,
+    transitions: I64,
+    sizes: I64,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    first: int,
+    last: int,
+    own_count: int,
 ) -> None:
     """The start offset moves over `first..last`: a row for each range which was never seen terminal."""
-    region = lane.keys[key, K_REGION] + lane.keys[key, K_HEAD]
-    length = lane.keys[key, K_LENGTH]
-    pool = lane.pool
+    region = keys[key, K_REGION] + keys[key, K_HEAD]
+    length = keys[key, K_LENGTH]
     row = 0
     while row < length and pool[region + row, P_LAST] < first:
         row += 1
-    own = 0
+    look_from = 0
     position = first
     while position <= last:
         rank = NO_RANK
@@ -411,13 +435,17 @@ def _passed(
             else:
                 end = min(last, batch_first - 1)
         if rank == NO_RANK or not _is_terminal(rank):
-            own = _passed_piece(lane, key, offset, at, leader_changed, position, end, rank, own, own_count)
+            look_from = _passed_piece(
+                own, transitions, sizes, key, offset, at, leader_changed, position, end, rank, look_from, own_count
+            )
         position = end + 1
 
 
 @compiled
 def _passed_piece(
-    lane: Lane,
+    own: I64,
+    transitions: I64,
+    sizes: I64,
     key: int,
     offset: int,
     at: int,
@@ -425,63 +453,73 @@ def _passed_piece(
     first: int,
     last: int,
     rank: int,
-    own: int,
+    look_from: int,
     own_count: int,
 ) -> int:
     """The piece less what the record itself calls terminal. Returns from which of its batches to go on."""
-    while own < own_count and lane.own[own, 1] < first:
-        own += 1
+    while look_from < own_count and own[look_from, 1] < first:
+        look_from += 1
     position = first
-    look = own
-    while look < own_count and lane.own[look, 0] <= last:
-        if _is_terminal(lane.own[look, 2]):
-            if lane.own[look, 0] > position:
+    look = look_from
+    while look < own_count and own[look, 0] <= last:
+        if _is_terminal(own[look, 2]):
+            if own[look, 0] > position:
                 _transition(
-                    lane, key, offset, at, leader_changed, position, lane.own[look, 0] - 1, rank, NO_RANK, PASSED
+                    transitions,
+                    sizes,
+                    key,
+                    offset,
+                    at,
+                    leader_changed,
+                    position,
+                    own[look, 0] - 1,
+                    rank,
+                    NO_RANK,
+                    PASSED,
                 )
-            if lane.own[look, 1] >= last:
-                return own
-            position = lane.own[look, 1] + 1
+            if own[look, 1] >= last:
+                return look_from
+            position = own[look, 1] + 1
         look += 1
-    _transition(lane, key, offset, at, leader_changed, position, last, rank, NO_RANK, PASSED)
-    return own
+    _transition(transitions, sizes, key, offset, at, leader_changed, position, last, rank, NO_RANK, PASSED)
+    return look_from
 
 
-@compiled
-def _trim(lane: Lane, key: int, offset: int, at: int, complete: int, start: int) -> None:
+@inlined
+def _trim(
+    keys: I64, pool: I64, batches: I64, sizes: I64, key: int, offset: int, at: int, complete: int, start: int
+) -> None:
     """Drop what lies below the start offset."""
-    keys, pool = lane.keys, lane.pool
     while keys[key, K_LENGTH] > 0:
         row = keys[key, K_REGION] + keys[key, K_HEAD]
         if pool[row, P_FIRST] >= start:
             return
-        _close(lane, key, row, offset, at)
+        _close(keys, pool, batches, sizes, key, row, offset, at)
         if pool[row, P_LAST] >= start:
             pool[row, P_FIRST] = start
             pool[row, P_FROM] = offset
             pool[row, P_AT] = at
             pool[row, P_COMPLETE] = complete
-            _count_offsets(lane, key, start, pool[row, P_LAST], pool[row, P_RANK], 1)
+            _count_offsets(keys, key, start, pool[row, P_LAST], pool[row, P_RANK], 1)
             return
         keys[key, K_HEAD] += 1
         keys[key, K_LENGTH] -= 1
     keys[key, K_HEAD] = 0
 
 
-@compiled
-def _row_ending_at(lane: Lane, region: int, length: int, offset: int) -> int:
-    """The first row whose batch ends at `offset` or later."""
-    low, high = 0, length
+@inlined
+def _row_ending_at(pool: I64, region: int, low: int, high: int, offset: int) -> int:
+    """The first of the rows `low..high` whose batch ends at `offset` or later; `high` if there is none."""
     while low < high:
         middle = (low + high) >> 1
-        if lane.pool[region + middle, P_LAST] < offset:
+        if pool[region + middle, P_LAST] < offset:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-@compiled
+@inlined
 def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) -> int:
     if count > 0 and merged[count - 1, P_RANK] == rank and merged[count - 1, P_LAST] + 1 == first:
         merged[count - 1, P_LAST] = last
@@ -493,8 +531,14 @@ def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) ->
 
 
 @compiled
-def _merge(
-    lane: Lane,
+def _merge_update(
+    keys: I64,
+    pool: I64,
+    own: I64,
+    merged: I64,
+    batches: I64,
+    transitions: I64,
+    sizes: I64,
     key: int,
     offset: int,
     at: int,
@@ -502,26 +546,76 @@ def _merge(
     complete: int,
     own_from: int,
     own_count: int,
+) -> None:
+    """Merge an update's batches, each run of them which lie close together in a window of its own.
+
+    A window has the rows which the run covers, and the neighbours on both sides, which may join.
+    """
+    low = 0
+    while own_from < own_count:
+        region = keys[key, K_REGION] + keys[key, K_HEAD]
+        length = keys[key, K_LENGTH]
+        low = _row_ending_at(pool, region, low, length, own[own_from, 0] - 1)
+        high = low
+        own_end = own_from
+        while own_end < own_count:
+            next_row = high + WINDOW_GAP
+            if own_end > own_from and next_row < length and pool[region + next_row, P_LAST] < own[own_end, 0] - 1:
+                break
+            while high < length and pool[region + high, P_FIRST] - 1 <= own[own_end, 1]:
+                high += 1
+            own_end += 1
+        _merge(
+            keys,
+            pool,
+            own,
+            merged,
+            batches,
+            transitions,
+            sizes,
+            key,
+            offset,
+            at,
+            leader_changed,
+            complete,
+            low,
+            high,
+            own_from,
+            own_end,
+            False,
+            False,
+        )
+        low = high + keys[key, K_LENGTH] - length
+        own_from = own_end
+
+
+@compiled
+def _merge(
+    keys: I64,
+    pool: I64,
+    own: I64,
+    merged: I64,
+    batches: I64,
+    transitions: I64,
+    sizes: I64,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    complete: int,
+    low: int,
+    high: int,
+    own_from: int,
+    own_count: int,
     is_snapshot: bool,
     is_first: bool,
 ) -> bool:
-    """Merge the record's batches `own_from..own_count` into the state, or put them in its place.
+    """Merge the record's batches `own_from..own_count` into the rows `low..high`, or put them in their place.
 
     Each offset whose state changes goes into a transition. Returns whether a snapshot lowered or lost a state,
     which no coordinator does.
     """
-    keys, pool, own, merged = lane.keys, lane.pool, lane.own, lane.merged
     region = keys[key, K_REGION] + keys[key, K_HEAD]
-    length = keys[key, K_LENGTH]
-    if is_snapshot:
-        low, high = 0, length
-    else:
-        # With the neighbours on both sides, which may join.
-        low = _row_ending_at(lane, region, length, own[own_from, 0] - 1)
-        high = low
-        own_last = own[own_count - 1, 1]
-        while high < length and pool[region + high, P_FIRST] - 1 <= own_last:
-            high += 1
     went_back = False
     count = 0
     row, other = low, own_from
@@ -535,7 +629,7 @@ def _merge(
             is_whole = other >= own_count or last < other_first
             end = last if is_whole else other_first - 1
             if is_snapshot:
-                _transition(lane, key, offset, at, leader_changed, first, end, rank, NO_RANK, RESET)
+                _transition(transitions, sizes, key, offset, at, leader_changed, first, end, rank, NO_RANK, RESET)
                 went_back = True
             else:
                 count = _append_merged(merged, count, first, end, rank)
@@ -551,7 +645,7 @@ def _merge(
             is_whole = row >= high or last < first
             end = last if is_whole else first - 1
             kind = FIRST_SEEN if is_first else _kind_of(NO_RANK, rank)
-            _transition(lane, key, offset, at, leader_changed, other_first, end, NO_RANK, rank, kind)
+            _transition(transitions, sizes, key, offset, at, leader_changed, other_first, end, NO_RANK, rank, kind)
             count = _append_merged(merged, count, other_first, end, rank)
             if is_whole:
                 other += 1
@@ -568,7 +662,17 @@ def _merge(
             if other_rank > rank or (is_snapshot and other_rank != rank):
                 went_back = went_back or other_rank < rank
                 _transition(
-                    lane, key, offset, at, leader_changed, first, end, rank, other_rank, _kind_of(rank, other_rank)
+                    transitions,
+                    sizes,
+                    key,
+                    offset,
+                    at,
+                    leader_changed,
+                    first,
+                    end,
+                    rank,
+                    other_rank,
+                    _kind_of(rank, other_rank),
                 )
                 count = _append_merged(merged, count, first, end, other_rank)
             else:
@@ -583,44 +687,52 @@ def _merge(
                 other_first = own[other, 0] if other < own_count else np.int64(0)
             else:
                 other_first = end + 1
-    _open_and_close(lane, key, offset, at, complete, region, low, high, count)
-    _splice(lane, key, low, high, count)
+    _open_and_close(keys, pool, merged, batches, sizes, key, offset, at, complete, region, low, high, count)
+    _splice(keys, pool, merged, key, low, high, count)
     return went_back
 
 
-@compiled
+@inlined
 def _open_and_close(
-    lane: Lane, key: int, offset: int, at: int, complete: int, region: int, low: int, high: int, count: int
+    keys: I64,
+    pool: I64,
+    merged: I64,
+    batches: I64,
+    sizes: I64,
+    key: int,
+    offset: int,
+    at: int,
+    complete: int,
+    region: int,
+    low: int,
+    high: int,
+    count: int,
 ) -> None:
     """Batches which stay as they were keep their open row; the others end theirs, or begin one."""
-    pool, merged = lane.pool, lane.merged
     row = low
     for new in range(count):
         while row < high and pool[region + row, P_FIRST] < merged[new, P_FIRST]:
-            _close(lane, key, region + row, offset, at)
+            _close(keys, pool, batches, sizes, key, region + row, offset, at)
             row += 1
         if row < high and pool[region + row, P_FIRST] == merged[new, P_FIRST]:
-            if (
-                pool[region + row, P_LAST] == merged[new, P_LAST]
-                and pool[region + row, P_RANK] == merged[new, P_RANK]
-            ):
+            if pool[region + row, P_LAST] == merged[new, P_LAST] and pool[region + row, P_RANK] == merged[new, P_RANK]:
                 merged[new, P_FROM] = pool[region + row, P_FROM]
                 merged[new, P_AT] = pool[region + row, P_AT]
                 merged[new, P_COMPLETE] = pool[region + row, P_COMPLETE]
                 row += 1
                 continue
-            _close(lane, key, region + row, offset, at)
+            _close(keys, pool, batches, sizes, key, region + row, offset, at)
             row += 1
         merged[new, P_FROM] = offset
         merged[new, P_AT] = at
         merged[new, P_COMPLETE] = complete
-        _count_offsets(lane, key, merged[new, P_FIRST], merged[new, P_LAST], merged[new, P_RANK], 1)
+        _count_offsets(keys, key, merged[new, P_FIRST], merged[new, P_LAST], merged[new, P_RANK], 1)
     while row < high:
-        _close(lane, key, region + row, offset, at)
+        _close(keys, pool, batches, sizes, key, region + row, offset, at)
         row += 1
 
 
-@compiled
+@inlined
 def _move(pool: I64, source: int, target: int, count: int) -> None:
     """Move rows within the pool; the ranges may overlap."""
     if target < source:
@@ -633,10 +745,9 @@ def _move(pool: I64, source: int, target: int, count: int) -> None:
                 pool[target + row, column] = pool[source + row, column]
 
 
-@compiled
-def _splice(lane: Lane, key: int, low: int, high: int, count: int) -> None:
+@inlined
+def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, count: int) -> None:
     """Put `merged[:count]` in the place of the rows `low..high`, moving the shorter side where there is room."""
-    keys, pool = lane.keys, lane.pool
     region, head, length = keys[key, K_REGION], keys[key, K_HEAD], keys[key, K_LENGTH]
     growth = count - (high - low)
     behind = length - high
@@ -654,19 +765,29 @@ def _splice(lane: Lane, key: int, low: int, high: int, count: int) -> None:
             head = 0
     for row in range(count):
         for column in range(POOL_COLUMNS):
-            pool[region + head + low + row, column] = lane.merged[row, column]
+            pool[region + head + low + row, column] = merged[row, column]
     keys[key, K_HEAD] = head
     keys[key, K_LENGTH] = length + growth
 
 
 @compiled
-def _forget(lane: Lane, key: int, offset: int, at: int, leader_changed: int) -> None:
+def _forget(
+    keys: I64,
+    pool: I64,
+    batches: I64,
+    transitions: I64,
+    sizes: I64,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+) -> None:
     """All batches go: the offsets were reset, or the state was deleted."""
-    keys, pool = lane.keys, lane.pool
     region = keys[key, K_REGION] + keys[key, K_HEAD]
     for row in range(region, region + keys[key, K_LENGTH]):
         _transition(
-            lane,
+            transitions,
+            sizes,
             key,
             offset,
             at,
@@ -677,36 +798,38 @@ def _forget(lane: Lane, key: int, offset: int, at: int, leader_changed: int) -> 
             NO_RANK,
             RESET,
         )
-        _close(lane, key, row, offset, at)
+        _close(keys, pool, batches, sizes, key, row, offset, at)
     keys[key, K_HEAD] = 0
     keys[key, K_LENGTH] = 0
 
 
-@compiled
-def _effective_start(lane: Lane, key: int) -> int:
+@inlined
+def _effective_start(keys: I64, pool: I64, key: int) -> int:
     """The start offset moved over the terminal batches which follow it without a gap."""
-    start = lane.keys[key, K_START]
+    start = keys[key, K_START]
     if start < 0:
         return start
-    region = lane.keys[key, K_REGION] + lane.keys[key, K_HEAD]
-    for row in range(region, region + lane.keys[key, K_LENGTH]):
-        if lane.pool[row, P_FIRST] != start or not _is_terminal(lane.pool[row, P_RANK]):
+    region = keys[key, K_REGION] + keys[key, K_HEAD]
+    for row in range(region, region + keys[key, K_LENGTH]):
+        if pool[row, P_FIRST] != start or not _is_terminal(pool[row, P_RANK]):
             break
-        if lane.pool[row, P_LAST] == INT64_MAX:
+        if pool[row, P_LAST] == INT64_MAX:
             return INT64_MAX
-        start = lane.pool[row, P_LAST] + 1
+        start = pool[row, P_LAST] + 1
     return start
 
 
-@compiled
-def _state_row(lane: Lane, key: int, offset: int, at: int, kind: int, changed_from: int) -> None:
+@inlined
+def _state_row(
+    keys: I64, pool: I64, states: I64, sizes: I64, key: int, offset: int, at: int, kind: int, changed_from: int
+) -> None:
     """One row of share_partition_states; the key's row before it ends here."""
-    keys, rows = lane.keys, lane.states
+    rows = states
     before = keys[key, K_ROW]
     if before >= 0:
         rows[S_TO, before] = offset
         rows[S_TO_AT, before] = at
-    row = lane.sizes[N_STATES]
+    row = sizes[N_STATES]
     rows[S_KEY, row] = key
     rows[S_OFFSET, row] = offset
     rows[S_AT, row] = at
@@ -717,12 +840,12 @@ def _state_row(lane: Lane, key: int, offset: int, at: int, kind: int, changed_fr
     rows[S_STATE_EPOCH, row] = keys[key, K_STATE_EPOCH]
     rows[S_LEADER_EPOCH, row] = keys[key, K_LEADER_EPOCH]
     rows[S_START, row] = keys[key, K_START]
-    rows[S_EFFECTIVE_START, row] = _effective_start(lane, key)
+    rows[S_EFFECTIVE_START, row] = _effective_start(keys, pool, key)
     rows[S_COMPLETE_COUNT, row] = keys[key, K_COMPLETE_COUNT]
     rows[S_CREATED, row] = keys[key, K_CREATED]
     rows[S_WRITTEN, row] = keys[key, K_WRITTEN]
     rows[S_CHANGED, row] = changed_from
-    rows[S_CHANGED_COUNT, row] = lane.sizes[N_CHANGED] - changed_from
+    rows[S_CHANGED_COUNT, row] = sizes[N_CHANGED] - changed_from
     rows[S_BATCH_COUNT, row] = keys[key, K_LENGTH]
     rows[S_AVAILABLE, row] = _saturated(keys[key, K_AVAILABLE])
     rows[S_ACKNOWLEDGED, row] = _saturated(keys[key, K_ACKNOWLEDGED])
@@ -730,48 +853,64 @@ def _state_row(lane: Lane, key: int, offset: int, at: int, kind: int, changed_fr
     is_complete = kind == KIND_TOMBSTONE or keys[key, K_FLAGS] & HAS_SNAPSHOT != 0
     rows[S_COMPLETE, row] = 1 if is_complete else 0
     keys[key, K_ROW] = row
-    lane.sizes[N_STATES] = row + 1
+    sizes[N_STATES] = row + 1
 
 
 @compiled
-def _replay_tombstone(lane: Lane, key: int, offset: int, at: int) -> None:
-    keys = lane.keys
-    _forget(lane, key, offset, at, 0)
+def _replay_tombstone(
+    keys: I64, pool: I64, states: I64, batches: I64, transitions: I64, sizes: I64, key: int, offset: int, at: int
+) -> None:
+    _forget(keys, pool, batches, transitions, sizes, key, offset, at, 0)
     keys[key, K_FLAGS] = SEEN
     keys[key, K_PASSED] = -1
     for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
         keys[key, column] = 0
-    _state_row(lane, key, offset, at, KIND_TOMBSTONE, lane.sizes[N_CHANGED])
+    _state_row(keys, pool, states, sizes, key, offset, at, KIND_TOMBSTONE, sizes[N_CHANGED])
 
 
-@compiled
-def _keep_changed(lane: Lane, own_count: int) -> int:
-    start = lane.sizes[N_CHANGED]
-    for own in range(own_count):
-        lane.changed[C_FIRST, start + own] = lane.own[own, 0]
-        lane.changed[C_LAST, start + own] = lane.own[own, 1]
-        lane.changed[C_RANK, start + own] = lane.own[own, 2]
-    lane.sizes[N_CHANGED] = start + own_count
+@inlined
+def _keep_changed(own: I64, changed: I64, sizes: I64, own_count: int) -> int:
+    start = sizes[N_CHANGED]
+    for row in range(own_count):
+        changed[C_FIRST, start + row] = own[row, 0]
+        changed[C_LAST, start + row] = own[row, 1]
+        changed[C_RANK, start + row] = own[row, 2]
+    sizes[N_CHANGED] = start + own_count
     return start
 
 
-@compiled
-def _own_from(lane: Lane, own_count: int, start: int) -> int:
-    """Trim the record's own batches at the start offset; from which of them on there is something left."""
-    own = 0
-    while own < own_count and lane.own[own, 1] < start:
-        own += 1
-    if own < own_count and lane.own[own, 0] < start:
-        lane.own[own, 0] = start
-    return own
+@inlined
+def _own_from(own: I64, own_count: int, start: int) -> int:
+    """Trim the record's row batches at the start offset; from which of them on there is something left."""
+    row = 0
+    while row < own_count and own[row, 1] < start:
+        row += 1
+    if row < own_count and own[row, 0] < start:
+        own[row, 0] = start
+    return row
 
 
 @compiled
-def _replay_update(lane: Lane, key: int, offset: int, at: int, own_count: int) -> None:
+def _replay_update(
+    keys: I64,
+    pool: I64,
+    states: I64,
+    changed: I64,
+    batches: I64,
+    transitions: I64,
+    findings: I64,
+    sizes: I64,
+    own: I64,
+    merged: I64,
+    fields: I64,
+    key: int,
+    offset: int,
+    at: int,
+    own_count: int,
+) -> None:
     """As ShareCoordinatorShard.merge: the update's start offset and leader epoch unless -1, its count always."""
-    keys, fields = lane.keys, lane.fields
     flags = keys[key, K_FLAGS]
-    changed_from = _keep_changed(lane, own_count)
+    changed_from = _keep_changed(own, changed, sizes, own_count)
     leader_changed = 0
     if flags & HAS_STATE == 0:
         for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
@@ -782,48 +921,86 @@ def _replay_update(lane: Lane, key: int, offset: int, at: int, own_count: int) -
     else:
         complete = 1 if flags & HAS_SNAPSHOT else 0
         if complete and fields[K_SNAPSHOT_EPOCH] != keys[key, K_SNAPSHOT_EPOCH] and not flags & ORPHAN_REPORTED:
-            _report(
-                lane, key, ORPHAN_UPDATE, offset, keys[key, K_SNAPSHOT_EPOCH], fields[K_SNAPSHOT_EPOCH]
-            )
+            _report(findings, sizes, key, ORPHAN_UPDATE, offset, keys[key, K_SNAPSHOT_EPOCH], fields[K_SNAPSHOT_EPOCH])
             keys[key, K_FLAGS] = flags | ORPHAN_REPORTED
         if fields[K_LEADER_EPOCH] != UNCHANGED and fields[K_LEADER_EPOCH] != keys[key, K_LEADER_EPOCH]:
             leader_changed = 1
             keys[key, K_LEADER_EPOCH] = fields[K_LEADER_EPOCH]
         if fields[K_START] != UNCHANGED:
             if fields[K_START] < keys[key, K_START]:
-                _report(lane, key, STALE_WRITER, offset, keys[key, K_START], fields[K_START])
+                _report(findings, sizes, key, STALE_WRITER, offset, keys[key, K_START], fields[K_START])
             keys[key, K_START] = fields[K_START]
         keys[key, K_COMPLETE_COUNT] = fields[K_COMPLETE_COUNT]
-        _move_start(lane, key, offset, at, leader_changed, own_count)
+        _move_start(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, own_count)
     start = keys[key, K_START]
     own_from = 0
     if start != UNCHANGED:
-        _trim(lane, key, offset, at, complete, start)
-        own_from = _own_from(lane, own_count, start)
+        _trim(keys, pool, batches, sizes, key, offset, at, complete, start)
+        own_from = _own_from(own, own_count, start)
     if own_from < own_count:
-        _merge(lane, key, offset, at, leader_changed, complete, own_from, own_count, False, False)
-    _state_row(lane, key, offset, at, KIND_UPDATE, changed_from)
+        _merge_update(
+            keys,
+            pool,
+            own,
+            merged,
+            batches,
+            transitions,
+            sizes,
+            key,
+            offset,
+            at,
+            leader_changed,
+            complete,
+            own_from,
+            own_count,
+        )
+    _state_row(keys, pool, states, sizes, key, offset, at, KIND_UPDATE, changed_from)
 
 
 @compiled
-def _move_start(lane: Lane, key: int, offset: int, at: int, leader_changed: int, own_count: int) -> None:
+def _move_start(
+    keys: I64,
+    pool: I64,
+    own: I64,
+    transitions: I64,
+    sizes: I64,
+    key: int,
+    offset: int,
+    at: int,
+    leader_changed: int,
+    own_count: int,
+) -> None:
     """Rows for what the start offset passes now; what it passed before a stale writer set it back it does not
     pass again."""
-    keys = lane.keys
     passed, start = keys[key, K_PASSED], keys[key, K_START]
     if start > passed:
         if passed >= 0:
-            _passed(lane, key, offset, at, leader_changed, passed, start - 1, own_count)
+            _passed(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, passed, start - 1, own_count)
         keys[key, K_PASSED] = start
 
 
 @compiled
-def _replay_snapshot(lane: Lane, key: int, offset: int, at: int, own_count: int) -> None:
-    keys, fields = lane.keys, lane.fields
+def _replay_snapshot(
+    keys: I64,
+    pool: I64,
+    states: I64,
+    changed: I64,
+    batches: I64,
+    transitions: I64,
+    findings: I64,
+    sizes: I64,
+    own: I64,
+    merged: I64,
+    fields: I64,
+    key: int,
+    offset: int,
+    at: int,
+    own_count: int,
+) -> None:
     flags = keys[key, K_FLAGS]
     had_state = flags & HAS_STATE != 0
     was_complete = flags & HAS_SNAPSHOT != 0
-    changed_from = _keep_changed(lane, own_count)
+    changed_from = _keep_changed(own, changed, sizes, own_count)
     is_warm = fields[K_CREATED] == fields[K_WRITTEN]
     is_reset = False
     if had_state and own_count == 0:
@@ -832,32 +1009,59 @@ def _replay_snapshot(lane: Lane, key: int, offset: int, at: int, own_count: int)
     leader_changed = 1 if had_state and fields[K_LEADER_EPOCH] != keys[key, K_LEADER_EPOCH] else 0
     if was_complete and fields[K_SNAPSHOT_EPOCH] < keys[key, K_SNAPSHOT_EPOCH]:
         _report(
-            lane, key, SNAPSHOT_EPOCH_WENT_BACK, offset, keys[key, K_SNAPSHOT_EPOCH], fields[K_SNAPSHOT_EPOCH]
+            findings,
+            sizes,
+            key,
+            SNAPSHOT_EPOCH_WENT_BACK,
+            offset,
+            keys[key, K_SNAPSHOT_EPOCH],
+            fields[K_SNAPSHOT_EPOCH],
         )
     if is_reset:
-        _forget(lane, key, offset, at, leader_changed)
+        _forget(keys, pool, batches, transitions, sizes, key, offset, at, leader_changed)
     for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
         keys[key, column] = fields[column]
     keys[key, K_FLAGS] = SEEN | HAS_STATE | HAS_SNAPSHOT | (flags & ORPHAN_REPORTED)
     if is_reset or not had_state:
         keys[key, K_PASSED] = fields[K_START]
     else:
-        _move_start(lane, key, offset, at, leader_changed, own_count)
+        _move_start(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, own_count)
     own_from = 0
     if fields[K_START] != UNCHANGED:
-        _trim(lane, key, offset, at, 1, fields[K_START])
-        own_from = _own_from(lane, own_count, fields[K_START])
-    if _merge(lane, key, offset, at, leader_changed, 1, own_from, own_count, True, flags & SEEN == 0):
-        _report(lane, key, STATE_WENT_BACK, offset, 0, 0)
+        _trim(keys, pool, batches, sizes, key, offset, at, 1, fields[K_START])
+        own_from = _own_from(own, own_count, fields[K_START])
+    length = keys[key, K_LENGTH]
+    is_first = flags & SEEN == 0
+    if _merge(
+        keys,
+        pool,
+        own,
+        merged,
+        batches,
+        transitions,
+        sizes,
+        key,
+        offset,
+        at,
+        leader_changed,
+        1,
+        0,
+        length,
+        own_from,
+        own_count,
+        True,
+        is_first,
+    ):
+        _report(findings, sizes, key, STATE_WENT_BACK, offset, 0, 0)
     kind = KIND_SNAPSHOT
     if is_reset:
         kind = KIND_RESET
     elif not is_warm:
         kind = KIND_COLD_SNAPSHOT
-    _state_row(lane, key, offset, at, kind, changed_from)
+    _state_row(keys, pool, states, sizes, key, offset, at, kind, changed_from)
 
 
-@compiled
+@inlined
 def _read_fields(data: U8, position: int, end: int, is_snapshot: bool, fields: I64) -> tuple[int, int]:
     """The fields before the batches: (how many batches, where they begin), or (-1, 0) where it is no usual value."""
     if end - position < (SNAPSHOT_BYTES_FIXED if is_snapshot else UPDATE_BYTES_FIXED):
@@ -885,7 +1089,7 @@ def _read_fields(data: U8, position: int, end: int, is_snapshot: bool, fields: I
     return count - 1, position
 
 
-@compiled
+@inlined
 def _read_tags(data: U8, position: int, end: int, fields: I64) -> bool:
     """The tags of the value: none, or the delivery complete count alone. False where it is anything else."""
     fields[K_COMPLETE_COUNT] = -1
@@ -900,7 +1104,7 @@ def _read_tags(data: U8, position: int, end: int, fields: I64) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, bool]:
     """The record's batches, canonical: (how many, whether one of them is no range of offsets).
 
@@ -936,38 +1140,49 @@ def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, b
     return kept, has_invalid
 
 
-@compiled
-def _has_room(lane: Lane, key: int, count: int) -> bool:
-    """Whether there is room for the most that a record of `count` batches can make; see `Room` in the lane."""
-    keys, sizes = lane.keys, lane.sizes
+@inlined
+def _has_room(
+    keys: I64,
+    pool: I64,
+    states: I64,
+    changed: I64,
+    batches: I64,
+    transitions: I64,
+    findings: I64,
+    sizes: I64,
+    own: I64,
+    merged: I64,
+    key: int,
+    count: int,
+) -> bool:
+    """Whether there is room for the most that a record of `count` batches can make; see `Room` in the"""
     length = keys[key, K_LENGTH]
     pieces = length + 4 * count + 2
     if pieces > keys[key, K_CAPACITY]:
         capacity = 2 * pieces
-        if sizes[N_POOL] + capacity > len(lane.pool):
+        if sizes[N_POOL] + capacity > len(pool):
             return False
-        _move_region(lane, key, capacity)
+        _move_region(keys, pool, sizes, key, capacity)
     return bool(
-        sizes[N_STATES] < lane.states.shape[1]
-        and sizes[N_CHANGED] + 2 * count <= lane.changed.shape[1]
-        and sizes[N_BATCHES] + length <= lane.batches.shape[1]
-        and sizes[N_TRANSITIONS] + 4 * pieces <= lane.transitions.shape[1]
-        and sizes[N_FINDINGS] + FINDINGS_PER_RECORD_MAX <= lane.findings.shape[1]
-        and 2 * count <= len(lane.own)
-        and 2 * pieces <= len(lane.merged)
+        sizes[N_STATES] < states.shape[1]
+        and sizes[N_CHANGED] + 2 * count <= changed.shape[1]
+        and sizes[N_BATCHES] + length <= batches.shape[1]
+        and sizes[N_TRANSITIONS] + 4 * pieces <= transitions.shape[1]
+        and sizes[N_FINDINGS] + FINDINGS_PER_RECORD_MAX <= findings.shape[1]
+        and 2 * count <= len(own)
+        and 2 * pieces <= len(merged)
     )
 
 
 @compiled
-def _move_region(lane: Lane, key: int, capacity: int) -> None:
+def _move_region(keys: I64, pool: I64, sizes: I64, key: int, capacity: int) -> None:
     """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is packed."""
-    keys = lane.keys
-    region = lane.sizes[N_POOL]
-    _move(lane.pool, keys[key, K_REGION] + keys[key, K_HEAD], region, keys[key, K_LENGTH])
+    region = sizes[N_POOL]
+    _move(pool, keys[key, K_REGION] + keys[key, K_HEAD], region, keys[key, K_LENGTH])
     keys[key, K_REGION] = region
     keys[key, K_CAPACITY] = capacity
     keys[key, K_HEAD] = 0
-    lane.sizes[N_POOL] = region + capacity
+    sizes[N_POOL] = region + capacity
 
 
 @compiled
@@ -986,7 +1201,7 @@ def pack_pool(lane: Lane, pool: I64, key_count: int) -> None:
     lane.sizes[N_POOL] = end
 
 
-@compiled
+@inlined
 def _key_bytes(data: U8, position: int, length: int) -> int:
     """How many bytes of a key say which share partition it is: all but the type, and what is behind; -1 where it is
     no key."""
@@ -998,7 +1213,7 @@ def _key_bytes(data: U8, position: int, length: int) -> int:
     return KEY_BYTES_FIXED + group_bytes
 
 
-@compiled
+@inlined
 def _is_share_state(data: U8, position: int) -> bool:
     record_type = be16(data, position)
     return bool(record_type == RECORD_SNAPSHOT or record_type == RECORD_UPDATE)
@@ -1027,13 +1242,19 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
     DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for `sizes[N_NEED_COUNT]`
     batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
     """
-    data, sizes = records.data, lane.sizes
-    for record in range(start, len(records.offset)):
-        if records.is_control[records.batch_index[record]]:
+    data, is_control, batch_index = records.data, records.is_control, records.batch_index
+    offsets, timestamps = records.offset, records.timestamp_ms
+    key_positions, key_lengths = records.key_position, records.key_length
+    value_positions, value_lengths = records.value_position, records.value_length
+    key_ids, keys, pool, states, changed = lane.key_ids, lane.keys, lane.pool, lane.states, lane.changed
+    batches, transitions, findings, sizes = lane.batches, lane.transitions, lane.findings, lane.sizes
+    own, merged, fields = lane.own, lane.merged, lane.fields
+    for record in range(start, len(offsets)):
+        if is_control[batch_index[record]]:
             sizes[N_CONTROL] += 1
             continue
-        position = records.key_position[record]
-        key_length = np.int64(records.key_length[record])
+        position = key_positions[record]
+        key_length = np.int64(key_lengths[record])
         if key_length < 2:
             return UNUSUAL, record
         if not _is_share_state(data, position):
@@ -1046,34 +1267,66 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
         interned = find(table, data, position + 2, key_bytes)
         if interned < 0:
             return NEED_KEY, record
-        key = lane.key_ids[interned]
-        offset, at = records.offset[record], records.timestamp_ms[record]
-        if records.value_length[record] < 0:
-            if not _has_room(lane, key, 0):
+        key = key_ids[interned]
+        offset, at = offsets[record], timestamps[record]
+        if value_lengths[record] < 0:
+            if not _has_room(keys, pool, states, changed, batches, transitions, findings, sizes, own, merged, key, 0):
                 sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, 0
                 return NEED_ROOM, record
             sizes[N_TOMBSTONES] += 1
             if is_snapshot:
-                _replay_tombstone(lane, key, offset, at)
+                _replay_tombstone(keys, pool, states, batches, transitions, sizes, key, offset, at)
             else:
-                _report(lane, key, UPDATE_TOMBSTONE, offset, 0, 0)
+                _report(findings, sizes, key, UPDATE_TOMBSTONE, offset, 0, 0)
             continue
-        position = records.value_position[record]
-        end = position + records.value_length[record]
-        count, position = _read_fields(data, position, end, is_snapshot, lane.fields)
-        if count < 0 or not _read_tags(data, position + count * STATE_BATCH_BYTES, end, lane.fields):
+        position = value_positions[record]
+        end = position + value_lengths[record]
+        count, position = _read_fields(data, position, end, is_snapshot, fields)
+        if count < 0 or not _read_tags(data, position + count * STATE_BATCH_BYTES, end, fields):
             return UNUSUAL, record
-        if not _has_room(lane, key, count):
+        if not _has_room(keys, pool, states, changed, batches, transitions, findings, sizes, own, merged, key, count):
             sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, count
             return NEED_ROOM, record
-        own_count, has_invalid = _read_batches(data, position, count, lane.own)
+        own_count, has_invalid = _read_batches(data, position, count, own)
         if own_count < 0:
             return UNUSUAL, record
         if has_invalid:
-            _report(lane, key, INVALID_STATE_BATCH, offset, 0, 0)
+            _report(findings, sizes, key, INVALID_STATE_BATCH, offset, 0, 0)
         sizes[N_DECODED] += 1
         if is_snapshot:
-            _replay_snapshot(lane, key, offset, at, own_count)
+            _replay_snapshot(
+                keys,
+                pool,
+                states,
+                changed,
+                batches,
+                transitions,
+                findings,
+                sizes,
+                own,
+                merged,
+                fields,
+                key,
+                offset,
+                at,
+                own_count,
+            )
         else:
-            _replay_update(lane, key, offset, at, own_count)
-    return DONE, len(records.offset)
+            _replay_update(
+                keys,
+                pool,
+                states,
+                changed,
+                batches,
+                transitions,
+                findings,
+                sizes,
+                own,
+                merged,
+                fields,
+                key,
+                offset,
+                at,
+                own_count,
+            )
+    return DONE, len(offsets)
