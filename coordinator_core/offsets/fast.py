@@ -422,31 +422,27 @@ def parse_records(
 
 
 @inlined
-def _unlink(rows: RowArrays, row: int, keys: KeyArrays) -> None:
+def _unlink(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of_key: I32) -> None:
     """Take a pending row out of its key's list. Lists of producers keep it until their marker, which skips
     it."""
-    after, before = rows.next_of_key[row], rows.previous_of_key[row]
+    after, before = next_of_key[row], previous_of_key[row]
     if before == NOTHING:
-        keys.pending_head[rows.key[row]] = after
+        pending_head[key] = after
     else:
-        rows.next_of_key[before] = after
+        next_of_key[before] = after
     if after != NOTHING:
-        rows.previous_of_key[after] = before
+        previous_of_key[after] = before
 
 
 @inlined
-def _link(rows: RowArrays, row: int, keys: KeyArrays, producer_heads: I32) -> None:
-    """Make a row pending."""
-    key, producer = rows.key[row], rows.producer[row]
-    rows.outcome[row] = OUTCOME_PENDING
-    head = keys.pending_head[key]
-    rows.next_of_key[row] = head
-    rows.previous_of_key[row] = NOTHING
+def _link(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of_key: I32) -> None:
+    """Put a pending row into its key's list."""
+    head = pending_head[key]
+    next_of_key[row] = head
+    previous_of_key[row] = NOTHING
     if head != NOTHING:
-        rows.previous_of_key[head] = row
-    keys.pending_head[key] = row
-    rows.next_of_producer[row] = producer_heads[producer]
-    producer_heads[producer] = row
+        previous_of_key[head] = row
+    pending_head[key] = row
 
 
 @compiled
@@ -478,9 +474,12 @@ def replay_records(
     has_delta, row_delta, next_of_producer = rows.has_delta, rows.delta, rows.next_of_producer
     pending_head, has_offset = keys.pending_head, keys.has_offset
     offset_in_force, record_offset = keys.committed_offset, keys.record_offset
+    next_of_key, previous_of_key = rows.next_of_key, rows.previous_of_key
 
     for row in range(carried):
-        _link(rows, row, keys, producer_heads)
+        _link(row, row_key[row], pending_head, next_of_key, previous_of_key)
+        next_of_producer[row] = producer_heads[row_producer[row]]
+        producer_heads[row_producer[row]] = row
     row = carried
     operation_count = 0
     touch_count = 0
@@ -507,7 +506,7 @@ def replay_records(
             pending = pending_head[row_key[row]]
             while pending != NOTHING:
                 outcome[pending] = OUTCOME_SUPERSEDED
-                pending = rows.next_of_key[pending]
+                pending = next_of_key[pending]
             pending_head[row_key[row]] = NOTHING
             next_of_producer[row] = NOTHING
             candidate = row
@@ -527,11 +526,14 @@ def replay_records(
             else:
                 earlier = pending_head[row_key[row]]
                 while earlier != NOTHING and row_producer[earlier] != producer:
-                    earlier = rows.next_of_key[earlier]
+                    earlier = next_of_key[earlier]
                 if earlier != NOTHING:
-                    _unlink(rows, earlier, keys)
+                    _unlink(earlier, row_key[row], pending_head, next_of_key, previous_of_key)
                     outcome[earlier] = OUTCOME_SUPERSEDED
-                _link(rows, row, keys, producer_heads)
+                _link(row, row_key[row], pending_head, next_of_key, previous_of_key)
+                next_of_producer[row] = producer_heads[producer]
+                producer_heads[producer] = row
+                outcome[row] = OUTCOME_PENDING
             row += 1
         elif kind == KIND_QUARANTINED:
             row += 1
@@ -554,7 +556,7 @@ def replay_records(
             if kind == KIND_CONTROL:
                 if outcome[current] != OUTCOME_PENDING:
                     continue  # replaced or deleted since
-                _unlink(rows, current, keys)
+                _unlink(current, key, pending_head, next_of_key, previous_of_key)
                 if is_abort:
                     outcome[current] = OUTCOME_ABORTED
                     continue

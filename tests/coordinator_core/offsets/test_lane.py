@@ -161,10 +161,12 @@ WILD_BATCHES = st.builds(
 TAME_BATCHES = st.builds(LogBatch, st.lists(TAME, max_size=3).map(tuple), PRODUCERS, st.booleans()) | st.builds(
     marker, PRODUCERS, st.sampled_from([ABORT, COMMIT, COMMIT]), TIMESTAMPS
 )
+MANY = settings(deadline=None, max_examples=max(300, settings.default.max_examples))
+"""A log has many ways to be odd; a nightly profile may ask for more."""
 SPLITS = st.lists(st.integers(1, 5), max_size=12)
 
 
-@settings(deadline=None, max_examples=300)
+@MANY
 @given(batches=st.lists(WILD_BATCHES, max_size=12), sizes=SPLITS)
 def test_lane_equals_replay_on_any_bytes(batches: list[LogBatch], sizes: list[int]) -> None:
     """Rows, findings, operations, touches and counts are those of codec and pure replay."""
@@ -172,7 +174,7 @@ def test_lane_equals_replay_on_any_bytes(batches: list[LogBatch], sizes: list[in
     assert lane_result(OffsetLane(), chunks_of(encoded, sizes)) == expected_result(chunks_of(encoded, []))
 
 
-@settings(deadline=None, max_examples=300)
+@MANY
 @given(batches=st.lists(TAME_BATCHES, min_size=4, max_size=30), sizes=SPLITS)
 def test_lane_equals_replay_in_transactions(batches: list[LogBatch], sizes: list[int]) -> None:
     """Few keys and many producers: replaced, deleted, overtaken, aborted and open commits, cut anywhere."""
@@ -182,7 +184,7 @@ def test_lane_equals_replay_in_transactions(batches: list[LogBatch], sizes: list
     assert lane_result(OffsetLane(), chunks_of(encoded, [1] * len(encoded))) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(batches=st.lists(TAME_BATCHES, min_size=2, max_size=12), cut=st.integers(0, 12))
 def test_lane_goes_on_after_pickling(batches: list[LogBatch], cut: int) -> None:
     """State kept between two runs is the whole state; `finish` in between changes nothing."""
