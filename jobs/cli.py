@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quarantined or is missing.
 """
 
+import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
@@ -29,9 +30,16 @@ WRONG_ARGUMENTS: Final = 2
 INCOMPLETE: Final = 3
 INTERRUPTED: Final = 130
 
+PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
+"""Set by spark-submit.sh, which reads the command line first without Spark: wrong arguments and --help need none."""
+PARSED: Final = 64
+"""Exit code then, when there is a job to run."""
+
 app = typer.Typer(
     name="spark-submit.sh",
     help="Groupledger: the ledger of every Kafka group. Replays the logs of Kafka's coordinators into Delta tables.",
+    epilog="Options before the job's name that begin with -- are Spark's own: ./spark-submit.sh --master local[2] nightly. "
+    "Every job has --help. Settings: conf/groupledger.toml.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -232,7 +240,7 @@ def open_session(job: str, settings: Settings) -> "tuple[SparkSession, Warehouse
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
-        app(args=None if arguments is None else list(arguments), standalone_mode=True)
+        app(args=None if arguments is None else list(arguments), prog_name="spark-submit.sh", standalone_mode=True)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else FAILED
     return DONE
@@ -256,6 +264,8 @@ def _settings(
 
 def _run(job: Callable[[], int], debug: bool) -> None:
     """Run a job: its exit code becomes the command's, its error one line."""
+    if os.environ.get(PARSE_ONLY):
+        raise typer.Exit(PARSED)
     try:
         code = job()
     except KeyboardInterrupt:

@@ -47,10 +47,6 @@ class Steps:
         """A table, at the end of a job."""
         self._console.print(table)
 
-    def table(self, table: RichTable) -> None:
-        """A table of `summary_table`."""
-        self._console.print(table)
-
 
 class _Line:
     """A progress line which follows the running Spark stage."""

@@ -17,7 +17,7 @@ PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
 
 ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"
-ENVIRONMENT_OTHER: Final = frozenset({"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG"})
+ENVIRONMENT_OTHER: Final = frozenset({"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG", "GROUPLEDGER_PARSE_ONLY"})
 """Read elsewhere: the interpreter by spark-submit.sh, the settings file by `load_settings`."""
 
 LANES: Final = ("auto", "arrow", "spark")

@@ -41,7 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{PROJECT_ROOT}/conf/log4j2.properties"
-            f" -Dderby.system.home={scratch} -XX:+UseSerialGC"
+            f" -Dderby.system.home={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         ),
     }
     session = start_session("tests", overrides)

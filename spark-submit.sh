@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# The one entry: ./spark-submit.sh [Spark's options] JOB [options]
+#
+# Makes what is missing (a Python environment in .venv, Delta's jars in .cache), then calls the real spark-submit. The
+# arguments of the job reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or something
+# that must be installed first, 3 done but something was quarantined or is missing.
+set -euo pipefail
+
+readonly PARSED=64 # what jobs/cli.py answers when there is a job to run
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { # exit code, text
+    say "error: $2"
+    exit "$1"
+}
+
+project_root() {
+    local path=${BASH_SOURCE[0]} folder
+    while [[ -L $path ]]; do
+        folder=$(cd -P -- "$(dirname -- "$path")" && pwd)
+        path=$(readlink -- "$path")
+        [[ $path == /* ]] || path=$folder/$path
+    done
+    cd -P -- "$(dirname -- "$path")" && pwd
+}
+
+# A Python that can make the environment: CPython 3.11 or newer, with venv and pip.
+find_python() {
+    local candidate
+    for candidate in ${GROUPLEDGER_PYTHON:+"$GROUPLEDGER_PYTHON"} python3.11 python3.12 python3.13 python3 python; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            command -v -- "$candidate"
+            return
+        fi
+        if [[ -n ${GROUPLEDGER_PYTHON:-} ]]; then
+            fail 2 "GROUPLEDGER_PYTHON=$GROUPLEDGER_PYTHON is not a Python 3.11 or newer with venv: correct it, or unset it"
+        fi
+    done
+    fail 2 "no Python 3.11 or newer with venv: install one (Debian, Ubuntu: apt install python3.11-venv; macOS: brew install python@3.11), or name it in GROUPLEDGER_PYTHON"
+}
+
+# Java 17 or newer with the incubator's vector module, which Spark 4.2 loads at its start.
+check_java() {
+    local java modules version remedy
+    remedy="install a full JDK 17 (Debian, Ubuntu: apt install openjdk-17-jdk-headless; macOS: brew install openjdk@17), and set JAVA_HOME if it is not the java on the PATH"
+    if [[ -n ${JAVA_HOME:-} ]]; then
+        java=$JAVA_HOME/bin/java
+        [[ -x $java ]] || fail 2 "JAVA_HOME=$JAVA_HOME has no bin/java: $remedy"
+    else
+        java=$(command -v java) || fail 2 "no Java: $remedy"
+    fi
+    modules=$("$java" --list-modules 2>/dev/null) || modules=
+    version=$(sed -n 's/^java\.base@\([0-9]*\).*/\1/p' <<<"$modules")
+    if [[ -z $version || $version -lt 17 ]]; then
+        fail 2 "$java is older than Java 17: $remedy"
+    fi
+    [[ $modules == *jdk.incubator.vector* ]] ||
+        fail 2 "$java lacks the module jdk.incubator.vector, as cut-down runtimes do: $remedy"
+}
+
+# One set-up at a time; whoever waited finds the work done.
+locked() {
+    mkdir -p "$ROOT/.cache" || fail 1 "$ROOT cannot be written: the first start makes .venv and .cache in it"
+    if command -v flock >/dev/null 2>&1; then
+        (flock 9 && "$@") 9>"$ROOT/.cache/set-up.lock"
+    else
+        "$@"
+    fi
+}
+
+lock_sum() { cat -- "$@" | cksum; }
+
+# is_ready STAMP FILE...: was the environment made from these lock files, and does its Python run?
+is_ready() {
+    local stamp=$VENV/.made-from-$1
+    shift
+    [[ -f $stamp && $(<"$stamp") == "$(lock_sum "$@")" ]] && "$VENV/bin/python" -c '' >/dev/null 2>&1
+}
+
+make_environment() { # STAMP FILE...
+    is_ready "$@" && return
+    local stamp=$1 python log=$ROOT/.cache/pip.log
+    shift
+    if ! "$VENV/bin/python" -c 'import pip' >/dev/null 2>&1; then
+        python=$(find_python)
+        say "Making the Python environment in .venv with $python (once, a minute or two) ..."
+        rm -rf -- "$VENV"
+        "$python" -m venv "$VENV" >"$log" 2>&1 || { tail -n 15 "$log" >&2; fail 1 "python -m venv failed"; }
+    else
+        say "Bringing the Python environment in .venv up to its lock ..."
+    fi
+    if ! "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input -r "${!#}" >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        fail 1 "pip could not install the packages (network? proxy?); all it said is in .cache/pip.log"
+    fi
+    lock_sum "$@" >"$VENV/.made-from-$stamp"
+    [[ $stamp != dev ]] || lock_sum "$ROOT/requirements.txt" >"$VENV/.made-from-run"
+}
+
+spark_home() { printf '%s\n' "$VENV"/lib/python3.*/site-packages/pyspark; }
+
+have_jars() { [[ -f $JARS/.made-from && $(<"$JARS/.made-from") == "$(lock_sum "$DEFAULTS")" ]]; }
+
+# Delta's jars, resolved once by Spark itself from Maven and kept: later starts neither ask nor wait for it.
+fetch_jars() {
+    have_jars && return
+    local log=$ROOT/.cache/ivy.log folder version
+    say "Fetching Delta's jars (once) ..."
+    version=$(sed -n 's/^spark\.jars\.packages.*:\([^: ]*\) *$/\1/p' "$DEFAULTS")
+    # an empty Python file as the application: all that Spark does is to resolve the packages of spark-defaults.conf
+    if ! "$SPARK_HOME/bin/spark-submit" --properties-file "$DEFAULTS" "$ROOT/jobs/__init__.py" >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        fail 1 "Delta's jars could not be fetched from Maven (network? proxy?); all that was said is in .cache/ivy.log"
+    fi
+    folder=$(sed -n 's/^The jars for the packages stored in: //p' "$log")
+    rm -rf -- "$JARS"
+    mkdir -p "$JARS"
+    cp -- "$folder"/io.delta_*-"$version".jar "$JARS"/ ||
+        fail 1 "Maven gave no jars of Delta $version; all that was said is in .cache/ivy.log"
+    lock_sum "$DEFAULTS" >"$JARS/.made-from"
+}
+
+jar_list() { # separator
+    local IFS=$1
+    local -a jars=("$JARS"/*.jar)
+    printf '%s' "${jars[*]}"
+}
+
+ROOT=$(project_root)
+readonly ROOT VENV=$ROOT/.venv JARS=$ROOT/.cache/jars DEFAULTS=$ROOT/conf/spark-defaults.conf
+readonly RUN_LOCK=$ROOT/requirements.txt DEV_LOCK=$ROOT/requirements-dev.txt
+
+if [[ ${1:-} == --set-up ]]; then
+    # for the Makefile: all that jobs and tests need, and no job
+    check_java
+    is_ready dev "$RUN_LOCK" "$DEV_LOCK" || locked make_environment dev "$RUN_LOCK" "$DEV_LOCK"
+else
+    is_ready run "$RUN_LOCK" || locked make_environment run "$RUN_LOCK"
+fi
+
+# What stands before the job's name is for Spark: options with a value in the next word, but for these.
+spark_options=()
+while [[ ${1:-} == -* && ${1:-} != --help && ${1:-} != -h && ${1:-} != --set-up ]]; do
+    spark_options+=("$1")
+    case $1 in
+        --*=* | --verbose | -v | --supervise) shift ;;
+        *)
+            [[ $# -ge 2 ]] || fail 2 "Spark's option $1 needs a value"
+            spark_options+=("$2")
+            shift 2
+            ;;
+    esac
+done
+
+export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH}
+export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$ROOT/.cache/numba}
+export PYTHONHASHSEED=0
+SPARK_HOME=$(spark_home)
+export SPARK_HOME
+# a conf folder of another Spark on this machine must not speak here
+unset SPARK_CONF_DIR
+
+if [[ ${1:-} == --set-up ]]; then
+    have_jars || locked fetch_jars
+    exit 0
+fi
+
+# Wrong arguments and --help are answered before any JVM starts.
+code=0
+GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" -m jobs "$@" || code=$?
+[[ $code -eq $PARSED ]] || exit "$code"
+
+check_java
+have_jars || locked fetch_jars
+export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
+jars=$(jar_list ,)
+
+# log4j reads a URL: a space or a # in the project's path would end it
+log4j=file://$ROOT/conf/log4j2.properties
+log4j=${log4j//%/%25}
+log4j=${log4j// /%20}
+log4j=${log4j//#/%23}
+export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=$log4j"
+
+exec "$SPARK_HOME/bin/spark-submit" \
+    --properties-file "$DEFAULTS" \
+    --conf spark.jars.packages= --conf spark.jars.excludes= \
+    --jars "$jars" \
+    ${spark_options[@]+"${spark_options[@]}"} \
+    "$ROOT/jobs/__main__.py" "$@"
