@@ -1,0 +1,78 @@
+"""Compile the hot loops once, at set-up, so that no run waits for it: `python -m jobs.warm_up`.
+
+numba keeps what it compiled beside NUMBA_CACHE_DIR. The loops are compiled by using them, on a log of a few records, so
+that the types are those of a real run.
+"""
+
+from coordinator_core import codec
+from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.log.scan import scan_segment
+from coordinator_core.share_state.lane import ShareStateLane
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.consumer_offsets import RecordType
+from schemas.registry import REGISTRY
+from schemas.share_group_state import STATE_BATCH, ShareStateRecordType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def offsets_log() -> bytes:
+    """A plain commit, a transactional one with its marker, and a tombstone."""
+    key_message, value_message = REGISTRY[OFFSETS_TOPIC][RecordType.OFFSET_COMMIT]
+    key = codec.encode_key(
+        OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, codec.make(key_message, group="g", topic="t", partition=0)
+    )
+    fields = codec.make(value_message, offset=1, metadata="m", topic_id=TOPIC_ID)
+    value = codec.encode_value(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, 4, fields)
+    return b"".join(
+        (
+            build_batch([Record(0, 1, key, value, ())]),
+            build_batch([Record(1, 2, key, value, ())], is_transactional=True, producer_id=1, producer_epoch=0),
+            build_marker(
+                offset=2, timestamp_ms=3, is_commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0
+            ),
+            build_batch([Record(3, 4, key, None, ())]),
+        )
+    )
+
+
+def share_log() -> bytes:
+    """A snapshot, an update over it, and a tombstone."""
+    snapshot, update = ShareStateRecordType.SHARE_SNAPSHOT, ShareStateRecordType.SHARE_UPDATE
+    batches = (codec.make(STATE_BATCH, first_offset=0, last_offset=4, delivery_state=0, delivery_count=1),)
+    records = []
+    for offset, record_type in enumerate((snapshot, update)):
+        key_message, value_message = REGISTRY[SHARE_TOPIC][record_type]
+        key = codec.make(key_message, group_id="g", topic_id=TOPIC_ID, partition=0)
+        value = codec.make(value_message, start_offset=0, state_batches=batches)
+        records.append(
+            Record(
+                offset,
+                offset,
+                codec.encode_key(SHARE_TOPIC, record_type, key),
+                codec.encode_value(SHARE_TOPIC, record_type, 0, value),
+                (),
+            )
+        )
+    records.append(Record(2, 2, records[0].key, None, ()))
+    return build_batch(records)
+
+
+def warm_up() -> None:
+    """Use every compiled loop once."""
+    for log in (offsets_log(), share_log()):
+        scan_segment(log, base_offset=0)
+        scan_segment(b"\x01" + log[1:] + bytes(100) + log[:70], base_offset=0)  # damaged: the search for the next batch
+    replay = OffsetsLogReplay()
+    replay.feed(decode_chunk(offsets_log()))
+    replay.finish()
+    lane = ShareStateLane()
+    lane.feed(decode_chunk(share_log()))
+    lane.finish()
+
+
+if __name__ == "__main__":
+    warm_up()
