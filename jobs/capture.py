@@ -27,6 +27,7 @@ from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.coverage import COMPACTED_TOPICS, LogPartition, epoch_ms, scanned_coverage
 from jobs.errors import WarehouseError
+from jobs.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.settings import Settings
 from jobs.sinks import OVERWRITE, PartTarget, PartWriter, Warehouse, WrittenFile
 from jobs.sources.segments import PartitionLog, Segment, SegmentRead, find_partitions, read_segment, to_record_batches
@@ -43,7 +44,6 @@ TASKS_PER_CORE: Final = 4
 DAMAGED: Final = "damaged"
 """Name of the part file of a batch whose checksum does not fit. One batch a file."""
 
-OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 CAPTURE_CODES: Final = ("CRC_MISMATCH", OVERLAPPING_BATCH)
 """Codes of the quarantine rows of stage BATCH which a capture writes; with those of stage FILE they are its own."""

@@ -33,6 +33,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema, timestamps
 from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.quarantine import is_of_capture
 from jobs.silver_rows import (
     ShareKeys,
     commits_table,
@@ -74,9 +75,6 @@ BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables which a task holds before it writes a row group."""
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
 """Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
-
-CAPTURE_CODES: Final = frozenset({"CRC_MISMATCH"})
-"""Quarantine rows of stage BATCH that capture writes; the other BATCH rows are found here."""
 
 LEARNED_FROM: Final = ("CLUSTER_METADATA", "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
@@ -322,21 +320,17 @@ def _runs_table(
     return pa.Table.from_pylist(rows, schema=arrow_schema(RUNS))
 
 
-def _is_of_capture(row: Mapping[str, Any]) -> bool:
-    return row["stage"] == "FILE" or (row["stage"] == "BATCH" and row["code"] in CAPTURE_CODES)
-
-
 def _commit_quarantine(
     warehouse: Warehouse, done: Iterable[ReplayDone], cluster_id: str, app_id: str, version: int
 ) -> int:
     """Put this run's findings in place of the last run's; what capture found stays. Rows there then, in all."""
-    rows = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id}).to_pylist()
-    kept = [row for row in rows if _is_of_capture(row)]
+    rows = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
+    kept = rows.filter(is_of_capture(rows)).cast(arrow_schema(QUARANTINE))
     files = list(chain.from_iterable(task.files.get(QUARANTINE.full_name, ()) for task in done))
-    if not files and len(kept) == len(rows):
-        return len(rows)
+    if not files and kept.num_rows == rows.num_rows:
+        return int(rows.num_rows)
     target = warehouse.target(QUARANTINE, app_id=app_id, version=version)
-    files += write_parts(target, pa.Table.from_pylist(kept, schema=arrow_schema(QUARANTINE)), "kept")
+    files += write_parts(target, kept, "kept")
     committed = warehouse.commit(
         QUARANTINE, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
     )

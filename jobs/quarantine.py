@@ -1,0 +1,21 @@
+"""Whose rows in bronze.quarantine: capture and replay each replace their own, and leave the other's alone."""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.errors import CrcMismatch
+
+OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
+"""Some of a batch's offsets are in bronze already, some are not."""
+CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH)
+"""What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
+
+
+def is_of_capture(rows: pa.Table) -> pa.Array:
+    """One bool a row of bronze.quarantine: written by capture, else by replay."""
+    of_batch = pc.and_(
+        pc.equal(rows["stage"], "BATCH"), pc.is_in(rows["code"], value_set=pa.array(CAPTURE_BATCH_CODES))
+    )
+    return pc.or_(pc.equal(rows["stage"], "FILE"), of_batch)
