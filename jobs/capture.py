@@ -45,9 +45,6 @@ DAMAGED: Final = "damaged"
 """Name of the part file of a batch whose checksum does not fit. One batch a file."""
 
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
-CAPTURE_CODES: Final = ("CRC_MISMATCH", OVERLAPPING_BATCH)
-"""Codes of the quarantine rows of stage BATCH which a capture writes; with those of stage FILE they are its own."""
-
 OffsetRange = tuple[int, int]
 """Both ends inclusive."""
 
@@ -499,7 +496,7 @@ def _write_quarantine(warehouse: Warehouse, cluster_id: str, done: Sequence[Task
     old = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
     is_old = pc.and_(
         pc.is_in(old["source"], value_set=pa.array(sorted(sources), pa.string())),
-        pc.or_(pc.equal(old["stage"], "FILE"), pc.is_in(old["code"], value_set=pa.array(CAPTURE_CODES))),
+        is_of_capture(old),
     )
     replaced = old.filter(is_old).to_pylist()
     first_seen = {_identity(row): row["seen_at"] for row in replaced}
