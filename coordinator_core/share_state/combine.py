@@ -50,9 +50,7 @@ def _trimmed(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatc
         if start_offset == UNSET_OFFSET or batch.first_offset >= start_offset:
             kept.append(batch)
         elif batch.last_offset >= start_offset:
-            kept.append(
-                StateBatch(start_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            )
+            kept.append(StateBatch(start_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
     return kept
 
 
@@ -126,9 +124,7 @@ def canonical_batches(batches: Iterable[StateBatch], start_offset: int = UNSET_O
     for batch in combine_state_batches((), batches, start_offset):
         before = joined[-1] if joined else None
         if before is not None and before.last_offset + 1 == batch.first_offset and before.rank == batch.rank:
-            joined[-1] = StateBatch(
-                before.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
-            )
+            joined[-1] = StateBatch(before.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         else:
             joined.append(batch)
     return tuple(joined)

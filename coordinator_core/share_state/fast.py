@@ -5,9 +5,12 @@ neighbours of equal state and count joined. By offset it is what PersisterStateB
 touches a short stretch of it, so only that window is merged and spliced; nothing is done to the batches around it.
 
 A loop here cannot grow an array. Before a record changes anything, `replay_records` makes sure that there is room for
-the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it leaves
-to the codec), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no index
-leaves its array, whatever the bytes say.
+the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it
+leaves to the codec), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no
+index leaves its array, whatever the bytes say.
+
+Arrays are handed on one by one: each that is taken out of a tuple is counted as one more reference, time and again,
+and the counting costs as much as the replay.
 """
 
 from collections.abc import Callable
@@ -17,14 +20,14 @@ import numpy as np
 from numba import njit
 
 from coordinator_core.interning import NO_ROOM, InternTable, find, intern
-from coordinator_core.log.chunk import I32, I64, U8, BoolArray
+from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray
 from coordinator_core.log.fast import be16, be32, be64, compiled, read_uvarint
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 def inlined(function: F) -> F:
-    """As `compiled`, for leaves of the loops: a call which hands on all arrays of the lane costs more than they do."""
+    """As `compiled`, for leaves of the loops: a call which hands on many arrays costs more than they do."""
     result: F = njit(cache=True, nogil=True, forceinline=True)(function)
     return result
 
@@ -155,7 +158,9 @@ N_UNKNOWN_TYPE: Final = 9
 N_NEED_KEY: Final = 10
 """With NEED_ROOM: the key and how many batches its record has."""
 N_NEED_COUNT: Final = 11
-SIZE_ELEMENTS: Final = 12
+N_CAPACITIES: Final = 12
+"""From here on how much there is room for: states, changed, batches, transitions, findings, pool, own, merged."""
+SIZE_ELEMENTS: Final = 20
 
 KIND_SNAPSHOT: Final = 0
 KIND_COLD_SNAPSHOT: Final = 1
@@ -247,7 +252,7 @@ def _state_of(rank: int) -> int:
 @inlined
 def _is_terminal(rank: int) -> bool:
     state = _state_of(rank)
-    return bool(state == STATE_ACKNOWLEDGED or state == STATE_ARCHIVED)
+    return state in (STATE_ACKNOWLEDGED, STATE_ARCHIVED)
 
 
 @inlined
@@ -255,7 +260,7 @@ def _kind_of(from_rank: int, to_rank: int) -> int:
     state = _state_of(to_rank)
     if state == STATE_ACKNOWLEDGED:
         return ACKNOWLEDGED
-    if state == STATE_ARCHIVED or state == STATE_ARCHIVING:
+    if state in (STATE_ARCHIVED, STATE_ARCHIVING):
         return ARCHIVED
     is_available = state == STATE_AVAILABLE and from_rank != NO_RANK
     if is_available and _state_of(from_rank) == STATE_AVAILABLE and to_rank > from_rank:
@@ -345,8 +350,8 @@ def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int
 def _normalise(own: I64, count: int) -> int:
     """Make a record's batches canonical when they come out of order or overlap, which Kafka never writes.
 
-    A sweep over the offsets with a heap of the batches that cover the place, the highest rank on top. `own` has room for
-    two batches a batch, all that can come of it. Returns how many they are.
+    A sweep over the offsets with a heap of the batches that cover the place, the highest rank on top. `own` has room
+    for two batches a batch, all that can come of it. Returns how many they are.
     """
     order = np.argsort(own[:count, 0], kind="mergesort")
     batches = own[:count][order]
@@ -1141,42 +1146,31 @@ def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, b
 
 
 @inlined
-def _has_room(
-    keys: I64,
-    pool: I64,
-    states: I64,
-    changed: I64,
-    batches: I64,
-    transitions: I64,
-    findings: I64,
-    sizes: I64,
-    own: I64,
-    merged: I64,
-    key: int,
-    count: int,
-) -> bool:
-    """Whether there is room for the most that a record of `count` batches can make; see `Room` in the"""
+def _has_room(keys: I64, pool: I64, sizes: I64, key: int, count: int) -> bool:
+    """Whether there is room for the most that a record of `count` batches can make; `ShareStateLane` makes
+    it.
+    """
     length = keys[key, K_LENGTH]
     pieces = length + 4 * count + 2
-    if pieces > keys[key, K_CAPACITY]:
-        capacity = 2 * pieces
-        if sizes[N_POOL] + capacity > len(pool):
-            return False
-        _move_region(keys, pool, sizes, key, capacity)
+    if pieces > keys[key, K_CAPACITY] and sizes[N_POOL] + 2 * pieces <= sizes[N_CAPACITIES + 5]:
+        _move_region(keys, pool, sizes, key, 2 * pieces)
     return bool(
-        sizes[N_STATES] < states.shape[1]
-        and sizes[N_CHANGED] + 2 * count <= changed.shape[1]
-        and sizes[N_BATCHES] + length <= batches.shape[1]
-        and sizes[N_TRANSITIONS] + 4 * pieces <= transitions.shape[1]
-        and sizes[N_FINDINGS] + FINDINGS_PER_RECORD_MAX <= findings.shape[1]
-        and 2 * count <= len(own)
-        and 2 * pieces <= len(merged)
+        pieces <= keys[key, K_CAPACITY]
+        and sizes[N_STATES] < sizes[N_CAPACITIES]
+        and sizes[N_CHANGED] + 2 * count <= sizes[N_CAPACITIES + 1]
+        and sizes[N_BATCHES] + length <= sizes[N_CAPACITIES + 2]
+        and sizes[N_TRANSITIONS] + 4 * pieces <= sizes[N_CAPACITIES + 3]
+        and sizes[N_FINDINGS] + FINDINGS_PER_RECORD_MAX <= sizes[N_CAPACITIES + 4]
+        and 2 * count <= sizes[N_CAPACITIES + 6]
+        and 2 * pieces <= sizes[N_CAPACITIES + 7]
     )
 
 
 @compiled
 def _move_region(keys: I64, pool: I64, sizes: I64, key: int, capacity: int) -> None:
-    """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is packed."""
+    """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is
+    packed.
+    """
     region = sizes[N_POOL]
     _move(pool, keys[key, K_REGION] + keys[key, K_HEAD], region, keys[key, K_LENGTH])
     keys[key, K_REGION] = region
@@ -1203,8 +1197,9 @@ def pack_pool(lane: Lane, pool: I64, key_count: int) -> None:
 
 @inlined
 def _key_bytes(data: U8, position: int, length: int) -> int:
-    """How many bytes of a key say which share partition it is: all but the type, and what is behind; -1 where it is
-    no key."""
+    """How many bytes of a key say which share partition it is: all but the type, and what is behind; -1 where
+    it is no key.
+    """
     if length < 2 + KEY_BYTES_FIXED:
         return -1
     group_bytes = be16(data, position + 2)
@@ -1216,12 +1211,14 @@ def _key_bytes(data: U8, position: int, length: int) -> int:
 @inlined
 def _is_share_state(data: U8, position: int) -> bool:
     record_type = be16(data, position)
-    return bool(record_type == RECORD_SNAPSHOT or record_type == RECORD_UPDATE)
+    return record_type in (RECORD_SNAPSHOT, RECORD_UPDATE)
 
 
 @compiled
 def intern_keys(records: Records, table: InternTable, start: int) -> int:
-    """Intern the keys of all records from `start` on. Returns at which it had no room, or the number of records."""
+    """Intern the keys of all records from `start` on. Returns at which it had no room, or the number of
+    records.
+    """
     data = records.data
     for record in range(start, len(records.offset)):
         if records.is_control[records.batch_index[record]]:
@@ -1236,19 +1233,34 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
 
 
 @compiled
-def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
-    """Replay the records from `start` on: (why it came back, at which record).
-
-    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for `sizes[N_NEED_COUNT]`
-    batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
+def _replay_all(
+    table: InternTable,
+    data: U8,
+    is_control: BoolArray,
+    batch_index: I32,
+    offsets: I64,
+    timestamps: I64,
+    key_positions: I64,
+    key_lengths: I32,
+    value_positions: I64,
+    value_lengths: I32,
+    key_ids: I64,
+    keys: I64,
+    pool: I64,
+    states: I64,
+    changed: I64,
+    batches: I64,
+    transitions: I64,
+    findings: I64,
+    sizes: I64,
+    own: I64,
+    merged: I64,
+    fields: I64,
+    start: int,
+) -> tuple[int, int]:
+    """As `replay_records`. Arrays one by one: taken out of a tuple, each would be counted as a reference,
+    time and again.
     """
-    data, is_control, batch_index = records.data, records.is_control, records.batch_index
-    offsets, timestamps = records.offset, records.timestamp_ms
-    key_positions, key_lengths = records.key_position, records.key_length
-    value_positions, value_lengths = records.value_position, records.value_length
-    key_ids, keys, pool, states, changed = lane.key_ids, lane.keys, lane.pool, lane.states, lane.changed
-    batches, transitions, findings, sizes = lane.batches, lane.transitions, lane.findings, lane.sizes
-    own, merged, fields = lane.own, lane.merged, lane.fields
     for record in range(start, len(offsets)):
         if is_control[batch_index[record]]:
             sizes[N_CONTROL] += 1
@@ -1270,7 +1282,7 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
         key = key_ids[interned]
         offset, at = offsets[record], timestamps[record]
         if value_lengths[record] < 0:
-            if not _has_room(keys, pool, states, changed, batches, transitions, findings, sizes, own, merged, key, 0):
+            if not _has_room(keys, pool, sizes, key, 0):
                 sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, 0
                 return NEED_ROOM, record
             sizes[N_TOMBSTONES] += 1
@@ -1284,7 +1296,7 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
         count, position = _read_fields(data, position, end, is_snapshot, fields)
         if count < 0 or not _read_tags(data, position + count * STATE_BATCH_BYTES, end, fields):
             return UNUSUAL, record
-        if not _has_room(keys, pool, states, changed, batches, transitions, findings, sizes, own, merged, key, count):
+        if not _has_room(keys, pool, sizes, key, count):
             sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, count
             return NEED_ROOM, record
         own_count, has_invalid = _read_batches(data, position, count, own)
@@ -1330,3 +1342,54 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
                 own_count,
             )
     return DONE, len(offsets)
+
+
+@compiled
+def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
+    """Replay the records from `start` on: (why it came back, at which record).
+
+    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for
+    `sizes[N_NEED_COUNT]` batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
+    """
+    return _replay_all(
+        table,
+        records.data,
+        records.is_control,
+        records.batch_index,
+        records.offset,
+        records.timestamp_ms,
+        records.key_position,
+        records.key_length,
+        records.value_position,
+        records.value_length,
+        lane.key_ids,
+        lane.keys,
+        lane.pool,
+        lane.states,
+        lane.changed,
+        lane.batches,
+        lane.transitions,
+        lane.findings,
+        lane.sizes,
+        lane.own,
+        lane.merged,
+        lane.fields,
+        start,
+    )
+
+
+@compiled
+def cut_ranks(ranks: I64, states: I8, counts: I16, is_known: BoolArray) -> None:
+    """Ranks to delivery states and counts. `is_known` false: there is no rank."""
+    for row in range(len(ranks)):
+        rank = ranks[row]
+        states[row] = (rank & 255) - 128
+        counts[row] = rank >> 8
+        is_known[row] = rank != NO_RANK
+
+
+@compiled
+def gather(source: I64, index: I64, target: I64) -> None:
+    """`source[index]` of one row of a buffer, without a detour over an array of all rows."""
+    for row in range(len(index)):
+        target[row] = source[index[row]]

@@ -1,9 +1,9 @@
 """The share-state lane: records of one `__share_group_state` partition in, rows of three silver tables out.
 
-The work is done by the compiled loops of `fast`; this module owns their arrays, makes them larger, gives records
-which are not as Kafka 4.3 writes them to the codec, and cuts the rows out. A row goes out once it has ended; rows
-still open are kept, and `finish` gives them. So the rows do not depend on how the log is cut into chunks, nor on
-how it is cut into runs: `export_state` is all that a later lane needs to go on.
+The work is done by the compiled loops of `fast`; this module owns their arrays, makes them larger, gives
+records which are not as Kafka 4.3 writes them to the codec, and cuts the rows out. A row goes out once it has
+ended; rows still open are kept, and `finish` gives them. So the rows do not depend on how the log is cut into
+chunks, nor on how it is cut into runs: `export_state` is all that a later lane needs to go on.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coordinator_core import codec
 from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
@@ -61,7 +60,9 @@ def delivery_state_name(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyDictionary:
-    """The share partitions by the number which rows have in `key`. It only grows: a later one begins as this one."""
+    """The share partitions by the number which rows have in `key`. It only grows: a later one begins as this
+    one.
+    """
 
     group_ids: Sequence[str]
     topic_ids: Sequence[str]
@@ -272,6 +273,7 @@ class ShareStateLane:
             value_position=np.ascontiguousarray(chunk.records.value_position),
             value_length=np.ascontiguousarray(chunk.records.value_length),
         )
+        self._reserve(records)
         at = self._replay(records, 0)
         while at < len(records.offset):
             self._replay_unusual(records, at, int(chunk.batches.base_offset[records.batch_index[at]]))
@@ -279,7 +281,9 @@ class ShareStateLane:
         return self._output()
 
     def finish(self) -> LaneOutput:
-        """The rows which are still open. The lane takes no more chunks; export its state before, if it is to go on."""
+        """The rows which are still open. The lane takes no more chunks; export its state before, if it is to
+        go on.
+        """
         if self._is_finished:
             raise LaneError("the lane is finished")
         self._is_finished = True
@@ -287,7 +291,7 @@ class ShareStateLane:
         states = self._lane.states[:, : sizes[fast.N_STATES]]
         return LaneOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(states),
+            partition_states=self._state_rows(states, np.arange(states.shape[1])),
             state_batches=self._open_batch_rows(),
             transitions=_transition_rows(self._lane.transitions[:, :0]),
             counts=LaneCounts(),
@@ -362,6 +366,37 @@ class ShareStateLane:
         key_ids = np.concatenate((self._lane.key_ids, np.array(numbers, np.int64)))
         self._lane = self._lane._replace(key_ids=key_ids, keys=keys)
 
+    def _reserve(self, records: fast.Records) -> None:
+        """Room for what a chunk usually makes, so that the loop seldom stops. What it has not room for, it
+        says.
+        """
+        lane, sizes = self._lane, self._lane.sizes
+        record_count = len(records.offset)
+        values = records.value_length
+        batch_count = int(values.sum(where=values > 0, dtype=np.int64)) // fast.STATE_BATCH_BYTES
+        self._set_lane(
+            lane._replace(
+                states=_with_room(lane.states, sizes[fast.N_STATES], record_count),
+                changed=_with_room(lane.changed, sizes[fast.N_CHANGED], batch_count),
+                batches=_with_room(lane.batches, sizes[fast.N_BATCHES], batch_count),
+                transitions=_with_room(lane.transitions, sizes[fast.N_TRANSITIONS], batch_count + record_count),
+            )
+        )
+
+    def _set_lane(self, lane: fast.Lane) -> None:
+        """Take larger arrays into use, and tell the loops how large they are."""
+        self._lane = lane
+        lane.sizes[fast.N_CAPACITIES :] = (
+            lane.states.shape[1],
+            lane.changed.shape[1],
+            lane.batches.shape[1],
+            lane.transitions.shape[1],
+            lane.findings.shape[1],
+            len(lane.pool),
+            len(lane.own),
+            len(lane.merged),
+        )
+
     def _make_room(self) -> None:
         """Room for the record at which the loop stopped, and as much again as there is of whatever was short."""
         lane = self._lane
@@ -375,21 +410,27 @@ class ShareStateLane:
             used = int(lane.keys[:key_count, fast.K_CAPACITY].sum())
             pool = np.zeros((2 * (used + 2 * pieces), fast.POOL_COLUMNS), np.int64)
             fast.pack_pool(lane, pool, key_count)
-        self._lane = lane._replace(
-            pool=pool,
-            states=_with_room(lane.states, sizes[fast.N_STATES], 1),
-            changed=_with_room(lane.changed, sizes[fast.N_CHANGED], 2 * count),
-            batches=_with_room(lane.batches, sizes[fast.N_BATCHES], length),
-            transitions=_with_room(lane.transitions, sizes[fast.N_TRANSITIONS], 4 * pieces),
-            findings=_with_room(lane.findings, sizes[fast.N_FINDINGS], fast.FINDINGS_PER_RECORD_MAX),
-            own=lane.own if len(lane.own) >= 2 * count else np.zeros((4 * count, 3), np.int64),
-            merged=lane.merged
-            if len(lane.merged) >= 2 * pieces
-            else np.zeros((4 * pieces, fast.POOL_COLUMNS), np.int64),
+        own, merged = lane.own, lane.merged
+        if len(own) < 2 * count:
+            own = np.zeros((4 * count, own.shape[1]), np.int64)
+        if len(merged) < 2 * pieces:
+            merged = np.zeros((4 * pieces, merged.shape[1]), np.int64)
+        self._set_lane(
+            lane._replace(
+                pool=pool,
+                states=_with_room(lane.states, sizes[fast.N_STATES], 1),
+                changed=_with_room(lane.changed, sizes[fast.N_CHANGED], 2 * count),
+                batches=_with_room(lane.batches, sizes[fast.N_BATCHES], length),
+                transitions=_with_room(lane.transitions, sizes[fast.N_TRANSITIONS], 4 * pieces),
+                findings=_with_room(lane.findings, sizes[fast.N_FINDINGS], fast.FINDINGS_PER_RECORD_MAX),
+                own=own,
+                merged=merged,
+            )
         )
 
     def _replay_unusual(self, records: fast.Records, at: int, base_offset: int) -> None:
-        """Let the codec say what a record is: of an unknown type, not to be read, or fine and written another way.
+        """Let the codec say what a record is: of an unknown type, not to be read, or fine and written another
+        way.
 
         One that is fine goes through the same loop, encoded as Kafka 4.3 would.
         """
@@ -433,9 +474,10 @@ class ShareStateLane:
         sizes = lane.sizes
         states = lane.states[:, : sizes[fast.N_STATES]]
         is_open = states[fast.S_TO] == fast.OPEN
+        ended = np.flatnonzero(~is_open)
         output = LaneOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(states[:, ~is_open]),
+            partition_states=self._state_rows(states, ended),
             state_batches=_batch_rows(lane.batches[:, : sizes[fast.N_BATCHES]]),
             transitions=_transition_rows(lane.transitions[:, : sizes[fast.N_TRANSITIONS]]),
             counts=LaneCounts(
@@ -454,7 +496,7 @@ class ShareStateLane:
         lane.states[:, : kept.shape[1]] = kept
         lane.changed[:, : changed.shape[1]] = changed
         pool_end = sizes[fast.N_POOL]
-        sizes[:] = 0
+        sizes[: fast.N_CAPACITIES] = 0
         sizes[fast.N_POOL] = pool_end
         sizes[fast.N_STATES] = kept.shape[1]
         sizes[fast.N_CHANGED] = changed.shape[1]
@@ -463,64 +505,70 @@ class ShareStateLane:
         return output
 
     def _dictionary(self) -> KeyDictionary:
-        return KeyDictionary(
-            self._keys.group_ids, self._keys.topic_ids, np.array(self._keys.partitions, np.int32)
-        )
+        return KeyDictionary(self._keys.group_ids, self._keys.topic_ids, np.array(self._keys.partitions, np.int32))
 
     def _replay_findings(self) -> list[Finding]:
-        dictionary = self._keys
         findings = []
-        for key, code, offset, before, after in self._lane.findings[
-            :, : self._lane.sizes[fast.N_FINDINGS]
-        ].T.tolist():
+        columns = self._lane.findings[:, : self._lane.sizes[fast.N_FINDINGS]]
+        for key, code, offset, before, after in columns.T.tolist():
             name, text = _FINDINGS[code]
             place = (
-                f"group {dictionary.group_ids[key]!r} topic id {dictionary.topic_ids[key]!r} "
-                f"partition {dictionary.partitions[key]!r}"
+                f"group {self._keys.group_ids[key]!r} topic id {self._keys.topic_ids[key]!r} "
+                f"partition {self._keys.partitions[key]}"
             )
             message = f"{place}: {text.format(before=before, after=after)}"
             findings.append(Finding(stage="REPLAY", code=name, message=message, offset=offset))
         return findings
 
-    def _state_rows(self, rows: I64) -> PartitionStateRows:
-        kind = rows[fast.S_KIND].astype(np.int8)
+    def _state_rows(self, states: I64, index: I64) -> PartitionStateRows:
+        def column(row: int) -> I64:
+            target = np.empty(len(index), np.int64)
+            fast.gather(states[row], index, target)
+            return target
+
+        kind = column(fast.S_KIND).astype(np.int8)
         has_state = kind != fast.KIND_TOMBSTONE
-        changed = self._lane.changed[:, _list_elements(rows)]
-        offsets = np.zeros(rows.shape[1] + 1, np.int32)
-        np.cumsum(rows[fast.S_CHANGED_COUNT], out=offsets[1:])
-        complete_count = rows[fast.S_COMPLETE_COUNT].astype(np.int32)
+        changed_count = column(fast.S_CHANGED_COUNT)
+        changed = _ranges(column(fast.S_CHANGED), changed_count)
+        offsets = np.zeros(len(index) + 1, np.int32)
+        np.cumsum(changed_count, out=offsets[1:])
+        ranks = self._lane.changed[fast.C_RANK][changed]
+        delivery_state, delivery_count, _ = _cut(ranks)
+        complete_count = column(fast.S_COMPLETE_COUNT).astype(np.int32)
+        create_time_ms, write_time_ms = column(fast.S_CREATED), column(fast.S_WRITTEN)
+        to_log_offset = column(fast.S_TO)
         return PartitionStateRows(
-            key=rows[fast.S_KEY].astype(np.int32),
-            log_offset=_column(rows, fast.S_OFFSET),
+            key=column(fast.S_KEY).astype(np.int32),
+            log_offset=column(fast.S_OFFSET),
             record_kind=kind,
-            valid_from_ms=_column(rows, fast.S_AT),
-            valid_to_ms=_column(rows, fast.S_TO_AT),
-            to_log_offset=_column(rows, fast.S_TO),
-            has_end=rows[fast.S_TO] != fast.OPEN,
+            valid_from_ms=column(fast.S_AT),
+            valid_to_ms=column(fast.S_TO_AT),
+            to_log_offset=to_log_offset,
+            has_end=to_log_offset != fast.OPEN,
             has_state=has_state,
-            snapshot_epoch=rows[fast.S_SNAPSHOT_EPOCH].astype(np.int32),
-            state_epoch=rows[fast.S_STATE_EPOCH].astype(np.int32),
-            leader_epoch=rows[fast.S_LEADER_EPOCH].astype(np.int32),
-            start_offset=_column(rows, fast.S_START),
-            effective_start_offset=_column(rows, fast.S_EFFECTIVE_START),
+            snapshot_epoch=column(fast.S_SNAPSHOT_EPOCH).astype(np.int32),
+            state_epoch=column(fast.S_STATE_EPOCH).astype(np.int32),
+            leader_epoch=column(fast.S_LEADER_EPOCH).astype(np.int32),
+            start_offset=column(fast.S_START),
+            effective_start_offset=column(fast.S_EFFECTIVE_START),
             delivery_complete_count=complete_count,
             has_delivery_complete_count=has_state & (complete_count != -1),
-            create_time_ms=_column(rows, fast.S_CREATED),
-            has_create_time=rows[fast.S_CREATED] > 0,
-            write_time_ms=_column(rows, fast.S_WRITTEN),
-            has_write_time=rows[fast.S_WRITTEN] > 0,
+            create_time_ms=create_time_ms,
+            has_create_time=create_time_ms > 0,
+            write_time_ms=write_time_ms,
+            has_write_time=write_time_ms > 0,
             changed_batches=StateBatchLists(
                 offsets=offsets,
-                first_offset=_column(changed, fast.C_FIRST),
-                last_offset=_column(changed, fast.C_LAST),
-                delivery_state=_states(changed[fast.C_RANK]),
-                delivery_count=_counts(changed[fast.C_RANK]),
+                first_offset=self._lane.changed[fast.C_FIRST][changed],
+                last_offset=self._lane.changed[fast.C_LAST][changed],
+                delivery_state=delivery_state,
+                delivery_count=delivery_count,
             ),
-            batch_count=rows[fast.S_BATCH_COUNT].astype(np.int32),
-            available_count=_column(rows, fast.S_AVAILABLE),
-            acknowledged_count=_column(rows, fast.S_ACKNOWLEDGED),
-            archived_count=_column(rows, fast.S_ARCHIVED),
-            is_complete=rows[fast.S_COMPLETE] != 0,
+            batch_count=column(fast.S_BATCH_COUNT).astype(np.int32),
+            available_count=column(fast.S_AVAILABLE),
+            acknowledged_count=column(fast.S_ACKNOWLEDGED),
+            archived_count=column(fast.S_ARCHIVED),
+            is_complete=column(fast.S_COMPLETE) != 0,
         )
 
     def _pool_rows(self) -> I64:
@@ -548,12 +596,12 @@ def _column(rows: I64, row: int) -> I64:
     return rows[row].copy()
 
 
-def _states(ranks: I64) -> I8:
-    return ((ranks & 255) - 128).astype(np.int8)
-
-
-def _counts(ranks: I64) -> I16:
-    return (ranks >> 8).astype(np.int16)
+def _cut(ranks: I64) -> tuple[I8, I16, BoolArray]:
+    """Delivery states, delivery counts, and whether there are any."""
+    count = len(ranks)
+    states, counts, is_known = np.empty(count, np.int8), np.empty(count, np.int16), np.empty(count, np.bool_)
+    fast.cut_ranks(ranks, states, counts, is_known)
+    return states, counts, is_known
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:
@@ -569,12 +617,13 @@ def _list_elements(states: I64) -> I64:
 
 
 def _batch_rows(rows: I64) -> StateBatchRows:
+    delivery_state, delivery_count, _ = _cut(rows[fast.B_RANK])
     return StateBatchRows(
         key=rows[fast.B_KEY].astype(np.int32),
         first_offset=_column(rows, fast.B_FIRST),
         last_offset=_column(rows, fast.B_LAST),
-        delivery_state=_states(rows[fast.B_RANK]),
-        delivery_count=_counts(rows[fast.B_RANK]),
+        delivery_state=delivery_state,
+        delivery_count=delivery_count,
         from_log_offset=_column(rows, fast.B_FROM),
         valid_from_ms=_column(rows, fast.B_AT),
         to_log_offset=_column(rows, fast.B_TO),
@@ -585,8 +634,8 @@ def _batch_rows(rows: I64) -> StateBatchRows:
 
 
 def _transition_rows(rows: I64) -> TransitionRows:
-    from_ranks, to_ranks = rows[fast.T_FROM], rows[fast.T_TO]
-    has_from, has_to = from_ranks != fast.NO_RANK, to_ranks != fast.NO_RANK
+    from_state, from_delivery_count, has_from = _cut(rows[fast.T_FROM])
+    to_state, to_delivery_count, has_to = _cut(rows[fast.T_TO])
     return TransitionRows(
         key=rows[fast.T_KEY].astype(np.int32),
         log_offset=_column(rows, fast.T_OFFSET),
@@ -594,11 +643,11 @@ def _transition_rows(rows: I64) -> TransitionRows:
         first_offset=_column(rows, fast.T_FIRST),
         last_offset=_column(rows, fast.T_LAST),
         has_from=has_from,
-        from_state=_states(from_ranks),
-        from_delivery_count=_counts(from_ranks),
+        from_state=from_state,
+        from_delivery_count=from_delivery_count,
         has_to=has_to,
-        to_state=_states(to_ranks),
-        to_delivery_count=_counts(to_ranks),
+        to_state=to_state,
+        to_delivery_count=to_delivery_count,
         kind=rows[fast.T_KIND].astype(np.int8),
         leader_changed=rows[fast.T_LEADER_CHANGED] != 0,
     )
@@ -609,7 +658,7 @@ def _with_room(rows: I64, used: int, more: int) -> I64:
     capacity = rows.shape[1]
     if used + more <= capacity:
         return rows
-    larger = np.zeros((rows.shape[0], max(2 * capacity, int(used) + more)), np.int64)
+    larger = np.empty((rows.shape[0], max(2 * capacity, int(used) + more)), np.int64)
     larger[:, :used] = rows[:, :used]
     return larger
 

@@ -109,8 +109,6 @@ def _without(entries: Map[SharePartitionKey, V], key: SharePartitionKey) -> Map[
     return entries.delete(key) if key in entries else entries
 
 
-def _raised(
-    epochs: Map[SharePartitionKey, int], key: SharePartitionKey, epoch: int
-) -> Map[SharePartitionKey, int]:
+def _raised(epochs: Map[SharePartitionKey, int], key: SharePartitionKey, epoch: int) -> Map[SharePartitionKey, int]:
     before = epochs.get(key)
     return epochs if before is not None and before >= epoch else epochs.set(key, epoch)

@@ -78,9 +78,7 @@ def test_share_partition_key_reads_back(group_id: str, topic_id: str, partition:
     assert parse_share_partition_key(key.as_coordinator_key()) == key
 
 
-@pytest.mark.parametrize(
-    "text", ["", "g", "g:t", "g:t:", "g:t:x", "g:t:-1", "g:t:2147483648", "g:t:\u0661", "g:t:1 "]
-)
+@pytest.mark.parametrize("text", ["", "g", "g:t", "g:t:", "g:t:x", "g:t:-1", "g:t:2147483648", "g:t:\u0661", "g:t:1 "])
 def test_what_is_no_share_partition_key(text: str) -> None:
     """Too few parts, or a last part which is no partition number."""
     with pytest.raises(LookupKeyError):

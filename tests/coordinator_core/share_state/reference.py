@@ -73,9 +73,7 @@ class Event:
         )
         message = SHARE_UPDATE_VALUE if record_type else SHARE_SNAPSHOT_VALUE
         value = codec.make(message, **fields, unknown_tags=self.unknown_tags)
-        return Raw(
-            record_type.to_bytes(2, "big") + raw_key, codec.encode_value(TOPIC, record_type, 0, value)
-        )
+        return Raw(record_type.to_bytes(2, "big") + raw_key, codec.encode_value(TOPIC, record_type, 0, value))
 
 
 @dataclass
@@ -197,9 +195,7 @@ def _transitions(
             if new_rank is None or (rank is not None and new_rank < rank):
                 if ("STATE_WENT_BACK", offset) not in rows.findings:
                     rows.findings.append(("STATE_WENT_BACK", offset))
-    leader_changed = (
-        key.state is not None and after is not None and key.state.leader_epoch != after.leader_epoch
-    )
+    leader_changed = key.state is not None and after is not None and key.state.leader_epoch != after.leader_epoch
     ranges: list[list[Any]] = []
     for o in sorted(changes):
         if ranges and ranges[-1][1] == o - 1 and ranges[-1][2] == changes[o]:

@@ -35,9 +35,7 @@ def test_combiner_agrees_with_kafka() -> None:
     ("so_far", "update", "start_offset", "combined"),
     [
         pytest.param([], [], -1, [], id="nothing"),
-        pytest.param(
-            [(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)], id="inside"
-        ),
+        pytest.param([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)], id="inside"),
         pytest.param([(0, 4, 0, 2)], [(0, 4, 4, 1)], -1, [(0, 4, 0, 2)], id="lower-count-loses"),
         pytest.param([(0, 4, 0, 1)], [(0, 4, 4, 1)], -1, [(0, 4, 4, 1)], id="higher-state-wins"),
         pytest.param([(0, 4, 2, 1)], [(5, 9, 2, 1)], -1, [(0, 9, 2, 1)], id="neighbours-join"),
@@ -51,9 +49,7 @@ def test_combiner_agrees_with_kafka() -> None:
         ),
         pytest.param([(0, 9, 2, 1)], [], 5, [(5, 9, 2, 1)], id="start-offset-trims"),
         pytest.param([(0, 9, 2, 1)], [], 10, [], id="start-offset-drops"),
-        pytest.param(
-            [(0, 4, 0, 2)], [(0, 9, 0, 1)], -1, [(0, 4, 0, 2), (5, 9, 0, 1)], id="the-rest-of-a-longer"
-        ),
+        pytest.param([(0, 4, 0, 2)], [(0, 9, 0, 1)], -1, [(0, 4, 0, 2), (5, 9, 0, 1)], id="the-rest-of-a-longer"),
         pytest.param(
             [(0, OFFSET_MAX, 0, 1)],
             [(OFFSET_MAX, OFFSET_MAX, 2, 1)],
@@ -104,9 +100,7 @@ def test_the_order_of_arrival_does_not_matter(
     so_far: list[StateBatch], update: list[StateBatch], start_offset: int
 ) -> None:
     """Which list a batch is in is nothing to the combiner."""
-    assert combine_state_batches(so_far, update, start_offset) == combine_state_batches(
-        update, so_far, start_offset
-    )
+    assert combine_state_batches(so_far, update, start_offset) == combine_state_batches(update, so_far, start_offset)
 
 
 def test_canonical_batches_leave_out_what_covers_nothing() -> None:
