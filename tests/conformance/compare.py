@@ -1,7 +1,8 @@
 """Comparisons of one recording's tables with its truth and its dumps; each gives a tally, and names what differs."""
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -12,18 +13,22 @@ from coordinator_core.errors import UnknownRecordType
 from coordinator_core.kafka_json import to_json
 from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
+from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
 from schemas import wire
 from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from schemas.consumer_offsets.classic import GROUP_METADATA_VALUE
 from schemas.registry import REGISTRY
 from tests.conformance import oracle
 from tests.conformance.dump import DumpBatch, DumpRecord, Place, read_dump
-from tests.conformance.explained import explanation
-from tests.conformance.tables import Row, Tables, deltas, group_answers_of, share_answers_of
+from tests.conformance.explained import SHARE_INITIALIZING, explanation, is_initializing
+from tests.conformance.oracle import NO_PRODUCER_ID
+from tests.conformance.recordings import DECODED_OF, LOGS_BEFORE, Recording
+from tests.conformance.tables import CLASSIC, Row, Tables, deltas, group_answers_of, share_answers_of
 from tests.conformance.truth import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
+    Facts,
     GroupAnswer,
     ShareAnswer,
     Truth,
@@ -35,6 +40,13 @@ from tests.conformance.truth import (
 
 MESSAGES_MAX: Final = 20
 """Failures named one by one; the tally counts all."""
+
+CLOCK_SLACK_MS: Final = 50
+"""Clients and broker ran on one machine; their notes of one moment differ by a scheduling delay."""
+COMMIT_TIMEOUT_MS: Final = 3000
+"""How long a commit may have taken whose start was not noted."""
+
+Moment = GroupAnswer | ShareAnswer
 
 
 @dataclass(slots=True)
@@ -79,11 +91,11 @@ class Tally:
 # --- truth ---
 
 
-def compare_groups(tables: Tables, truth: Truth, is_comparable: Any = None) -> Tally:
+def compare_groups(tables: Tables, truth: Truth, is_comparable: Callable[[Moment], bool] = lambda _: True) -> Tally:
     """Every group a broker spoke of, and every group of the tables of which it did not, at every still moment."""
     tally = Tally("groups against the broker")
     for answer in group_answers(truth, tables.groups):
-        if is_comparable is None or is_comparable(answer):
+        if is_comparable(answer):
             expected, got = group_facts(answer.answer), group_answers_of(tables, answer)
             differences = deltas(expected, got)
             reason = explanation(answer, differences) if differences else None
@@ -92,21 +104,25 @@ def compare_groups(tables: Tables, truth: Truth, is_comparable: Any = None) -> T
     return tally
 
 
-def compare_share_partitions(tables: Tables, truth: Truth, is_comparable: Any = None) -> Tally:
+def compare_share_partitions(
+    tables: Tables, truth: Truth, is_comparable: Callable[[Moment], bool] = lambda _: True
+) -> Tally:
     """Every share partition's state, offset by offset, at every still moment."""
     tally = Tally("share partitions against the coordinator")
     for answer in share_answers(truth, tables.share_partitions):
-        if is_comparable is None or is_comparable(answer):
+        if is_comparable(answer):
             expected, got = share_facts(answer), share_answers_of(tables, answer)
+            differences = deltas(expected, got)
+            events = tables.of_group("silver.group_events", answer.group_id)
+            reason = SHARE_INITIALIZING if got and differences and is_initializing(answer, got, events) else None
             tally.facts += len({*expected, *got})
             tally.judge(
-                f"{_moment(answer)} {answer.topic}-{answer.partition}",
-                [_difference(d) for d in deltas(expected, got)],
+                f"{_moment(answer)} {answer.topic}-{answer.partition}", [_difference(d) for d in differences], reason
             )
     return tally
 
 
-def _moment(answer: GroupAnswer | ShareAnswer) -> str:
+def _moment(answer: Moment) -> str:
     return f"snapshot {answer.snapshot} ({answer.label}) {answer.group_id} at {answer.log_end}"
 
 
@@ -120,9 +136,7 @@ def _difference(difference: tuple[Sequence[Any], Any, Any]) -> str:
 
 def dumps_of(folder: Path) -> dict[str, list[DumpBatch]]:
     """The dumps of a `decoded` folder, by topic."""
-    return {
-        path.name.removesuffix(".dump.txt.gz"): read_dump(path) for path in sorted(folder.glob("*.dump.txt.gz"))
-    }
+    return {path.name.removesuffix(".dump.txt.gz"): read_dump(path) for path in sorted(folder.glob("*.dump.txt.gz"))}
 
 
 def compare_headers(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -> Tally:
@@ -188,9 +202,7 @@ def _batch_place(place: Place, offset: int) -> str:
 def compare_records(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -> Tally:
     """Every record in bronze, decoded by the core, with the dump's JSON of it: offset, time, key, value, marker."""
     tally = Tally("keys and values against the dump")
-    rows = sorted(
-        tables["bronze.record_batches"], key=lambda row: (row["topic"], row["partition"], row["base_offset"])
-    )
+    rows = sorted(tables["bronze.record_batches"], key=lambda row: (row["topic"], row["partition"], row["base_offset"]))
     dumped = {
         (batch.place, record.offset): record
         for batches in dumps.values()
@@ -241,9 +253,7 @@ def _record_deltas(topic: str, chunk: RecordChunk, index: int, record: DumpRecor
             expected["value"] = record.value
             got["value"] = {"type": (record.value or {}).get("type"), "version": decoded.version, "data": data}
     return [
-        f"{name}: dump {expected[name]!r}, decoded {got[name]!r}"
-        for name in expected
-        if expected[name] != got[name]
+        f"{name}: dump {expected[name]!r}, decoded {got[name]!r}" for name in expected if expected[name] != got[name]
     ]
 
 
@@ -300,13 +310,86 @@ def compare_reconciliations(tables: Tables, batches: Sequence[DumpBatch]) -> Tal
     )
 
 
-def compare_generations(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
-    """silver.group_generations with the stretches that types 2, 3, 11 and 17 of the dump make."""
-    names = oracle.Generation._fields
-    return _compare_sets(
-        "silver.group_generations against the dump",
-        oracle.generations(batches),
-        (oracle.Generation(**{name: row[name] for name in names}) for row in tables["silver.group_generations"]),
+def compare_intervals(tables: Tables, batches: Sequence[DumpBatch]) -> list[Tally]:
+    """silver.group_generations, group_members and member_assignments with the stretches which the dumped records make.
+
+    Assignments of Connect are left out: the dump shows them as bytes.
+    """
+    expected = oracle.stretches(batches)
+    opaque = {
+        row["group_id"]
+        for row in tables["silver.group_generations"]
+        if row["protocol_type"] not in {None, "", "consumer"}
+    }
+    members = (
+        (row["member_id"], tuple(sorted((name, _hashable(row[name])) for name in _member_columns(row))))
+        for row in tables["silver.group_members"]
+    )
+    parts = (
+        (
+            row["member_id"],
+            row["topic_id"],
+            row["topic"] if row["topic_id"] is None else None,
+            row["partition"],
+            row["assignment"],
+            row["task_type"],
+        )
+        for row in tables["silver.member_assignments"]
+    )
+    generations = ((row["generation"],) for row in tables["silver.group_generations"])
+    return [
+        _compare_sets(
+            f"silver.{name} against the dump",
+            wanted,
+            [
+                _interval(row, about)
+                for row, about in zip(tables[f"silver.{name}"], abouts, strict=True)
+                if row["group_id"] not in left_out
+            ],
+        )
+        for name, wanted, abouts, left_out in (
+            ("group_generations", expected.generations, generations, frozenset()),
+            ("group_members", expected.members, members, frozenset()),
+            (
+                "member_assignments",
+                [row for row in expected.assignments if row.group_id not in opaque],
+                parts,
+                opaque,
+            ),
+        )
+    ]
+
+
+def _member_columns(row: Row) -> list[str]:
+    names = [
+        "instance_id",
+        "client_id",
+        "client_host",
+        "rack_id",
+        "subscribed_topics",
+        "subscribed_regex",
+        "server_assignor",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    ]
+    return names if row["group_type"] == CLASSIC else [*names, "member_epoch"]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _interval(row: Row, about: tuple[Any, ...]) -> oracle.Interval:
+    generation = row.get("generation")
+    return oracle.Interval(
+        log_partition=row["log_partition"],
+        group_id=row["group_id"],
+        group_type=row["group_type"],
+        about=about,
+        from_generation=row["from_generation"] if generation is None else generation,
+        to_generation=row["to_generation"] if generation is None else generation,
+        from_log_offset=row["from_log_offset"],
+        to_log_offset=row["to_log_offset"],
     )
 
 
@@ -329,9 +412,7 @@ def compare_share_states(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
     expected = []
     for row in oracle.share_states(batches):
         named = {
-            name: {
-                offset: (oracle.DELIVERY_STATES[state], count) for offset, (state, count) in row[name].items()
-            }
+            name: {offset: (oracle.DELIVERY_STATES[state], count) for offset, (state, count) in row[name].items()}
             for name in ("changed", "deliveries")
         }
         expected.append(row | named)
@@ -348,9 +429,7 @@ def _deliveries(state_batches: Iterable[Mapping[str, Any]]) -> dict[int, tuple[s
     return deliveries
 
 
-def _compare_rows(
-    name: str, expected: Iterable[Mapping[str, Any]], rows: Iterable[Row], key: Sequence[str]
-) -> Tally:
+def _compare_rows(name: str, expected: Iterable[Mapping[str, Any]], rows: Iterable[Row], key: Sequence[str]) -> Tally:
     tally = Tally(name)
     by_key: dict[tuple[Any, ...], Row] = {}
     for row in rows:
@@ -377,9 +456,237 @@ def _compare_sets(name: str, expected: Iterable[Any], got: Iterable[Any]) -> Tal
     return tally
 
 
-def coordinator_dumps(
-    dumps: Mapping[str, Sequence[DumpBatch]],
-) -> Iterator[tuple[str, Sequence[DumpBatch]]]:
-    """The dumps of the two topics that silver is made of; absent ones are empty."""
-    for topic in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):
-        yield topic, dumps.get(topic, ())
+# --- what clients saw ---
+
+
+def compare_client_views(tables: Tables, recording: Recording) -> Tally:
+    """What clients were told (events.jsonl): assignments with their generation, commits, and ends of transactions."""
+    tally = Tally("clients' own accounts")
+    log_end_ms = max(row["max_timestamp"] or 0 for row in tables["bronze.record_batches"])
+    with (recording.path / "truth" / "events.jsonl").open(encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            judge = CLIENT_EVENTS.get(event["ev"])
+            if judge is not None and "group" in event and event["ts_ms"] <= log_end_ms:
+                for name, is_found in judge(tables, event):
+                    place = f"{event['ev']} {event['group']} {name} at {event['ts_ms']}"
+                    tally.judge(place, [] if is_found else ["no such row"])
+    return tally
+
+
+def _assigned(tables: Tables, event: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """A partition given to a member; the generation of modern groups is its member epoch, at most the group's."""
+    generation = event["generation"]
+    own = [
+        row
+        for row in tables.of_group("silver.member_assignments", event["group"])
+        if row["member_id"] == event["member_id"] and row["assignment"] != "TARGET"
+    ]
+    for name in event["partitions"]:
+        yield (
+            name,
+            any(
+                f"{row['topic']}-{row['partition']}" == name
+                and (row["from_generation"] <= generation or row["group_type"] != CLASSIC)
+                and generation <= row["to_generation"]
+                and row["valid_from"] <= event["ts_ms"] + CLOCK_SLACK_MS
+                for row in own
+            ),
+        )
+
+
+def _committed(tables: Tables, event: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """A plain commit which the broker confirmed. An unconfirmed one may be in the log or not."""
+    if not event["ok"]:
+        return
+    ts0_ms = event.get("ts0_ms", event["ts_ms"] - COMMIT_TIMEOUT_MS)
+    for name, offset in event["offsets"].items():
+        yield (
+            name,
+            any(
+                row["outcome"] == "APPLIED"
+                and row["leader_epoch"] == offset["leader_epoch"]
+                and ts0_ms - CLOCK_SLACK_MS <= row["recorded_at"] <= event["ts_ms"] + CLOCK_SLACK_MS
+                for row in _commits_of(tables, event["group"], name, offset)
+            ),
+        )
+
+
+def _transaction_ended(tables: Tables, event: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Offsets sent within a transaction: applied by its commit, else aborted. Metadata numbers the transactions."""
+    outcome = {"commit": "APPLIED", "abort": "ABORTED"}[event["result"]]
+    for name, offset in event.get("offsets", {}).items():
+        if isinstance(offset, Mapping):
+            rows = [
+                row for row in _commits_of(tables, event["group"], name, offset) if row["producer_id"] != NO_PRODUCER_ID
+            ]
+            yield name, [row["outcome"] for row in rows] == [outcome]
+
+
+def _commits_of(tables: Tables, group_id: str, name: str, offset: Mapping[str, Any]) -> Iterator[Row]:
+    for row in tables.of_group("silver.offset_commits", group_id):
+        if (
+            f"{row['topic']}-{row['partition']}" == name
+            and row["committed_offset"] == offset["offset"]
+            and row["metadata"] == offset["metadata"]
+        ):
+            yield row
+
+
+CLIENT_EVENTS: Final[Mapping[str, Callable[[Tables, Mapping[str, Any]], Iterator[tuple[str, bool]]]]] = {
+    "assigned": _assigned,
+    "commit": _committed,
+    "txn": _transaction_ended,
+}
+
+
+# --- holes ---
+
+
+def log_ends(dumps: Mapping[str, Sequence[DumpBatch]]) -> dict[Place, int]:
+    """End offset (exclusive) of each dumped log partition."""
+    ends: dict[Place, int] = defaultdict(int)
+    for batches in dumps.values():
+        for batch in batches:
+            ends[batch.place] = max(ends[batch.place], batch.last_offset + 1)
+    return ends
+
+
+def moments_of(recording: Recording) -> Callable[[Moment], bool]:
+    """Which answers can be held against a recording's log folder.
+
+    All, of a log that is whole. Of the logs before cleaning, those given before they end. Of compacted or pruned logs
+    those given after cleaning began about what no later record touches: of all else the log keeps only the newest.
+    """
+    if not (recording.path / LOGS_BEFORE).is_dir():
+        return lambda answer: True
+    ends = log_ends(dumps_of(recording.path / DECODED_OF[LOGS_BEFORE]))
+    if not recording.is_compacted:
+        return lambda answer: answer.log_end <= ends[_place(answer)]
+    newest = _newest_records(dumps_of(recording.decoded))
+    return lambda answer: answer.log_end >= ends[_place(answer)] and newest.get(_touched(answer), -1) < answer.log_end
+
+
+def _place(answer: Moment) -> Place:
+    topic = CONSUMER_OFFSETS if isinstance(answer, GroupAnswer) else SHARE_GROUP_STATE
+    return Place(topic, answer.log_partition)
+
+
+def _touched(answer: Moment) -> str | SharePartitionKey:
+    if isinstance(answer, GroupAnswer):
+        return answer.group_id
+    return SharePartitionKey(answer.group_id, answer.topic_id, answer.partition)
+
+
+def _newest_records(dumps: Mapping[str, Sequence[DumpBatch]]) -> dict[str | SharePartitionKey, int]:
+    """Offset of the newest record of each group and of each share partition."""
+    newest: dict[str | SharePartitionKey, int] = {}
+    for batch in (*dumps.get(CONSUMER_OFFSETS, ()), *dumps.get(SHARE_GROUP_STATE, ())):
+        for record in batch.records:
+            if record.key is not None:
+                named = record.key["data"]
+                key: str | SharePartitionKey = named.get("groupId") or named.get("group")
+                if batch.place.topic == SHARE_GROUP_STATE:
+                    key = SharePartitionKey(named["groupId"], named["topicId"], named["partition"])
+                newest[key] = max(newest.get(key, -1), record.offset)
+    return newest
+
+
+def compare_coverage(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -> Tally:
+    """Each log partition's coverage, offset by offset, with the records dumped; and quarantine, which must be empty."""
+    tally = Tally("coverage against the dump")
+    got: dict[Place, dict[int, str]] = defaultdict(dict)
+    for row in tables["bronze.coverage"]:
+        kinds = got[Place(row["topic"], row["partition"])]
+        for offset in range(row["from_offset"], row["to_offset"] + 1):
+            kinds[offset] = "TWICE" if offset in kinds else row["kind"]
+    expected: dict[Place, dict[int, str]] = {}
+    for place, of_place in groupby(
+        oracle.in_log_order(batch for batches in dumps.values() for batch in batches), key=lambda batch: batch.place
+    ):
+        expected[place] = _coverage(list(of_place))
+    for place in sorted({*expected, *got}):
+        wanted, found = expected.get(place, {}), got.get(place, {})
+        tally.facts += len(wanted)
+        wrong = [o for o in sorted({*wanted, *found}) if wanted.get(o) != found.get(o)]
+        tally.judge(_batch_place(place, 0), [f"{o}: dump {wanted.get(o)}, coverage {found.get(o)}" for o in wrong])
+    for row in tables["bronze.quarantine"]:
+        tally.judge(f"quarantine {row['topic']}-{row['partition']} {row['offset']}", [row["code"]])
+    return tally
+
+
+def _coverage(batches: Sequence[DumpBatch]) -> dict[int, str]:
+    """Below the oldest segment the log was deleted; inside, an offset without a record was compacted away."""
+    log_start = min(int(batch.file_name.removesuffix(".log")) for batch in batches)
+    seen = {record.offset for batch in batches for record in batch.records}
+    end = max(batch.last_offset for batch in batches) + 1
+    return {
+        offset: "MISSING" if offset < log_start else "CAPTURED" if offset in seen else "COMPACTED"
+        for offset in range(end)
+    }
+
+
+def compare_end_states(before: Tables, after: Tables, compacted: Recording) -> Tally:
+    """Each group's and share partition's last state, by the whole log and by the compacted one.
+
+    What was written on after the whole log ends is compared with the broker instead (`moments_of`).
+    """
+    tally = Tally("end states against the uncompacted logs")
+    ends = log_ends(dumps_of(compacted.path / DECODED_OF[LOGS_BEFORE]))
+    newest = _newest_records(dumps_of(compacted.decoded))
+    partition_counts = Counter(place.topic for place in ends)
+    for group_id in sorted(before.groups | after.groups):
+        partition = group_partition(group_id, partition_counts[CONSUMER_OFFSETS])
+        log_end = ends[Place(CONSUMER_OFFSETS, partition)]
+        if newest.get(group_id, -1) < log_end:
+            answer = GroupAnswer(-1, "end", group_id, partition, log_end, None)
+            _judge_end(tally, group_id, group_answers_of(before, answer), group_answers_of(after, answer))
+    for key in sorted(before.share_partitions | after.share_partitions):
+        partition = share_partition_partition(key, partition_counts[SHARE_GROUP_STATE])
+        log_end = ends[Place(SHARE_GROUP_STATE, partition)]
+        if newest.get(key, -1) < log_end:
+            share = ShareAnswer(-1, "end", *key[:1], "", *key[1:], partition, log_end, None, None, 0)
+            _judge_end(tally, str(key), share_answers_of(before, share), share_answers_of(after, share))
+    return tally
+
+
+def _judge_end(tally: Tally, place: str, whole: Facts, compacted: Facts) -> None:
+    tally.facts += len({*whole, *compacted})
+    tally.judge(
+        place, [f"{'/'.join(map(str, path))}: whole {a!r}, compacted {b!r}" for path, a, b in deltas(whole, compacted)]
+    )
+
+
+def compare_contiguity(tables: Tables) -> Tally:
+    """group_generations.is_contiguous, from the numbers of the rows themselves: false exactly where one is missing.
+
+    A group seen from its beginning starts at generation 0 or 1 (classic), at epoch 1 or 2 (facts 5 and 8).
+    """
+    tally = Tally("contiguity of generations")
+    by_group: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["silver.group_generations"]:
+        by_group[row["group_id"]].append(row)
+    for group_id, rows in by_group.items():
+        rows.sort(key=lambda row: (row["incarnation"], row["from_log_offset"]))
+        for previous, row in zip([None, *rows], rows, strict=False):
+            generation = row["generation"]
+            is_first = previous is None or previous["incarnation"] != row["incarnation"]
+            if is_first or previous is None:
+                wanted: tuple[int | None, bool] = (None, generation <= (1 if row["group_type"] == CLASSIC else 2))
+            else:
+                # an online conversion keeps the number, or raises it in the same operation
+                kept = {previous["generation"]} if previous["group_type"] != row["group_type"] else set()
+                wanted = previous["generation"], generation in {previous["generation"] + 1, *kept}
+            got = row["previous_generation"], row["is_contiguous"]
+            tally.judge(f"{group_id} {generation}", [] if got == wanted else [f"wanted {wanted}, table {got}"])
+    return tally
+
+
+def holes_said(tables: Tables) -> dict[str, int]:
+    """How many rows say that they stand on a hole, by the way in which they say it."""
+    return {
+        "coverage COMPACTED": sum(row["kind"] == "COMPACTED" for row in tables["bronze.coverage"]),
+        "coverage MISSING": sum(row["kind"] == "MISSING" for row in tables["bronze.coverage"]),
+        "generations not contiguous": sum(not row["is_contiguous"] for row in tables["silver.group_generations"]),
+        "share states not complete": sum(not row["is_complete"] for row in tables["silver.share_partition_states"]),
+    }

@@ -4,11 +4,11 @@ project. Anything else that differs is a failure.
 Each reason rests on a sentence of the recordings' README, which stands beside it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.conformance.truth import GroupAnswer, Path_
+from tests.conformance.truth import Facts, GroupAnswer, Path_, ShareAnswer
 
 CLASSIC_REBALANCING: Final = "CLASSIC_REBALANCING"
 """Fact 8: "Group state (PreparingRebalance...) is not in the log". While a classic group rebalances the broker shows
@@ -17,6 +17,10 @@ the members that are joining; the log still shows the last synchronised generati
 CONNECT_ASSIGNMENT: Final = "CONNECT_ASSIGNMENT"
 """Scenario n01-connect, "classic protocol type connect": Admin reads assignments of protocol type consumer only and
 shows none, where the log (and so silver) has Connect's connectors and tasks."""
+
+SHARE_INITIALIZING: Final = "SHARE_INITIALIZING"
+"""Fact 9: "initial ShareSnapshot has snapshotEpoch 0 ... startOffset -1". The share coordinator has written it, but the
+group's log does not yet say that the partition is initialised, and until then the broker does not list it."""
 
 REBALANCING_STATES: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 OF_A_GENERATION: Final = frozenset({"state", "member count", "member", "assigned", "protocol_name"})
@@ -47,6 +51,8 @@ EXPECTED_ANSWERS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
         "full-a": {CONNECT_ASSIGNMENT: 2},
         "p50": {CLASSIC_REBALANCING: 2},
         "old-40": {CLASSIC_REBALANCING: 2},
+        "codec-gzip": {SHARE_INITIALIZING: 1},
+        "compact-partial/logs-before": {SHARE_INITIALIZING: 1},
     }
 )
 """Answers of each recording which a reason explains; recordings which are not here have none."""
@@ -58,3 +64,19 @@ def explanation(answer: GroupAnswer, differences: list[tuple[Path_, Any, Any]]) 
         if all(rule(answer, path, expected, got) for path, expected, got in differences):
             return name
     return None
+
+
+def is_initializing(answer: ShareAnswer, state: Facts, group_events: Iterable[Mapping[str, Any]]) -> bool:
+    """Does the broker not list a share partition, because its group has not noted that it was initialised?
+
+    `state` are the tables' facts of the share partition, `group_events` the group's events.
+    """
+    is_initial = state["start offset",] == -1 and not any(path[0] == "delivery" for path in state)
+    was_noted = any(
+        event["event_type"] == "SHARE_PARTITIONS_INITIALIZED"
+        and event["details"]["topic_id"] == answer.topic_id
+        and str(answer.partition) in event["details"]["partitions"].split(",")
+        and event["log_offset"] < answer.group_log_end
+        for event in group_events
+    )
+    return answer.state is None and is_initial and not was_noted

@@ -6,7 +6,7 @@ dump tool are compared record by record, and the replay's answers with those of 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -14,9 +14,12 @@ from coordinator_core.lookup import SharePartitionKey
 from tests.conformance.dump import DumpBatch, DumpRecord
 
 NO_PRODUCER_ID: Final = -1
+CLASSIC: Final = "CLASSIC"
 OFFSET_COMMIT_TYPES: Final = frozenset({0, 1})
 GROUP_METADATA: Final = 2
-GROUP_TYPE_OF_RECORD: Final = {2: "CLASSIC", 3: "CONSUMER", 11: "SHARE", 17: "STREAMS"}
+METADATA_TYPES: Final = frozenset({3, 11, 17})
+MEMBER_TYPES: Final = frozenset({5, 10, 19})
+TARGET_MEMBER_TYPES: Final = frozenset({7, 13, 21})
 FAMILY_OF_RECORD: Final = {
     **dict.fromkeys(range(3, 9), "CONSUMER"),
     **dict.fromkeys(range(10, 16), "SHARE"),
@@ -144,24 +147,19 @@ def _unless(none: int, value: int | None) -> int | None:
 # --- groups ---
 
 
-class Generation(NamedTuple):
-    """A row of silver.group_generations, as far as the records alone say it."""
+class Interval(NamedTuple):
+    """A row of an interval table: what it is about, and where it holds."""
 
     log_partition: int
     group_id: str
     group_type: str
-    generation: int
+    about: tuple[Any, ...]
+    """Of a generation: itself. Of an assignment: member, topic id, topic, partition, assignment, task type. Of a
+    membership: the member, and its fields at the end as sorted pairs."""
+    from_generation: int
+    to_generation: int
     from_log_offset: int
     to_log_offset: int | None
-
-
-class _Group(NamedTuple):
-    """A group between two of its records."""
-
-    group_type: str
-    generation: int
-    is_simple: bool
-    """A classic group without a protocol type and members."""
 
 
 class Reconciled(NamedTuple):
@@ -174,50 +172,101 @@ class Reconciled(NamedTuple):
     generation: int
 
 
+class Stretches(NamedTuple):
+    """Rows of the three interval tables of groups."""
+
+    generations: list[Interval]
+    members: list[Interval]
+    assignments: list[Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group between two of its records. Values are those of the dump; none is ever changed in place."""
+
+    group_type: str
+    generation: int
+    is_simple: bool
+    """A classic group without a protocol type and members."""
+    members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Member id -> its columns."""
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """Member id -> member epoch."""
+    current: Mapping[str, frozenset[tuple[Any, ...]]] = field(default_factory=dict)
+    """Member id -> (topic id, topic, partition, assignment, task type) held and to be given up."""
+    target: Mapping[str, frozenset[tuple[Any, ...]]] = field(default_factory=dict)
+
+    def intervals(self) -> dict[tuple[str, tuple[Any, ...]], Any]:
+        """What holds now: (table, about) -> fields."""
+        facts: dict[tuple[str, tuple[Any, ...]], Any] = {("generations", (self.generation,)): ()}
+        for member_id, fields in self.members.items():
+            epoch = {} if self.group_type == CLASSIC else {"member_epoch": self.epochs.get(member_id, 0)}
+            facts["members", (member_id,)] = tuple(sorted({**fields, **epoch}.items()))
+        for of_member in (self.current, self.target):
+            for member_id, parts in of_member.items():
+                for part in parts:
+                    facts["assignments", (member_id, *part)] = ()
+        return facts
+
+
 def reconciliations(batches: Iterable[DumpBatch]) -> Iterator[Reconciled]:
     """One for each value of record types 8, 14 and 22."""
     for batch in batches:
         for record in batch.records:
             if record.record_type in CURRENT_ASSIGNMENT_TYPES and record.value is not None:
-                assert record.key is not None
-                named = record.key["data"]
+                named = _named(record)
                 epoch = record.value["data"]["memberEpoch"]
-                yield Reconciled(
-                    batch.place.partition, record.offset, named["groupId"], named["memberId"], epoch
-                )
+                yield Reconciled(batch.place.partition, record.offset, named["groupId"], named["memberId"], epoch)
 
 
-def generations(batches: Iterable[DumpBatch]) -> Iterator[Generation]:
-    """The stretches of group epochs and generations of a dump of __consumer_offsets.
+def stretches(batches: Iterable[DumpBatch]) -> Stretches:
+    """The stretches of generations, memberships and assignments of a dump of __consumer_offsets.
 
     Operations are runs of records of one batch, one timestamp and one group; only what stands after an operation
     counts. A group is there from its first value (of an offset commit too: a simple classic group) to the tombstone
     of its metadata record.
     """
+    found = Stretches([], [], [])
     for place, of_place in groupby(in_log_order(batches), key=lambda batch: batch.place):
-        state: dict[str, _Group] = {}
-        opened: dict[str, Generation] = {}
+        groups: dict[str, _Group] = {}
+        opened: dict[str, dict[tuple[str, tuple[Any, ...]], Interval]] = defaultdict(dict)
         for group_id, records in _operations(of_place):
-            before = state.get(group_id)
-            removed = False
+            before = groups.get(group_id)
+            after, was_removed = before, False
             for record in records:
-                after = _group_after(state.get(group_id), record)
-                removed = removed or (after is None and group_id in state)
-                if after is None:
-                    state.pop(group_id, None)
-                else:
-                    state[group_id] = after
-            now, last_offset = state.get(group_id), records[-1].offset
-            is_anew = removed and before is not None and now is not None
-            if (now and now[:2]) == (before and before[:2]) and not is_anew:
-                continue
-            if group_id in opened:
-                yield opened.pop(group_id)._replace(to_log_offset=last_offset)
-            if now is not None:
-                opened[group_id] = Generation(
-                    place.partition, group_id, now.group_type, now.generation, last_offset, None
-                )
-        yield from opened.values()
+                was_there = after is not None
+                after = _group_after(after, record)
+                was_removed = was_removed or (was_there and after is None)
+            is_another = was_removed or before is None or after is None or before.group_type != after.group_type
+            old, new = before.intervals() if before else {}, after.intervals() if after else {}
+            for key, fields in old.items():
+                if is_another or key not in new:
+                    assert before is not None
+                    closed = opened[group_id].pop(key)
+                    to_generation = max(closed.from_generation, before.generation)
+                    _keep(found, key, fields, closed, to_generation, records[-1].offset)
+            for key in new:
+                if is_another or key not in old:
+                    assert after is not None
+                    start = (after.generation, after.generation, records[-1].offset, None)
+                    opened[group_id][key] = Interval(place.partition, group_id, after.group_type, key[1], *start)
+            groups.pop(group_id, None)
+            if after is not None:
+                groups[group_id] = after
+        for group_id, group in groups.items():
+            for key, fields in group.intervals().items():
+                still = opened[group_id].pop(key)
+                _keep(found, key, fields, still, max(still.from_generation, group.generation), None)
+    return found
+
+
+def _keep(
+    found: Stretches, key: tuple[str, tuple[Any, ...]], fields: Any, row: Interval, to_generation: int, to: int | None
+) -> None:
+    table, about = key
+    about = (*about, fields) if table == "members" else about
+    rows: list[Interval] = getattr(found, table)
+    rows.append(row._replace(about=about, to_generation=to_generation, to_log_offset=to))
 
 
 def _operations(batches: Iterable[DumpBatch]) -> Iterator[tuple[str, list[DumpRecord]]]:
@@ -227,31 +276,125 @@ def _operations(batches: Iterable[DumpBatch]) -> Iterator[tuple[str, list[DumpRe
             yield group_id, list(records)
 
 
-def _group_id(record: DumpRecord) -> str:
+def _named(record: DumpRecord) -> Mapping[str, Any]:
     assert record.key is not None
-    named = record.key["data"]
+    data: Mapping[str, Any] = record.key["data"]
+    return data
+
+
+def _group_id(record: DumpRecord) -> str:
+    named = _named(record)
     group_id: str = named["groupId"] if "groupId" in named else named["group"]
     return group_id
 
 
 def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
-    """What a group is after one more of its records; None: there is no group."""
+    """A group after one more of its records; None: there is no group."""
     kind, value = record.record_type, None if record.value is None else record.value["data"]
     if kind in OFFSET_COMMIT_TYPES:
-        return _Group("CLASSIC", 0, True) if group is None and value is not None else group
+        return _Group(CLASSIC, 0, True) if group is None and value is not None else group
     if kind == GROUP_METADATA:
-        if value is None:
-            return None
-        return _Group("CLASSIC", value["generation"], not value["protocolType"] and not value["members"])
+        return None if value is None else _classic_group(value)
     family = FAMILY_OF_RECORD[kind]
     if group is not None and group.is_simple and family != "SHARE":
         # Kafka replaces a simple group before it looks at the record, so tombstones do that too
         group = _Group(family, FIRST_EPOCH, False)
-    if kind in GROUP_TYPE_OF_RECORD:
-        return None if value is None else _Group(family, value["epoch"], False)
-    if value is None or (group is not None and group.group_type == family):
-        return group
-    return _Group(family, FIRST_EPOCH, False)
+    if group is None or group.group_type != family:
+        if value is None:
+            return group
+        group = _Group(family, FIRST_EPOCH, False)
+    if kind in METADATA_TYPES:
+        return None if value is None else replace(group, generation=value["epoch"])
+    member_id = _named(record).get("memberId")
+    if kind in MEMBER_TYPES:
+        return replace(group, members=_with(group.members, member_id, value and _modern_member(value)))
+    if kind in CURRENT_ASSIGNMENT_TYPES:
+        members = group.members if value is None or member_id in group.members else {**group.members, member_id: {}}
+        return replace(
+            group,
+            members=members,
+            epochs=_with(group.epochs, member_id, value and value["memberEpoch"]),
+            current=_with(group.current, member_id, value and frozenset(_current(value))),
+        )
+    if kind in TARGET_MEMBER_TYPES:
+        return replace(group, target=_with(group.target, member_id, value and frozenset(_target(value))))
+    return group
+
+
+def _with(mapping: Mapping[str, Any], name: Any, value: Any) -> dict[str, Any]:
+    """The mapping with one entry replaced, or without it where the value is None (a tombstone)."""
+    others = {key: kept for key, kept in mapping.items() if key != name}
+    return others if value is None else {**others, name: value}
+
+
+def _classic_group(value: Mapping[str, Any]) -> _Group:
+    members, current = {}, {}
+    is_consumer = value["protocolType"] == "consumer"
+    for member in value["members"]:
+        subscription = member["subscription"] if is_consumer else {"topics": None}
+        members[member["memberId"]] = {
+            "instance_id": member.get("groupInstanceId"),
+            "client_id": member["clientId"],
+            "client_host": member["clientHost"],
+            "rack_id": subscription.get("rackId"),
+            "subscribed_topics": _sorted(subscription["topics"]),
+            "subscribed_regex": None,
+            "server_assignor": None,
+            "rebalance_timeout_ms": member["rebalanceTimeout"],
+            "session_timeout_ms": member["sessionTimeout"],
+        }
+        if is_consumer and member["assignment"]:
+            current[member["memberId"]] = frozenset(
+                (None, topic["topic"], partition, "CURRENT", None)
+                for topic in member["assignment"]["assignedPartitions"]
+                for partition in topic["partitions"]
+            )
+    is_simple = not value["protocolType"] and not members
+    return _Group(CLASSIC, value["generation"], is_simple, members=members, current=current)
+
+
+def _modern_member(value: Mapping[str, Any]) -> dict[str, Any]:
+    classic = value.get("classicMemberMetadata")
+    return {
+        "instance_id": value.get("instanceId"),
+        "client_id": value["clientId"],
+        "client_host": value["clientHost"],
+        "rack_id": value["rackId"],
+        "subscribed_topics": _sorted(value.get("subscribedTopicNames")),
+        "subscribed_regex": value.get("subscribedTopicRegex") or None,
+        "server_assignor": value.get("serverAssignor"),
+        "rebalance_timeout_ms": value.get("rebalanceTimeoutMs"),
+        "session_timeout_ms": classic["sessionTimeoutMs"] if classic else None,
+    }
+
+
+def _sorted(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(names))
+
+
+def _current(value: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    yield from _partitions(value.get("assignedPartitions", ()), "CURRENT")
+    yield from _partitions(value.get("partitionsPendingRevocation", ()), "REVOKING")
+    yield from _tasks(value, "Tasks", "CURRENT")
+    yield from _tasks(value, "TasksPendingRevocation", "REVOKING")
+
+
+def _target(value: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    yield from _partitions(value.get("topicPartitions", ()), "TARGET")
+    yield from _tasks(value, "Tasks", "TARGET")
+
+
+def _partitions(topics: Iterable[Mapping[str, Any]], assignment: str) -> Iterator[tuple[Any, ...]]:
+    for topic in topics:
+        for partition in topic["partitions"]:
+            yield topic["topicId"], None, partition, assignment, None
+
+
+def _tasks(value: Mapping[str, Any], suffix: str, assignment: str) -> Iterator[tuple[Any, ...]]:
+    for task_type in ("active", "standby", "warmup"):
+        for subtopology in value.get(f"{task_type}{suffix}", ()):
+            for partition in subtopology["partitions"]:
+                yield None, subtopology["subtopologyId"], partition, assignment, task_type.upper()
 
 
 # --- share state ---
@@ -326,7 +469,7 @@ def _merged(
     deliveries = {**(before.deliveries if before is not None else {}), **own}
     return _ShareState(
         snapshot_epoch=value["snapshotEpoch"],
-        state_epoch=None if before is None else before.state_epoch,
+        state_epoch=0 if before is None else before.state_epoch,  # ShareGroupOffset.fromRecord(ShareUpdateValue)
         leader_epoch=value["leaderEpoch"],
         start_offset=start,
         delivery_complete_count=complete_count,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from coordinator_core.lookup import SharePartitionKey
@@ -61,6 +60,8 @@ class Tables:
                 for row in self.rows[name]:
                     groups[row["group_id"]].append(row)
                 self._by_group[name] = dict(groups)
+        for events in self._by_group["silver.group_events"].values():
+            events.sort(key=lambda event: (event["log_offset"], event["event_index"]))
 
     def __getitem__(self, name: str) -> Rows:
         return self.rows[name]
@@ -87,13 +88,11 @@ class Tables:
         )
 
 
-def read_tables(warehouse: Path, cluster_id: str) -> Tables:
-    """Read a warehouse through delta-rs, no Spark. Raises where a table is missing."""
-    rows: dict[str, Rows] = {}
-    for name in TABLE_NAMES:
-        table = DeltaTable(str(warehouse / name.replace(".", "/"))).to_pyarrow_table()
-        rows[name] = rows_of(table.filter(pc.equal(table["cluster_id"], cluster_id)))
-    return Tables(rows)
+def read_tables(warehouse: Path) -> Tables:
+    """Read a warehouse of one cluster through delta-rs, no Spark. Raises where a table is missing."""
+    return Tables(
+        {name: rows_of(DeltaTable(str(warehouse / name.replace(".", "/"))).to_pyarrow_table()) for name in TABLE_NAMES}
+    )
 
 
 def rows_of(table: pa.Table) -> Rows:
@@ -102,7 +101,7 @@ def rows_of(table: pa.Table) -> Rows:
         if pa.types.is_timestamp(column.type):
             as_ms = table.column(index).cast(pa.timestamp("ms", tz=column.type.tz)).cast(pa.int64())
             table = table.set_column(index, column.name, as_ms)
-    return table.to_pylist()
+    return table.to_pylist(maps_as_pydicts="strict")
 
 
 # --- groups ---
@@ -139,9 +138,7 @@ def open_at(rows: Iterable[Row], log_end: int) -> list[Row]:
 def _is_settled(row: Row, changes: Iterable[Row], log_end: int) -> bool:
     """Did nothing happen between a log end and the end of a row's stretch? Then its attributes held at the log end."""
     to = row["to_log_offset"]
-    return not any(
-        event["log_offset"] >= log_end and (to is None or event["log_offset"] < to) for event in changes
-    )
+    return not any(event["log_offset"] >= log_end and (to is None or event["log_offset"] < to) for event in changes)
 
 
 def _generation_facts(row: Row, members: Sequence[Row], events: Sequence[Row], log_end: int) -> Facts:
@@ -173,13 +170,11 @@ def _modern_state(row: Row, members: Sequence[Row], events: Sequence[Row], log_e
         return "Empty"
     if row["group_type"] == "SHARE":
         return "Stable"
-    if row["generation"] > assignment_epoch:
+    if assignment_epoch == NO_TARGET or row["generation"] > assignment_epoch:
         return "Assigning"
     newest = (_reconciled(member["member_id"], events, log_end) for member in members)
     is_stable = all(
-        event is not None
-        and event["details"]["state"] == STABLE_MEMBER
-        and event["generation"] == assignment_epoch
+        event is not None and event["details"]["state"] == STABLE_MEMBER and event["generation"] == assignment_epoch
         for event in newest
     )
     return "Stable" if is_stable else "Reconciling"

@@ -9,7 +9,7 @@ then the log up to that offset and the answers speak of one state.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,8 +44,10 @@ class GroupAnswer:
     """Line of snapshots.jsonl, from 0."""
     label: str
     group_id: str
+    log_partition: int
+    """The group's partition of __consumer_offsets."""
     log_end: int
-    """End offset (exclusive) of the group's partition of __consumer_offsets."""
+    """End offset (exclusive) of it."""
     answer: Mapping[str, Any] | None
     """As recorded; None where the broker did not list the group."""
 
@@ -60,12 +62,17 @@ class ShareAnswer:
     topic: str
     topic_id: str
     partition: int
+    log_partition: int
+    """The key's partition of __share_group_state."""
     log_end: int
-    """End offset (exclusive) of the key's partition of __share_group_state."""
+    """End offset (exclusive) of it."""
     state: Mapping[str, Any] | None
     """ReadShareGroupState's answer; None where the broker lists no such share partition."""
     listed: Mapping[str, Any] | None
     """Admin's listShareGroupOffsets for it."""
+    group_log_end: int
+    """End offset (exclusive) of the group's partition of __consumer_offsets when the asking began; it may have moved
+    on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,6 @@ class Truth:
 
     snapshots: tuple[Snapshot, ...]
     topics: tuple[TopicLife, ...]
-    last_seen: dict[str, str] = field(default_factory=dict)
 
     def topic_id(self, name: str, from_ms: int, to_ms: int) -> str | None:
         """The one id which a name meant from one time to another; None where it changed meaning between."""
@@ -166,10 +172,11 @@ def group_answers(truth: Truth, known_groups: frozenset[str]) -> Iterator[GroupA
         for group_id in sorted({*snapshot.groups, *absent}):
             if not count:
                 continue
-            log_end = snapshot.still_end(CONSUMER_OFFSETS, group_partition(group_id, count))
+            partition = group_partition(group_id, count)
+            log_end = snapshot.still_end(CONSUMER_OFFSETS, partition)
             if log_end is not None:
                 answer = snapshot.groups.get(group_id)
-                yield GroupAnswer(snapshot.number, snapshot.label, group_id, log_end, answer)
+                yield GroupAnswer(snapshot.number, snapshot.label, group_id, partition, log_end, answer)
 
 
 def share_answers(truth: Truth, known: frozenset[SharePartitionKey]) -> Iterator[ShareAnswer]:
@@ -194,12 +201,27 @@ def share_answers(truth: Truth, known: frozenset[SharePartitionKey]) -> Iterator
             if key.group_id.startswith(snapshot.prefix):
                 listed.setdefault(key, (names.get(key.topic_id, ""), None, None))
         for key, (topic, state, offsets) in sorted(listed.items()):
-            log_end = snapshot.still_end(SHARE_GROUP_STATE, share_partition_partition(key, count))
+            log_partition = share_partition_partition(key, count)
+            log_end = snapshot.still_end(SHARE_GROUP_STATE, log_partition)
             if log_end is not None:
                 yield ShareAnswer(
-                    snapshot.number, snapshot.label, key.group_id, topic, key.topic_id, key.partition, log_end,
-                    state, offsets,
-                )  # fmt: skip
+                    snapshot=snapshot.number,
+                    label=snapshot.label,
+                    group_id=key.group_id,
+                    topic=topic,
+                    topic_id=key.topic_id,
+                    partition=key.partition,
+                    log_partition=log_partition,
+                    log_end=log_end,
+                    state=state,
+                    listed=offsets,
+                    group_log_end=_group_log_end(snapshot, key.group_id),
+                )
+
+
+def _group_log_end(snapshot: Snapshot, group_id: str) -> int:
+    partition = group_partition(group_id, snapshot.partition_count(CONSUMER_OFFSETS))
+    return snapshot.leo_before[f"{CONSUMER_OFFSETS}-{partition}"]
 
 
 def group_facts(answer: Mapping[str, Any] | None) -> Facts:

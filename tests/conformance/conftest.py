@@ -1,0 +1,120 @@
+"""Options and report of the conformance tests.
+
+    pytest tests/conformance                    on the traces, vectors and recordings that come with the project
+    pytest tests/conformance --traces DIR       only the families that DIR holds (may be repeated)
+    pytest tests/conformance --recording DIR    only that recording (may be repeated)
+
+Each comparison prints one line at the end of the run, whatever came of it.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conformance.recordings import COPIES, Recording, SilverMaker, SilverOf, log_folders, recordings_in
+from tests.conformance.test_traces import DATA, FamilyFile, family_files
+
+LINES: Final = pytest.StashKey[list[str]]()
+
+LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
+    "recording": lambda recording: True,
+    "whole": lambda recording: not recording.is_compacted,
+    "compacted": lambda recording: recording.is_compacted,
+}
+"""Fixtures of log folders, and which they stand for."""
+TRACE_TESTS: Final = "test_traces.py"
+RECORDING_TESTS: Final = "test_recordings.py"
+
+ReportLine = Callable[[str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Folders to judge instead of those that come with the project."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--traces", action="append", type=Path, default=[], metavar="DIR", help="traces and vectors to judge"
+    )
+    group.addoption("--recording", action="append", type=Path, default=[], metavar="DIR", help="a recording to judge")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A place for the lines of the report."""
+    config.stash[LINES] = []
+
+
+def _given(config: pytest.Config, option: str) -> list[Path]:
+    """Folders given by an option; where pytest met this file too late to know the option there are none."""
+    return [path.resolve() for path in config.getoption(option, default=None) or []]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With an option, only what it names is judged."""
+    wanted = {
+        name for name, option in ((TRACE_TESTS, "--traces"), (RECORDING_TESTS, "--recording")) if _given(config, option)
+    }
+    if not wanted or collection_path.suffix != ".py" or collection_path.parent != Path(__file__).parent:
+        return None
+    return True if collection_path.name not in wanted else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test a family file, and one a log folder of a recording."""
+    if "family_file" in metafunc.fixturenames:
+        folders = _given(metafunc.config, "--traces") or [DATA]
+        files = [file for folder in folders for file in family_files(folder)]
+        if not files:
+            raise pytest.UsageError(f"no traces or vectors in {', '.join(map(str, folders))}")
+        metafunc.parametrize("family_file", files, ids=[_family_id(file) for file in files])
+    for fixture, is_meant in LOG_FOLDERS.items():
+        if fixture in metafunc.fixturenames and metafunc.definition.path.name == RECORDING_TESTS:
+            found = [recording for recording in _recordings(metafunc.config) if is_meant(recording)]
+            metafunc.parametrize(fixture, found or [None], ids=[recording.name for recording in found] or ["none"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what no given recording is there for (one that was never compacted, say)."""
+    without = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function)
+        and any(item.callspec.params.get(name, ...) is None for name in LOG_FOLDERS if hasattr(item, "callspec"))
+    ]
+    if without:
+        items[:] = [item for item in items if item not in without]
+        config.hook.pytest_deselected(items=without)
+
+
+def _recordings(config: pytest.Config) -> list[Recording]:
+    folders = _given(config, "--recording")
+    for folder in folders:
+        missing = [name for name in ("logs", "decoded", "truth") if not (folder / name).is_dir()]
+        if missing:
+            raise pytest.UsageError(f"{folder} is no recording: it has no {', '.join(missing)}")
+    return [found for folder in folders for found in log_folders(folder)] if folders else recordings_in(COPIES)
+
+
+def _family_id(file: FamilyFile) -> str:
+    return f"{file.folder.name}/{file.name}"
+
+
+@pytest.fixture(scope="session")
+def silver_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SilverOf:
+    """The tables which the jobs make of a recording, each made once."""
+    return SilverMaker(lambda: request.getfixturevalue("spark"), tmp_path_factory.mktemp("conformance"))
+
+
+@pytest.fixture
+def report_line(request: pytest.FixtureRequest) -> ReportLine:
+    """Add a line to the end of the run's output."""
+    return request.config.stash[LINES].append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The lines of all comparisons."""
+    lines = config.stash.get(LINES, [])
+    if lines:
+        terminalreporter.section("conformance")
+        for line in lines:
+            terminalreporter.line(line)

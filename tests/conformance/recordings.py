@@ -1,0 +1,103 @@
+"""Recordings, and the tables which the real jobs make of them: capture and replay on Spark into a Delta warehouse, read
+back by delta-rs without Spark.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.capture import capture
+from jobs.replay import replay
+from jobs.settings import load_settings
+from jobs.sinks import Warehouse
+from tests.conformance.tables import Tables, read_tables
+
+COPIES: Final = Path(__file__).parent.parent / "recordings"
+"""The recordings that come with the project."""
+
+LOGS: Final = "logs"
+LOGS_BEFORE: Final = "logs-before"
+DECODED_OF: Final = {LOGS: "decoded", LOGS_BEFORE: "decoded-before"}
+
+CAPTURED_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording's folder, and which of its log folders is meant."""
+
+    path: Path
+    folder: str = LOGS
+
+    @property
+    def name(self) -> str:
+        """For test ids and messages."""
+        return self.path.name if self.folder == LOGS else f"{self.path.name}/{self.folder}"
+
+    @property
+    def logs(self) -> Path:
+        """What a broker's log directory holds."""
+        return self.path / self.folder
+
+    @property
+    def decoded(self) -> Path:
+        """Kafka's dumps of these logs."""
+        return self.path / DECODED_OF[self.folder]
+
+    @property
+    def is_compacted(self) -> bool:
+        """Are these the logs after the cleaner, of a recording which also holds those before?"""
+        return self.folder == LOGS and (self.path / LOGS_BEFORE).is_dir()
+
+
+def recordings_in(folder: Path) -> list[Recording]:
+    """All recordings of a folder of recordings, and both log folders of those that have two."""
+    return [recording for path in sorted(folder.iterdir()) for recording in log_folders(path)]
+
+
+def log_folders(path: Path) -> list[Recording]:
+    """The log folders of one recording; none where the folder is no recording."""
+    return [Recording(path, folder) for folder in (LOGS, LOGS_BEFORE) if (path / folder).is_dir()]
+
+
+SilverOf = Callable[[Recording], Tables]
+
+
+class SilverMaker:
+    """Makes the tables of a recording on first asking, and keeps them for the session."""
+
+    def __init__(self, session: Callable[[], SparkSession], scratch: Path) -> None:
+        self._session = session
+        self._scratch = scratch
+        self._made: dict[Recording, Tables] = {}
+
+    def __call__(self, recording: Recording) -> Tables:
+        """The tables of a recording's log folder."""
+        if recording not in self._made:
+            name = re.sub(r"\W", "-", recording.name)
+            root = self._scratch / f"{len(self._made)}-{name}"
+            make_warehouse(self._session(), recording.logs, root, cluster_id=name)
+            self._made[recording] = read_tables(root)
+        return self._made[recording]
+
+
+def make_warehouse(session: SparkSession, logs: Path, root: Path, *, cluster_id: str) -> None:
+    """What `nightly --segments LOGS --warehouse ROOT` does up to silver."""
+    settings = load_settings(
+        {"warehouse": str(root), "cluster_id": cluster_id, "segments": (str(logs.resolve()),)}, environment={}
+    )
+    warehouse = Warehouse(settings.warehouse, lane=settings.write_lane, codec=settings.codec, session=session)
+    capture(session, warehouse, settings, capture_id="capture-1", captured_at=CAPTURED_AT)
+    replay(
+        session,
+        warehouse,
+        cluster_id=cluster_id,
+        run_id="replay-1",
+        started_at=CAPTURED_AT,
+        batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+    )

@@ -1,0 +1,115 @@
+"""Every family of traces and vectors that a folder holds, against Kafka's own answers in it.
+
+A folder holds `<family>.jsonl.gz` (or has them in `traces/`) and `vectors/*.jsonl`; each file goes to the family that
+its name says. Families of later work get a line that says so.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.conformance.families import batches, combiner, group_replay, groups, lookups, share_coordinator, vectors
+
+DATA: Final = Path(__file__).parent.parent / "data"
+"""The traces and vectors that come with the project."""
+
+Judge = Callable[[Path], tuple[int, int, list[str]]]
+
+TRACES: Final[dict[str, Judge]] = {
+    "combiner": combiner.run,
+    "lookups": lookups.run,
+    "share_coordinator": share_coordinator.run,
+    "group_replay": group_replay.run,
+}
+GROUP_TRACES: Final = "group_"
+"""All other files of this prefix are lives of group coordinators: `groups` judges their `replay` dumps."""
+
+BATCHES: Final = "batches.jsonl"
+TRACE_PATTERNS: Final = ("*.jsonl.gz", "traces/*.jsonl.gz")
+VECTOR_PATTERNS: Final = ("*.jsonl", "vectors/*.jsonl", "vectors/*/*.jsonl", "batches/*.jsonl", "open/*.jsonl")
+NOT_JUDGED: Final = "not judged by this version"
+FAILURES_MAX: Final = 10
+
+
+class FamilyFile(NamedTuple):
+    """What one judge is given: a trace file, a file of batches, or a folder of message vectors."""
+
+    folder: Path
+    name: str
+    path: Path
+    judge: Judge | None
+    """None: a family of later work."""
+
+
+def family_files(folder: Path) -> list[FamilyFile]:
+    """What a folder holds to be judged, by name."""
+    found = [
+        FamilyFile(folder, path.name.removesuffix(".jsonl.gz"), path, _trace_judge(path))
+        for pattern in TRACE_PATTERNS
+        for path in sorted(folder.glob(pattern))
+    ]
+    files = [path for pattern in VECTOR_PATTERNS for path in sorted(folder.glob(pattern))]
+    found += [FamilyFile(folder, "batches", path, batches.run) for path in files if path.name == BATCHES]
+    message_folders = dict.fromkeys(path.parent for path in files if path.name != BATCHES)
+    found += [
+        FamilyFile(folder, f"vectors ({path.relative_to(folder)})", path, judge_vectors) for path in message_folders
+    ]
+    return found
+
+
+def _trace_judge(path: Path) -> Judge | None:
+    name = path.name.removesuffix(".jsonl.gz")
+    return TRACES.get(name) or (groups.run if name.startswith(GROUP_TRACES) else None)
+
+
+def judge_vectors(folder: Path) -> tuple[int, int, list[str]]:
+    """All message vectors of a folder's own files, those of record batches aside: (cases, passed, failures)."""
+    cases = 0
+    failures = []
+    for place, vector in vectors.read_vectors(folder):
+        if place.partition(":")[0] == BATCHES:
+            continue
+        cases += 1
+        fault = vectors.fault_of(vector)
+        if fault:
+            failures.append(f"{place} {vector['message']} v{vector['version']}: {fault}")
+    return cases, cases - len(failures), failures
+
+
+def test_family(family_file: FamilyFile, report_line: Callable[[str], None]) -> None:
+    """Every case of the family gives what Kafka gave."""
+    if family_file.judge is None:
+        report_line(f"{family_file.name}: {NOT_JUDGED}")
+        return
+    cases, passed, failures = family_file.judge(family_file.path)
+    report_line(f"{family_file.name}: cases {cases}, passed {passed}, failed {cases - passed}")
+    assert cases > 0, f"{family_file.path} holds no case"
+    assert passed == cases, "\n".join(failures[:FAILURES_MAX])
+
+
+def test_copies_hold_every_family() -> None:
+    """The data that come with the project reach every judge, and families of later work reach none."""
+    files = family_files(DATA)
+    judged = {file.judge for file in files}
+    assert judged >= {*TRACES.values(), groups.run, batches.run, judge_vectors}
+
+
+@pytest.mark.parametrize(
+    ("name", "judge"),
+    [
+        ("combiner", combiner.run),
+        ("group_replay", group_replay.run),
+        ("group_mixed", groups.run),
+        ("group_anything_new", groups.run),
+        ("assignor_server_uniform", None),
+        ("share_partition", None),
+    ],
+)
+def test_the_name_of_a_file_says_its_family(tmp_path: Path, name: str, judge: Judge | None) -> None:
+    """A trace goes to the judge of its name, wherever in the folder it lies."""
+    for place in (tmp_path, tmp_path / "traces"):
+        place.mkdir(exist_ok=True)
+        (place / f"{name}.jsonl.gz").write_bytes(b"")
+    assert [(file.name, file.judge) for file in family_files(tmp_path)] == [(name, judge)] * 2
