@@ -371,6 +371,45 @@ def test_operations_and_touches() -> None:
     assert result.touches == [(100, "g", 101, 1_000), (102, "h", 102, 1_000), (107, "g", 107, 1_000)]
 
 
+@pytest.mark.parametrize("record_type", range(2, 24))
+def test_only_tombstones_which_remove_groups_are_followed_by_a_touch(record_type: int) -> None:
+    """GroupMetadata and the metadata of consumer, share and streams groups; their values are none."""
+    other = struct.pack(">hh", record_type, 1) + b"g"
+    batches = [
+        commit(1),
+        LogBatch((LogRecord(other, b"\0\0"),)),
+        commit(2),
+        LogBatch((LogRecord(other, None),)),
+        commit(3),
+        commit(4),
+    ]
+    result = lane_result(OffsetLane(), chunks_of(encode_batches(batches), [3]))
+    expected = [100, 104] if record_type in (2, 3, 11, 17) else [100]
+    assert [touch[0] for touch in result.touches] == expected
+
+
+def test_layouts_of_kafka_are_read_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The codec would give the same rows, many times slower: it is never asked."""
+    fields = {"leader_epoch": 3, "commit_timestamp": 7}
+    records = [
+        LogRecord(key_of("größe", "t"), value_of(1, version, metadata=metadata, **(fields if version > 2 else {})))
+        for version in range(5)
+        for metadata in ("", "m", "é", "x" * 126, "x" * 127, "x" * 128, "x" * 300, "x" * 16_382)
+    ]
+    records += [LogRecord(key_of(), value_of(1, topic_id=topic_id)) for topic_id in (T1, T2)]
+    records += [LogRecord(b"\0\0" + key_of()[2:], value_of(1, 0)), LogRecord(key_of(), None)]
+    chunks = chunks_of(encode_batches([LogBatch(tuple(records))]), [])
+    expected = expected_result(chunks)
+    assert len(expected.rows) == len(records)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the codec was asked")
+
+    monkeypatch.setattr("coordinator_core.offsets.lane.decode_key", refuse)
+    monkeypatch.setattr("coordinator_core.offsets.lane.decode_value", refuse)
+    assert lane_result(OffsetLane(), chunks) == expected
+
+
 def test_tables_grow_inside_a_chunk() -> None:
     """More keys, groups, topics, topic ids and bytes than a new lane has room for."""
     records = tuple(
