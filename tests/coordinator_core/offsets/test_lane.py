@@ -1,5 +1,6 @@
 """OffsetLane decides as the pure replay does, however the log is cut and whatever its bytes are."""
 
+import json
 import pickle
 import struct
 from dataclasses import replace
@@ -481,3 +482,66 @@ def test_lane_equals_replay_on_recordings(recording: str) -> None:
         assert expected.findings == []
         rows += expected.rows.values()
     assert rows
+
+
+UNCOMPACTED = ("codec-gzip", "codec-lz4", "codec-snappy", "codec-zstd", "full-a", "old-40", "p50")
+
+
+@pytest.mark.parametrize("recording", UNCOMPACTED)
+def test_rows_tell_what_the_broker_answered_at_the_time(recording: str) -> None:
+    """Whenever the broker was asked for a group's offsets, the rows applied by then give its answer.
+
+    The log end before and after the question bounds what the broker had seen; one position between them must
+    fit.
+    """
+    applied = {name: applied_rows(directory) for name, directory in offset_logs(recording).items()}
+    log_of = {row.group: name for name, rows in applied.items() for row in rows}
+    answers = 0
+    with (RECORDINGS / recording / "truth" / "snapshots.jsonl").open(encoding="utf-8") as lines:
+        for snapshot in map(json.loads, lines):
+            for group, answer in snapshot["groups"].items():
+                if "offsets" not in answer:
+                    continue
+                expected = {
+                    name: (offset["offset"], offset["leader_epoch"], offset["metadata"])
+                    for name, offset in answer["offsets"].items()
+                }
+                log = log_of.get(group)
+                if log is None:
+                    assert expected == {}
+                    continue
+                rows = [row for row in applied[log] if row.group == group]
+                next_offsets = range(snapshot["leo_before"][log], snapshot["leo_after"][log] + 1)
+                assert expected in [offsets_at(rows, next_offset) for next_offset in next_offsets], group
+                answers += bool(expected)
+    assert answers > 20
+
+
+def offset_logs(recording: str) -> dict[str, Path]:
+    """Name of each log of the offsets topic, and where it is."""
+    return {path.name: path for path in sorted((RECORDINGS / recording / "logs").glob("__consumer_offsets-*"))}
+
+
+def applied_rows(directory: Path) -> list[Row]:
+    """Rows which took effect, in the order in which they did."""
+    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    lane = OffsetLane()
+    rows = rows_of(lane.feed(decode_chunk(data)).commits) + rows_of(lane.finish())
+    return sorted(
+        (row for row in rows if row.applied_log_offset is not None), key=lambda row: row.applied_log_offset or 0
+    )
+
+
+def offsets_at(rows: list[Row], next_offset: int) -> dict[str, tuple[int, int | None, str | None]]:
+    """What rows of one group leave in force before log offset `next_offset`, as the broker's tools print
+    it."""
+    offsets: dict[str, tuple[int, int | None, str | None]] = {}
+    for row in rows:
+        if row.applied_log_offset is None or row.applied_log_offset >= next_offset:
+            continue
+        name = f"{row.topic}-{row.partition}"
+        if row.committed_offset is None:
+            offsets.pop(name, None)
+        else:
+            offsets[name] = (row.committed_offset, row.leader_epoch, row.metadata)
+    return offsets
