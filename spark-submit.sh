@@ -173,7 +173,7 @@ GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" -m jobs "$@" || code=$?
 check_java
 have_jars || locked fetch_jars
 export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
-jars=$(jar_list ,)
+jar_uris=$(jar_list ,)
 
 # log4j reads a URL: a space or a # in the project's path would end it
 log4j=file://$ROOT/conf/log4j2.properties
@@ -185,6 +185,6 @@ export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=$log
 exec "$SPARK_HOME/bin/spark-submit" \
     --properties-file "$DEFAULTS" \
     --conf spark.jars.packages= --conf spark.jars.excludes= \
-    --jars "$jars" \
+    --jars "$jar_uris" \
     ${spark_options[@]+"${spark_options[@]}"} \
     "$ROOT/jobs/__main__.py" "$@"

@@ -38,8 +38,8 @@ PARSED: Final = 64
 app = typer.Typer(
     name="spark-submit.sh",
     help="Groupledger: the ledger of every Kafka group. Replays the logs of Kafka's coordinators into Delta tables.",
-    epilog="Options before the job's name that begin with -- are Spark's own: ./spark-submit.sh --master local[2] nightly. "
-    "Every job has --help. Settings: conf/groupledger.toml.",
+    epilog="Options before the job's name that begin with -- are Spark's own: "
+    "./spark-submit.sh --master local[2] nightly. Every job has --help. Settings: conf/groupledger.toml.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

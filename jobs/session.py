@@ -1,6 +1,7 @@
 """The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which spark-submit.sh hands over."""
 
 import atexit
+import logging
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -46,6 +47,8 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None) -> Spark
     builder = SparkSession.builder.appName(f"groupledger {job}").config("spark.sql.warehouse.dir", folder)
     for name, value in (overrides or {}).items():
         builder = builder.config(name, value)
+    # PySpark logs each failed query with the JVM's whole stack; the job says it in one line
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = builder.getOrCreate()
     if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", "") or ""):
         session.stop()

@@ -577,7 +577,8 @@ def spark_uri(path: str) -> str:
     """A path as Hadoop takes it: local ones as escaped file URIs, since `:`, `%` or a space would mean something."""
     if "://" in path:
         return path
-    return "file://" + path
+    # one slash, as Hadoop writes it itself: Delta compares the texts
+    return "file:" + path
 
 
 def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:

@@ -1,0 +1,91 @@
+"""Settings: one file, overridden by the environment, overridden by options; what is unknown or wrong is named."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.errors import SettingsError
+from jobs.settings import CONFIG_FILE, KEYS, PROJECT_ROOT, environment_name, load_settings
+
+
+def test_defaults_are_those_of_the_project_file() -> None:
+    """Without anything said, the recording that comes with the project goes into ./warehouse."""
+    settings = load_settings(environment={})
+    assert settings.warehouse == str(Path.cwd() / "warehouse")
+    assert settings.segments == (str(PROJECT_ROOT / "tests/recordings/full-a/logs"),)
+    assert settings.cluster_id == "kafka"
+    assert settings.batch_decompressed_bytes_max == 64 * 1024 * 1024
+    assert settings.delivery_count_limit == 5
+    assert (settings.write_lane, settings.codec_of("silver.topics")) == ("auto", "zstd")
+
+
+def test_environment_overrides_file_and_options_override_both(tmp_path: Path) -> None:
+    """The nearer to the user, the stronger."""
+    config = tmp_path / "g.toml"
+    config.write_text('cluster_id = "file"\n[limits]\nbatch_decompressed_bytes_max = 5\n')
+    environment = {"GROUPLEDGER_CONFIG": str(config)}
+    assert load_settings(environment=environment).cluster_id == "file"
+    environment["GROUPLEDGER_CLUSTER_ID"] = "environment"
+    environment["GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX"] = "7"
+    settings = load_settings(environment=environment)
+    assert (settings.cluster_id, settings.batch_decompressed_bytes_max) == ("environment", 7)
+    settings = load_settings({"cluster_id": "option", "warehouse": None, "segments": ()}, environment=environment)
+    assert (settings.cluster_id, settings.batch_decompressed_bytes_max) == ("option", 7)
+
+
+def test_every_key_has_its_environment_name() -> None:
+    """Each setting of the file but the table of codecs can be set from outside, and sets its own field."""
+    names = {environment_name(key) for key in KEYS}
+    assert len(names) == len(KEYS)
+    settings = load_settings(environment={"GROUPLEDGER_SEGMENTS": "s3://a/b, /c", "GROUPLEDGER_TOPICS": "x"})
+    assert settings.segments == ("s3://a/b", "/c")
+    assert settings.topics == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("warehose = 'x'", "warehose"),
+        ("[limits]\nbatch_bytes = 1", "limits.batch_bytes"),
+        ("[writes]\nlane = 'fast'", "lane"),
+        ("[writes]\ncodec = 'rar'", "codec"),
+        ("[writes.codecs]\n'bronze.nope' = 'zstd'", "codecs"),
+        ("cluster_id = ''", "cluster_id"),
+        ("cluster_id = 3", "cluster_id"),
+        ("[share]\ndelivery_count_limit = 0", "delivery_count_limit"),
+        ("[share]\ndelivery_count_limit = true", "delivery_count_limit"),
+        ("[sources]\ntopics = 'one'", "topics"),
+        ("= broken", "TOML"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path: Path, text: str, names: str) -> None:
+    """An unknown key or a value that is not allowed is an error which says which."""
+    config = tmp_path / "g.toml"
+    config.write_text(text)
+    with pytest.raises(SettingsError, match=names) as caught:
+        load_settings(environment={}, config_file=config)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("GROUPLEDGER_WAREHOSE", "x"), ("GROUPLEDGER_SHARE_DELIVERY_COUNT_LIMIT", "many")]
+)
+def test_wrong_environment_is_named(name: str, value: str) -> None:
+    """A misspelt variable is not silently without effect."""
+    with pytest.raises(SettingsError, match=name):
+        load_settings(environment={name: value})
+
+
+def test_missing_settings_file_is_named(tmp_path: Path) -> None:
+    """A settings file which is not there is an error, not the defaults."""
+    with pytest.raises(SettingsError, match=r"nowhere\.toml"):
+        load_settings(environment={"GROUPLEDGER_CONFIG": str(tmp_path / "nowhere.toml")})
+
+
+def test_paths_start_where_they_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options start at the current folder, the file's sources at the project's."""
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings({"warehouse": "w x", "segments": ("../logs", "hdfs://h/l")}, environment={})
+    assert settings.warehouse == str(tmp_path / "w x")
+    assert settings.segments == (str(tmp_path.parent / "logs"), "hdfs://h/l")
+    assert CONFIG_FILE.is_file()

@@ -1,0 +1,276 @@
+"""The one door for writes: both lanes leave the same rows, a repeated commit changes nothing."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from chispa.dataframe_comparer import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.arrow_schemas import arrow_schema, spark_schema
+from jobs.errors import WarehouseError
+from jobs.sinks import OVERWRITE, PartWriter, Warehouse, WrittenFile, write_part, write_parts
+from schemas.tables import TABLES, Table
+
+COMMITS = TABLES["silver.offset_commits"]
+EVENTS = TABLES["silver.group_events"]
+STATES = TABLES["silver.share_partition_states"]
+TOPICS = TABLES["silver.topics"]
+
+AT = datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+NAMES = ["plain", "a b:/%=#?&'`\"é", None]
+
+
+def rows(table: Table, *values: dict[str, Any]) -> pa.Table:
+    """Rows of a table, null where nothing is said."""
+    empty: dict[str, Any] = dict.fromkeys(table.column_names)
+    return pa.Table.from_pylist([empty | value for value in values], schema=arrow_schema(table))
+
+
+def commits(*offsets: int, cluster_id: str | None = "c") -> pa.Table:
+    """Offset commits at some offsets of one cluster."""
+    return rows(
+        COMMITS,
+        *({"cluster_id": cluster_id, "log_partition": 0, "log_offset": o, "recorded_at": AT} for o in offsets),
+    )
+
+
+def offsets(warehouse: Warehouse) -> list[int]:
+    """The offsets in the table."""
+    return sorted(warehouse.read(COMMITS, ["log_offset"])["log_offset"].to_pylist())
+
+
+def test_a_version_is_committed_once(warehouse: Warehouse) -> None:
+    """The same version again, or an older one, is skipped and leaves the table as it was."""
+    assert warehouse.write(COMMITS, commits(1, 2), app_id="a", version=7).row_count == 2
+    for version in (7, 3):
+        again = warehouse.write(COMMITS, commits(1, 2), app_id="a", version=version)
+        assert (again.skipped, again.row_count) == (True, 0)
+    assert offsets(warehouse) == [1, 2]
+    assert warehouse.last_version(COMMITS, "a") == 7
+    assert warehouse.last_version(COMMITS, "b") == -1
+    assert not warehouse.write(COMMITS, commits(3), app_id="b", version=0).skipped
+    assert offsets(warehouse) == [1, 2, 3]
+
+
+def test_commit_checks_the_version_even_when_files_are_written(warehouse: Warehouse) -> None:
+    """A second attempt whose files are there already is skipped at the commit, and its files are in no table."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    first, second = (write_parts(target, commits(1)) for _ in range(2))
+    assert not warehouse.commit(COMMITS, first, app_id="a", version=1).skipped
+    assert warehouse.commit(COMMITS, second, app_id="a", version=1).skipped
+    assert offsets(warehouse) == [1]
+    assert len(warehouse.files(COMMITS)) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_a_file_that_is_not_there_is_not_committed(warehouse: Warehouse, damage: str) -> None:
+    """delta-rs would take the name of any file; readers would break later."""
+    warehouse.ensure(COMMITS)
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    files = write_parts(target, commits(1))
+    path = Path(target.folder) / files[0].path
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(WarehouseError, match="not there as it was written"):
+        warehouse.commit(COMMITS, files, app_id="a", version=1)
+    assert warehouse.last_version(COMMITS, "a") == -1
+    assert offsets(warehouse) == []
+
+
+def test_overwrite_replaces_one_cluster_or_all(warehouse: Warehouse) -> None:
+    """With `replace` the other clusters' rows stay; without it nothing stays; no rows at all empty the table."""
+    two = pa.concat_tables([commits(1, cluster_id="c"), commits(2, cluster_id="d")])
+    warehouse.write(COMMITS, two, app_id="a", version=1)
+    warehouse.write(COMMITS, commits(3), app_id="a", version=2, mode=OVERWRITE, replace={"cluster_id": "c"})
+    assert offsets(warehouse) == [2, 3]
+    warehouse.write(COMMITS, commits(), app_id="a", version=3, mode=OVERWRITE, replace={"cluster_id": "d"})
+    assert offsets(warehouse) == [3]
+    warehouse.write(COMMITS, commits(4), app_id="a", version=4, mode=OVERWRITE)
+    assert offsets(warehouse) == [4]
+    warehouse.write(COMMITS, commits(), app_id="a", version=5, mode=OVERWRITE)
+    assert offsets(warehouse) == []
+
+
+def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
+    """What a failed task began is removed."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    with pytest.raises(RuntimeError, match="stop"), PartWriter(target, "p", {"cluster_id": "c"}) as writer:
+        writer.write(commits(1))
+        raise RuntimeError("stop")
+    assert list(Path(target.folder).glob("*.parquet")) == []
+
+
+def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
+    """A column of another type, rows of two partitions in one file, and a partition without value are errors."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    wrong = commits(1).set_column(2, "log_offset", pa.array([1], pa.int32()))
+    with pytest.raises(WarehouseError, match="log_offset takes int64, not int32"):
+        write_part(target, wrong)
+    mixed = pa.concat_tables([commits(1, cluster_id="c"), commits(2, cluster_id="d")])
+    with pytest.raises(WarehouseError, match="share one cluster_id"):
+        write_part(target, mixed)
+    with pytest.raises(WarehouseError, match="needs a value"):
+        PartWriter(target, "p", {})
+
+
+def test_dictionary_columns_are_written_as_what_they_mean(warehouse: Warehouse) -> None:
+    """A task may hand over dictionaries of texts: the file holds them, readers see texts."""
+    encoded = commits(1, 2).set_column(3, "group_id", pa.array(["g", "h"]).dictionary_encode())
+    warehouse.write(COMMITS, encoded, app_id="a", version=1)
+    assert warehouse.read(COMMITS, ["group_id"])["group_id"].to_pylist() == ["g", "h"]
+    assert warehouse.files(COMMITS)[0].maximum["group_id"] == "h"
+
+
+def test_statistics_bound_the_rows_and_leave_people_out(warehouse: Warehouse) -> None:
+    """Minimum, maximum and null count as Delta's protocol has them; no personal column, no long text as maximum."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    long = "g" * 40
+    values = [
+        {"cluster_id": "c", "log_offset": 5, "group_id": long, "metadata": "me", "recorded_at": AT},
+        {"cluster_id": "c", "log_offset": -3, "group_id": None, "metadata": "you"},
+    ]
+    written = write_parts(target, rows(COMMITS, *values))[0]
+    stats = json.loads(written.stats)
+    assert stats["numRecords"] == 2
+    assert (stats["minValues"]["log_offset"], stats["maxValues"]["log_offset"]) == (-3, 5)
+    assert stats["minValues"]["recorded_at"] == "2023-11-14T22:13:20.123000Z"
+    assert stats["nullCount"]["group_id"] == 1
+    assert stats["minValues"]["group_id"] == "g" * 32
+    assert "group_id" not in stats["maxValues"]
+    assert "metadata" not in stats["nullCount"]
+
+
+def test_partition_values_come_back_whole(warehouse: Warehouse) -> None:
+    """A cluster may be named with anything, or be null: files and readers tell the same."""
+    all_rows = pa.concat_tables([commits(i, cluster_id=name) for i, name in enumerate(NAMES)])
+    warehouse.write(COMMITS, all_rows, app_id="a", version=1)
+    assert {file.partition_values["cluster_id"] for file in warehouse.files(COMMITS)} == set(NAMES)
+    found = warehouse.read(COMMITS, ["cluster_id", "log_offset"]).to_pylist()
+    assert sorted(found, key=lambda row: row["log_offset"]) == [
+        {"cluster_id": name, "log_offset": i} for i, name in enumerate(NAMES)
+    ]
+    assert warehouse.read(COMMITS, ["log_offset"], where={"cluster_id": NAMES[1]})["log_offset"].to_pylist() == [1]
+
+
+def sample(table: Table) -> pa.Table:
+    """Rows with every kind of column: texts, times, arrays of structs, maps, null partitions."""
+    if table is STATES:
+        changed = [{"first_offset": 1, "last_offset": 2, "delivery_state": "AVAILABLE", "delivery_count": 3}]
+        base = {"group_id": "g", "topic_id": "t", "partition": 1, "valid_from": AT}
+        return rows(
+            table,
+            *(
+                base | {"cluster_id": name, "log_offset": i, "changed_batches": changed if i else []}
+                for i, name in enumerate(NAMES)
+            ),
+        )
+    if table is EVENTS:
+        return rows(
+            table,
+            {"cluster_id": "c", "log_offset": 1, "details": [("k", "v"), ("n", None)], "at": AT},
+            {"cluster_id": "c", "log_offset": 2},
+        )
+    return commits(1, 2, 3)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", [COMMITS, EVENTS, STATES], ids=lambda table: table.name)
+def test_both_lanes_leave_the_same_rows(spark: SparkSession, tmp_path: Path, table: Table) -> None:
+    """Appended twice with one version and then replaced in part, the two lanes' tables are equal, schema included."""
+    frames = []
+    for lane in ("arrow", "spark"):
+        warehouse = Warehouse(str(tmp_path / lane), lane=lane, session=spark)
+        given = sample(table)
+        for _ in range(2):
+            committed = warehouse.write(table, given, app_id="a", version=1)
+        assert committed.skipped
+        target = warehouse.target(table, app_id="a", version=2)
+        one = given.slice(0, 1)
+        by_cluster = {"cluster_id": one["cluster_id"][0].as_py()}
+        if "cluster_id" not in table.partition_by:
+            by_cluster = {}
+        files = write_parts(target, one)
+        warehouse.commit(table, files, app_id="a", version=2, mode=OVERWRITE, replace=by_cluster)
+        assert warehouse.last_version(table, "a") == 2
+        assert sum(file.row_count or 0 for file in warehouse.files(table)) == warehouse.read(table).num_rows
+        frames.append(warehouse.frame(table))
+        assert warehouse.frame(table).schema == spark_schema(table)
+        direct = warehouse.read(table).sort_by("log_offset").to_pylist()
+        assert direct == pa.Table.from_pylist(direct, schema=arrow_schema(table)).to_pylist()
+        assert not (Path(warehouse.root) / "_staging").exists() or not list(
+            (Path(warehouse.root) / "_staging").rglob("*.parquet")
+        )
+    as_text = [frame.selectExpr("to_json(struct(*)) as row") for frame in frames]
+    assert_df_equality(as_text[0], as_text[1], ignore_row_order=True, ignore_nullable=True)
+
+
+@pytest.mark.spark
+def test_spark_skips_what_delta_rs_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """The two lanes share their versions: the other lane knows what the one has committed."""
+    arrow = Warehouse(str(tmp_path / "w"), lane="arrow", session=spark)
+    other = Warehouse(str(tmp_path / "w"), lane="spark", session=spark)
+    arrow.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "1"}), app_id="a", version=1)
+    again = other.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "1"}), app_id="a", version=1)
+    assert again.skipped
+    other.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "2"}), app_id="a", version=2)
+    assert arrow.last_version(TOPICS, "a") == 2
+    assert sorted(arrow.read(TOPICS, ["topic_id"])["topic_id"].to_pylist()) == ["1", "2"]
+
+
+@pytest.mark.spark
+def test_spark_skips_files_by_our_statistics(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Statistics which we wrote are understood: a filter on a time reads the right rows, and fewer files."""
+    for version, offset in enumerate((1, 1000)):
+        one = rows(
+            COMMITS,
+            {"cluster_id": "c", "log_offset": offset, "recorded_at": AT.replace(year=2023 + version)},
+        )
+        warehouse.write(COMMITS, one, app_id="a", version=version)
+    frame = warehouse.frame(COMMITS).where("recorded_at > timestamp'2024-01-01'")
+    assert [row["log_offset"] for row in frame.collect()] == [1000]
+    assert len(warehouse.files(COMMITS)) == 2
+    assert len(frame.inputFiles()) == 1
+    assert len(warehouse.frame(COMMITS).where("log_offset < 10").inputFiles()) == 1
+
+
+def test_duckdb_reads_the_tables(warehouse: Warehouse) -> None:
+    """Other engines read the tables: no table feature that they lack is on."""
+    warehouse.write(COMMITS, commits(1, 2), app_id="a", version=1)
+    delta = DeltaTable(warehouse.path(COMMITS))
+    assert delta.protocol().reader_features in (None, [])
+    assert delta.protocol().min_reader_version == 1
+    dataset = delta.to_pyarrow_dataset()  # duckdb finds it by its name here
+    assert duckdb.sql("select sum(log_offset), count(*) from dataset where cluster_id = 'c'").fetchall() == [(3, 2)]
+    assert dataset is not None
+
+
+def test_an_encoded_folder_is_no_place_for_the_arrow_lane(tmp_path: Path) -> None:
+    """delta-rs would write `%41` as `A`: such a folder goes through Spark, or is refused."""
+    assert not Warehouse(str(tmp_path / "a%41")).is_arrow_lane
+    with pytest.raises(WarehouseError, match="Arrow lane cannot write"):
+        Warehouse(str(tmp_path / "a%41"), lane="arrow")
+
+
+@pytest.mark.parametrize("name", ["a b", "a'b`c", "ü#?", 'quo"te'])
+def test_any_folder_name_will_do(tmp_path: Path, name: str) -> None:
+    """A warehouse may lie anywhere."""
+    warehouse = Warehouse(str(tmp_path / name))
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    assert offsets(warehouse) == [1]
+    assert (tmp_path / name / "silver" / "offset_commits" / "_delta_log").is_dir()
+
+
+def test_written_files_are_small_to_send() -> None:
+    """What a task returns pickles: a few texts and numbers."""
+    import pickle  # noqa: PLC0415
+
+    file = WrittenFile("p", 1, 2, "{}", (("cluster_id", "c"),))
+    assert pickle.loads(pickle.dumps(file)) == file
