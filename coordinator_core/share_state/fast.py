@@ -624,8 +624,8 @@ def _merge(
     went_back = False
     count = 0
     row, other = low, own_from
-    first = pool[region + row, P_FIRST] if row < high else np.int64(0)
-    other_first = own[other, 0] if other < own_count else np.int64(0)
+    first = pool[region + row, P_FIRST] if row < high else 0
+    other_first = own[other, 0] if other < own_count else 0
     while row < high or other < own_count:
         if other >= own_count or (row < high and first < other_first):
             # The state alone.
@@ -640,7 +640,7 @@ def _merge(
                 count = _append_merged(merged, count, first, end, rank)
             if is_whole:
                 row += 1
-                first = pool[region + row, P_FIRST] if row < high else np.int64(0)
+                first = pool[region + row, P_FIRST] if row < high else 0
             else:
                 first = other_first
         elif row >= high or other_first < first:
@@ -654,7 +654,7 @@ def _merge(
             count = _append_merged(merged, count, other_first, end, rank)
             if is_whole:
                 other += 1
-                other_first = own[other, 0] if other < own_count else np.int64(0)
+                other_first = own[other, 0] if other < own_count else 0
             else:
                 other_first = first
         else:
@@ -684,12 +684,12 @@ def _merge(
                 count = _append_merged(merged, count, first, end, rank)
             if end == last:
                 row += 1
-                first = pool[region + row, P_FIRST] if row < high else np.int64(0)
+                first = pool[region + row, P_FIRST] if row < high else 0
             else:
                 first = end + 1
             if end == other_last:
                 other += 1
-                other_first = own[other, 0] if other < own_count else np.int64(0)
+                other_first = own[other, 0] if other < own_count else 0
             else:
                 other_first = end + 1
     _open_and_close(keys, pool, merged, batches, sizes, key, offset, at, complete, region, low, high, count)
@@ -811,7 +811,7 @@ def _forget(
 @inlined
 def _effective_start(keys: I64, pool: I64, key: int) -> int:
     """The start offset moved over the terminal batches which follow it without a gap."""
-    start = keys[key, K_START]
+    start = int(keys[key, K_START])
     if start < 0:
         return start
     region = keys[key, K_REGION] + keys[key, K_HEAD]
@@ -820,7 +820,7 @@ def _effective_start(keys: I64, pool: I64, key: int) -> int:
             break
         if pool[row, P_LAST] == INT64_MAX:
             return INT64_MAX
-        start = pool[row, P_LAST] + 1
+        start = int(pool[row, P_LAST]) + 1
     return start
 
 
@@ -875,7 +875,7 @@ def _replay_tombstone(
 
 @inlined
 def _keep_changed(own: I64, changed: I64, sizes: I64, own_count: int) -> int:
-    start = sizes[N_CHANGED]
+    start = int(sizes[N_CHANGED])
     for row in range(own_count):
         changed[C_FIRST, start + row] = own[row, 0]
         changed[C_LAST, start + row] = own[row, 1]
@@ -1123,7 +1123,7 @@ def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, b
             return -1, False
         first = be64(data, position)
         last = be64(data, position + 8)
-        state = np.int64(data[position + 16])
+        state = int(data[position + 16])
         rank = rank_of(state - 256 if state >= 128 else state, be16(data, position + 17))
         position += STATE_BATCH_BYTES
         if first < 0 or last < first:
@@ -1223,7 +1223,7 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
     for record in range(start, len(records.offset)):
         if records.is_control[records.batch_index[record]]:
             continue
-        position, length = records.key_position[record], np.int64(records.key_length[record])
+        position, length = records.key_position[record], int(records.key_length[record])
         if length < 2 or not _is_share_state(data, position):
             continue
         key_bytes = _key_bytes(data, position, length)
@@ -1266,7 +1266,7 @@ def _replay_all(
             sizes[N_CONTROL] += 1
             continue
         position = key_positions[record]
-        key_length = np.int64(key_lengths[record])
+        key_length = int(key_lengths[record])
         if key_length < 2:
             return UNUSUAL, record
         if not _is_share_state(data, position):

@@ -593,7 +593,8 @@ class ShareStateLane:
 
 def _column(rows: I64, row: int) -> I64:
     """A copy: the buffers are written again by the next feed."""
-    return rows[row].copy()
+    column: I64 = rows[row].copy()
+    return column
 
 
 def _cut(ranks: I64) -> tuple[I8, I16, BoolArray]:
@@ -608,7 +609,8 @@ def _ranges(starts: I64, lengths: I64) -> I64:
     """The numbers of all ranges `start .. start + length`, one behind the other."""
     total = int(lengths.sum())
     shifts = starts - (np.cumsum(lengths) - lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
+    numbers: I64 = np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
+    return numbers
 
 
 def _list_elements(states: I64) -> I64:
