@@ -192,9 +192,9 @@ def _transitions(
             if rank == new_rank or (after.start_offset != -1 and o < after.start_offset):
                 continue
             changes[o] = (_kind(rank, new_rank, is_first=not key.is_seen and kind != "UPDATE"), rank, new_rank)
-            if new_rank is None or (rank is not None and new_rank < rank):
-                if ("STATE_WENT_BACK", offset) not in rows.findings:
-                    rows.findings.append(("STATE_WENT_BACK", offset))
+            went_back = new_rank is None or (rank is not None and new_rank < rank)
+            if went_back and ("STATE_WENT_BACK", offset) not in rows.findings:
+                rows.findings.append(("STATE_WENT_BACK", offset))
     leader_changed = key.state is not None and after is not None and key.state.leader_epoch != after.leader_epoch
     ranges: list[list[Any]] = []
     for o in sorted(changes):
@@ -269,7 +269,7 @@ def _states(
             after.state_epoch,
             after.leader_epoch,
             after.start_offset,
-            effective,
+            min(effective, 2**63 - 1),
             None if after.delivery_complete_count == -1 else after.delivery_complete_count,
             after.create_timestamp_ms or None,
             after.write_timestamp_ms or None,
