@@ -3,7 +3,7 @@
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
 Whole processes, one after the other in turns, so that a noisy machine is noisy for both. Spark's start-up, taken from a
-job that does nothing, is subtracted from ours; the dump tool's JVM start-up is part of its time. Each figure is the
+session that does nothing, is subtracted from ours; the dump tool's JVM start-up is part of its time. Each figure is the
 median of the turns. Without LOGS the logs are made here, smaller (see `generate`): good for a look, not for a verdict.
 """
 
@@ -95,7 +95,7 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         theirs.append(run(dump, output=subprocess.DEVNULL).seconds)
         warehouse = scratch / "warehouse"
         shutil.rmtree(warehouse, ignore_errors=True)
-        starts.append(run(["./spark-submit.sh", "sql", "--warehouse", str(warehouse), "-e", "select 1"]).seconds)
+        starts.append(run([sys.executable, "-m", "tests.benchmarks.start_up"]).seconds)
         nightly = ["./spark-submit.sh", "nightly", "--segments", str(folder), "--warehouse", str(warehouse)]
         done = run(nightly, accepted=(0, 3))
         ours.append(done.seconds)
