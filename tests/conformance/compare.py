@@ -23,7 +23,15 @@ from tests.conformance.dump import DumpBatch, DumpRecord, Place, read_dump
 from tests.conformance.explained import SHARE_INITIALIZING, explanation, is_initializing
 from tests.conformance.oracle import NO_PRODUCER_ID
 from tests.conformance.recordings import DECODED_OF, LOGS_BEFORE, Recording
-from tests.conformance.tables import CLASSIC, Row, Tables, deltas, group_answers_of, share_answers_of
+from tests.conformance.tables import (
+    CLASSIC,
+    DELIVERY_STATE_CODES,
+    Row,
+    Tables,
+    deltas,
+    group_answers_of,
+    share_answers_of,
+)
 from tests.conformance.truth import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
@@ -135,14 +143,18 @@ def _difference(difference: tuple[Sequence[Any], Any, Any]) -> str:
 
 
 def dumps_of(folder: Path) -> dict[str, list[DumpBatch]]:
-    """The dumps of a `decoded` folder, by topic."""
+    """The dumps of a `decoded` folder, by topic. What bronze has of other topics is compared with nothing."""
     return {path.name.removesuffix(".dump.txt.gz"): read_dump(path) for path in sorted(folder.glob("*.dump.txt.gz"))}
 
 
 def compare_headers(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -> Tally:
     """Every batch header of the dumps with its row of bronze.record_batches, both ways."""
     tally = Tally("batch headers against the dump")
-    bronze = {(row["topic"], row["partition"], row["base_offset"]): row for row in tables["bronze.record_batches"]}
+    bronze = {
+        (row["topic"], row["partition"], row["base_offset"]): row
+        for row in tables["bronze.record_batches"]
+        if row["topic"] in dumps
+    }
     for batches in dumps.values():
         for batch in batches:
             row = bronze.pop((*batch.place, batch.base_offset), None)
@@ -202,7 +214,10 @@ def _batch_place(place: Place, offset: int) -> str:
 def compare_records(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -> Tally:
     """Every record in bronze, decoded by the core, with the dump's JSON of it: offset, time, key, value, marker."""
     tally = Tally("keys and values against the dump")
-    rows = sorted(tables["bronze.record_batches"], key=lambda row: (row["topic"], row["partition"], row["base_offset"]))
+    rows = sorted(
+        (row for row in tables["bronze.record_batches"] if row["topic"] in dumps),
+        key=lambda row: (row["topic"], row["partition"], row["base_offset"]),
+    )
     dumped = {
         (batch.place, record.offset): record
         for batches in dumps.values()
@@ -420,6 +435,22 @@ def compare_share_states(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
     return _compare_rows("silver.share_partition_states against the dump", expected, states, key)
 
 
+def compare_share_transitions(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
+    """silver.share_batch_transitions with the dump, one offset at a time."""
+    got = []
+    for row in tables["silver.share_batch_transitions"]:
+        place = (row["group_id"], row["topic_id"], row["partition"], row["log_offset"])
+        was = _delivery(row["from_state"], row["from_delivery_count"])
+        now = _delivery(row["to_state"], row["to_delivery_count"])
+        for offset in range(row["first_offset"], row["last_offset"] + 1):
+            got.append((*place, offset, was, now, row["kind"]))
+    return _compare_sets("silver.share_batch_transitions against the dump", oracle.share_transitions(batches), got)
+
+
+def _delivery(state: str | None, count: int | None) -> tuple[int, int | None] | None:
+    return None if state is None else (DELIVERY_STATE_CODES[state], count)
+
+
 def _deliveries(state_batches: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str, int]]:
     deliveries: dict[int, tuple[str, int]] = {}
     for batch in state_batches:
@@ -596,7 +627,7 @@ def compare_coverage(tables: Tables, dumps: Mapping[str, Sequence[DumpBatch]]) -
     """Each log partition's coverage, offset by offset, with the records dumped; and quarantine, which must be empty."""
     tally = Tally("coverage against the dump")
     got: dict[Place, dict[int, str]] = defaultdict(dict)
-    for row in tables["bronze.coverage"]:
+    for row in (row for row in tables["bronze.coverage"] if row["topic"] in dumps):
         kinds = got[Place(row["topic"], row["partition"])]
         for offset in range(row["from_offset"], row["to_offset"] + 1):
             kinds[offset] = "TWICE" if offset in kinds else row["kind"]
@@ -645,7 +676,19 @@ def compare_end_states(before: Tables, after: Tables, compacted: Recording) -> T
         partition = share_partition_partition(key, partition_counts[SHARE_GROUP_STATE])
         log_end = ends[Place(SHARE_GROUP_STATE, partition)]
         if newest.get(key, -1) < log_end:
-            share = ShareAnswer(-1, "end", *key[:1], "", *key[1:], partition, log_end, None, None, 0)
+            share = ShareAnswer(
+                snapshot=-1,
+                label="end",
+                group_id=key.group_id,
+                topic="",
+                topic_id=key.topic_id,
+                partition=key.partition,
+                log_partition=partition,
+                log_end=log_end,
+                state=None,
+                listed=None,
+                group_log_end=0,
+            )
             _judge_end(tally, str(key), share_answers_of(before, share), share_answers_of(after, share))
     return tally
 
@@ -663,12 +706,13 @@ def compare_contiguity(tables: Tables) -> Tally:
     A group seen from its beginning starts at generation 0 or 1 (classic), at epoch 1 or 2 (facts 5 and 8).
     """
     tally = Tally("contiguity of generations")
-    by_group: dict[str, list[Row]] = defaultdict(list)
-    for row in tables["silver.group_generations"]:
-        by_group[row["group_id"]].append(row)
-    for group_id, rows in by_group.items():
-        rows.sort(key=lambda row: (row["incarnation"], row["from_log_offset"]))
-        for previous, row in zip([None, *rows], rows, strict=False):
+    ordered = sorted(
+        tables["silver.group_generations"],
+        key=lambda row: (row["group_id"], row["incarnation"], row["from_log_offset"]),
+    )
+    for group_id, of_group in groupby(ordered, key=lambda row: row["group_id"]):
+        previous: Row | None = None
+        for row in of_group:
             generation = row["generation"]
             is_first = previous is None or previous["incarnation"] != row["incarnation"]
             if is_first or previous is None:
@@ -679,6 +723,7 @@ def compare_contiguity(tables: Tables) -> Tally:
                 wanted = previous["generation"], generation in {previous["generation"] + 1, *kept}
             got = row["previous_generation"], row["is_contiguous"]
             tally.judge(f"{group_id} {generation}", [] if got == wanted else [f"wanted {wanted}, table {got}"])
+            previous = row
     return tally
 
 

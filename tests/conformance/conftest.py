@@ -116,5 +116,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     lines = config.stash.get(LINES, [])
     if lines:
         terminalreporter.section("conformance")
-        for line in lines:
+        for line in sorted(lines):
             terminalreporter.line(line)

@@ -31,6 +31,8 @@ FIRST_EPOCH: Final = 1
 """A modern group object starts at epoch 1 (ModernGroup)."""
 SHARE_SNAPSHOT: Final = 0
 DELIVERY_STATES: Final = {0: "AVAILABLE", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}
+AVAILABLE: Final = 0
+UNSET_OFFSET: Final = -1
 TERMINAL_STATES: Final = frozenset({2, 4})
 
 
@@ -309,7 +311,9 @@ def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
     if kind in MEMBER_TYPES:
         return replace(group, members=_with(group.members, member_id, value and _modern_member(value)))
     if kind in CURRENT_ASSIGNMENT_TYPES:
-        members = group.members if value is None or member_id in group.members else {**group.members, member_id: {}}
+        members = group.members
+        if value is not None:
+            members = _with(members, member_id, members.get(str(member_id), {}))
         return replace(
             group,
             members=members,
@@ -513,3 +517,42 @@ def _share_row(
         "archived_count": counts.count(4),
         "is_complete": state.is_complete,
     }
+
+
+def share_transitions(batches: Iterable[DumpBatch]) -> Iterator[tuple[Any, ...]]:
+    """The rows of silver.share_batch_transitions, one an offset: key, log offset, offset, from, to (delivery state and
+    count, None where unknown) and kind."""
+    rows: dict[SharePartitionKey, dict[str, Any]] = {}
+    start_offsets: dict[SharePartitionKey, int] = {}
+    for row in share_states(batches):
+        key = SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
+        before = rows.get(key, {"deliveries": {}})
+        was, now = before["deliveries"], row["deliveries"]
+        is_reset = row["record_kind"] in {"RESET", "TOMBSTONE"}
+        for offset in sorted({*was, *now}):
+            kind = _transition_kind(was.get(offset), now.get(offset), is_reset, key not in rows)
+            if kind is not None:
+                yield (*key, row["log_offset"], offset, was.get(offset), now.get(offset), kind)
+        start_offset = row.get("start_offset", UNSET_OFFSET)
+        passed_from = start_offsets.get(key, UNSET_OFFSET)
+        if not is_reset and passed_from != UNSET_OFFSET:
+            for offset in range(passed_from, start_offset):
+                if offset not in was:
+                    yield (*key, row["log_offset"], offset, None, None, "PASSED")
+        start_offsets[key] = start_offset if is_reset else max(start_offset, passed_from)
+        rows[key] = row
+
+
+def _transition_kind(
+    was: tuple[int, int] | None, now: tuple[int, int] | None, is_reset: bool, is_first: bool
+) -> str | None:
+    if was == now:
+        return None
+    if now is None:
+        # a terminal offset which the start offset passes is no news
+        return "RESET" if is_reset else "PASSED" if was is not None and was[0] not in TERMINAL_STATES else None
+    if is_first:
+        return "FIRST_SEEN"
+    if now[0] == AVAILABLE:
+        return "REDELIVERABLE" if was is None else "RETRIED"
+    return DELIVERY_STATES[now[0]]

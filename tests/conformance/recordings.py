@@ -17,7 +17,7 @@ from jobs.settings import load_settings
 from jobs.sinks import Warehouse
 from tests.conformance.tables import Tables, read_tables
 
-COPIES: Final = Path(__file__).parent.parent / "recordings"
+COPIES: Final = Path(__file__).resolve().parent.parent / "recordings"
 """The recordings that come with the project."""
 
 LOGS: Final = "logs"

@@ -36,7 +36,9 @@ TABLE_NAMES: Final = (
     "silver.topics",
 )
 
-NO_TARGET: Final = "<no target computed>"
+INITIAL_ASSIGNMENT_EPOCH: Final = 1
+"""Of a group before its first target (TargetAssignmentMetadata.INITIAL)."""
+ANEW: Final = frozenset({"GROUP_CREATED", "GROUP_CONVERTED"})
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 """What a group uses where no member asks for an assignor: the first of group.consumer.assignors, left at its default by
@@ -101,7 +103,8 @@ def rows_of(table: pa.Table) -> Rows:
         if pa.types.is_timestamp(column.type):
             as_ms = table.column(index).cast(pa.timestamp("ms", tz=column.type.tz)).cast(pa.int64())
             table = table.set_column(index, column.name, as_ms)
-    return table.to_pylist(maps_as_pydicts="strict")
+    rows: Rows = table.to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 # --- groups ---
@@ -150,8 +153,12 @@ def _generation_facts(row: Row, members: Sequence[Row], events: Sequence[Row], l
         facts["protocol_name",] = row["protocol_name"] or ""
         facts["simple",] = not row["protocol_type"]
         return facts
-    computed = [e for e in events if e["event_type"] == "TARGET_COMPUTED" and e["log_offset"] < log_end]
-    assignment_epoch = computed[-1]["generation"] if computed else NO_TARGET
+    assignment_epoch = INITIAL_ASSIGNMENT_EPOCH
+    for event in events:
+        if event["log_offset"] < log_end and event["event_type"] in ANEW:
+            assignment_epoch = INITIAL_ASSIGNMENT_EPOCH
+        elif event["log_offset"] < log_end and event["event_type"] == "TARGET_COMPUTED":
+            assignment_epoch = event["generation"]
     facts["group epoch",] = row["generation"]
     facts["assignment epoch",] = row["assignment_epoch"] if settled else assignment_epoch
     facts["state",] = (
@@ -170,7 +177,7 @@ def _modern_state(row: Row, members: Sequence[Row], events: Sequence[Row], log_e
         return "Empty"
     if row["group_type"] == "SHARE":
         return "Stable"
-    if assignment_epoch == NO_TARGET or row["generation"] > assignment_epoch:
+    if row["generation"] > assignment_epoch:
         return "Assigning"
     newest = (_reconciled(member["member_id"], events, log_end) for member in members)
     is_stable = all(

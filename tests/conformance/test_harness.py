@@ -207,6 +207,8 @@ def test_a_share_partition_which_the_broker_does_not_list_is_found(
         ("silver.share_partition_states", "start_offset", -7),
         ("silver.share_partition_states", "record_kind", "TOMBSTONE?"),
         ("silver.share_state_batches", "delivery_count", 99),
+        ("silver.share_batch_transitions", "to_delivery_count", 99),
+        ("silver.share_batch_transitions", "kind", "PASSED?"),
         ("bronze.coverage", "kind", "MISSING"),
     ],
 )
@@ -234,6 +236,7 @@ def test_a_wrong_column_is_found(
         "silver.group_events",
         "silver.share_partition_states",
         "silver.share_state_batches",
+        "silver.share_batch_transitions",
     ],
 )
 def test_a_missing_row_and_a_row_too_many_are_found(recording: Recording, silver_of: SilverOf, table: str) -> None:
@@ -255,6 +258,7 @@ def _failures(tables: Tables, recording: Recording) -> list[str]:
         *compare.compare_intervals(tables, commits),
         compare.compare_reconciliations(tables, commits),
         compare.compare_share_states(tables, states),
+        compare.compare_share_transitions(tables, states),
         compare.compare_coverage(tables, dumps),
         compare.compare_contiguity(tables),
     ]

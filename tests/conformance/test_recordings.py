@@ -98,6 +98,14 @@ def test_share_states_as_dumped(recording: Recording, silver_of: SilverOf, concl
     conclude(compare.compare_share_states(silver_of(recording), dumps.get(SHARE_GROUP_STATE, [])))
 
 
+def test_share_transitions_as_dumped(
+    recording: Recording, silver_of: SilverOf, conclude: Callable[[Tally], None]
+) -> None:
+    """silver.share_batch_transitions says how each offset came from one state to the next, and nothing else."""
+    dumps = compare.dumps_of(recording.decoded)
+    conclude(compare.compare_share_transitions(silver_of(recording), dumps.get(SHARE_GROUP_STATE, [])))
+
+
 def test_nothing_is_lost(recording: Recording, silver_of: SilverOf, conclude: Callable[[Tally], None]) -> None:
     """Nothing of a real log is quarantined, and bronze.coverage names exactly the offsets which the dumps lack."""
     conclude(compare.compare_coverage(silver_of(recording), compare.dumps_of(recording.decoded)))

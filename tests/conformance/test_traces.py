@@ -83,7 +83,11 @@ def test_family(family_file: FamilyFile, report_line: Callable[[str], None]) -> 
     if family_file.judge is None:
         report_line(f"{family_file.name}: {NOT_JUDGED}")
         return
-    cases, passed, failures = family_file.judge(family_file.path)
+    try:
+        cases, passed, failures = family_file.judge(family_file.path)
+    except Exception as error:
+        report_line(f"{family_file.name}: stopped by {type(error).__name__}")
+        raise
     report_line(f"{family_file.name}: cases {cases}, passed {passed}, failed {cases - passed}")
     assert cases > 0, f"{family_file.path} holds no case"
     assert passed == cases, "\n".join(failures[:FAILURES_MAX])

@@ -20,6 +20,9 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
+UNANSWERED: Final = frozenset({"describe_error", "offsets_error"})
+"""Keys of a recorded group which say that the broker gave an error in place of an answer."""
+
 Path_ = tuple[str | int, ...]
 Facts = dict[Path_, Any]
 
@@ -174,8 +177,8 @@ def group_answers(truth: Truth, known_groups: frozenset[str]) -> Iterator[GroupA
                 continue
             partition = group_partition(group_id, count)
             log_end = snapshot.still_end(CONSUMER_OFFSETS, partition)
-            if log_end is not None:
-                answer = snapshot.groups.get(group_id)
+            answer = snapshot.groups.get(group_id)
+            if log_end is not None and not (answer and UNANSWERED & answer.keys()):
                 yield GroupAnswer(snapshot.number, snapshot.label, group_id, partition, log_end, answer)
 
 
@@ -189,17 +192,23 @@ def share_answers(truth: Truth, known: frozenset[SharePartitionKey]) -> Iterator
         if not count:
             continue
         listed: dict[SharePartitionKey, tuple[str, Any, Any]] = {}
+        unanswered: set[tuple[str, str]] = set()
         for group_id, group in snapshot.groups.items():
             for name, state in group.get("coordinator_state", {}).items():
                 topic, _, partition = name.rpartition("-")
                 topic_id = truth.topic_id(topic, snapshot.ts0_ms, snapshot.ts1_ms)
-                if topic_id is not None:
+                if topic_id is None or not isinstance(state, Mapping) or state["error"] != "NONE":
+                    unanswered.add((group_id, topic))
+                else:
                     key = SharePartitionKey(group_id, topic_id, int(partition))
                     listed[key] = (topic, state, group["start_offsets"].get(name))
+            if UNANSWERED & group.keys():
+                unanswered |= {(group_id, topic.name) for topic in truth.topics}
         names = {topic.topic_id: topic.name for topic in truth.topics}
         for key in known:
-            if key.group_id.startswith(snapshot.prefix):
-                listed.setdefault(key, (names.get(key.topic_id, ""), None, None))
+            topic = names.get(key.topic_id, "")
+            if key.group_id.startswith(snapshot.prefix) and (key.group_id, topic) not in unanswered:
+                listed.setdefault(key, (topic, None, None))
         for key, (topic, state, offsets) in sorted(listed.items()):
             log_partition = share_partition_partition(key, count)
             log_end = snapshot.still_end(SHARE_GROUP_STATE, log_partition)
