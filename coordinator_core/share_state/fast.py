@@ -1380,12 +1380,12 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
 
 @compiled
 def cut_ranks(ranks: I64, states: I8, counts: I16, is_known: BoolArray) -> None:
-    """Ranks to delivery states and counts. `is_known` false: there is no rank."""
+    """Ranks to delivery states and counts; 0 and 0 where there is no rank, and `is_known` is false."""
     for row in range(len(ranks)):
         rank = ranks[row]
-        states[row] = (rank & 255) - 128
-        counts[row] = rank >> 8
         is_known[row] = rank != NO_RANK
+        states[row] = _state_of(rank) if rank != NO_RANK else 0
+        counts[row] = rank >> 8 if rank != NO_RANK else 0
 
 
 @compiled

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from immutables import Map
 
-from coordinator_core.share_state.combine import combine_state_batches
+from coordinator_core.codec import Struct
+from coordinator_core.share_state.combine import StateBatch, StateBatches, combine_state_batches
 from coordinator_core.share_state.state import (
     UNCHANGED,
     SharePartition,
@@ -20,6 +21,38 @@ from coordinator_core.share_state.state import (
 )
 
 V = TypeVar("V")
+
+
+def share_snapshot(value: Struct) -> ShareSnapshot:
+    """A decoded ShareSnapshotValue."""
+    return ShareSnapshot(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        create_timestamp_ms=value.create_timestamp,
+        write_timestamp_ms=value.write_timestamp,
+        state_batches=_state_batches(value),
+    )
+
+
+def share_update(value: Struct) -> ShareUpdate:
+    """A decoded ShareUpdateValue."""
+    return ShareUpdate(
+        snapshot_epoch=value.snapshot_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        state_batches=_state_batches(value),
+    )
+
+
+def _state_batches(value: Struct) -> StateBatches:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in value.state_batches
+    )
 
 
 def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:

@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.share_state.combine import StateBatch
-from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
-
-SHARE_SNAPSHOT = 0
+from coordinator_core import codec
+from coordinator_core.share_state.replay import (
+    replay_share_snapshot,
+    replay_share_update,
+    share_snapshot,
+    share_update,
+)
+from coordinator_core.share_state.state import SharePartitionKey, ShareShard
+from schemas.share_group_state import TOPIC, ShareStateRecordType
 
 
 def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
@@ -50,38 +54,15 @@ def _judge(case: Mapping[str, Any]) -> str | None:
 
 
 def _replayed(shard: ShareShard, record: Mapping[str, Any]) -> ShareShard:
-    named = record["keyJson"]
-    key = SharePartitionKey(named["groupId"], named["topicId"], named["partition"])
-    value = record["valueJson"]
-    if record["type"] != SHARE_SNAPSHOT:
-        update = ShareUpdate(
-            snapshot_epoch=value["snapshotEpoch"],
-            leader_epoch=value["leaderEpoch"],
-            start_offset=value["startOffset"],
-            delivery_complete_count=value.get("deliveryCompleteCount", -1),
-            state_batches=_batches(value),
-        )
-        return replay_share_update(shard, key, update)
-    if value is None:
+    """The record's own bytes, decoded and replayed; Kafka's JSON of them is not looked at."""
+    decoded = codec.decode_key(TOPIC, bytes.fromhex(record["key"]))
+    key = SharePartitionKey(decoded.fields.group_id, decoded.fields.topic_id, decoded.fields.partition)
+    if record["value"] is None:
         return replay_share_snapshot(shard, key, None, record["offset"])
-    snapshot = ShareSnapshot(
-        snapshot_epoch=value["snapshotEpoch"],
-        state_epoch=value["stateEpoch"],
-        leader_epoch=value["leaderEpoch"],
-        start_offset=value["startOffset"],
-        delivery_complete_count=value.get("deliveryCompleteCount", -1),
-        create_timestamp_ms=value["createTimestamp"],
-        write_timestamp_ms=value["writeTimestamp"],
-        state_batches=_batches(value),
-    )
-    return replay_share_snapshot(shard, key, snapshot, record["offset"])
-
-
-def _batches(value: Mapping[str, Any]) -> tuple[StateBatch, ...]:
-    return tuple(
-        StateBatch(b["firstOffset"], b["lastOffset"], b["deliveryState"], b["deliveryCount"])
-        for b in value["stateBatches"]
-    )
+    value = codec.decode_value(TOPIC, decoded.record_type, bytes.fromhex(record["value"])).fields
+    if decoded.record_type == ShareStateRecordType.SHARE_SNAPSHOT:
+        return replay_share_snapshot(shard, key, share_snapshot(value), record["offset"])
+    return replay_share_update(shard, key, share_update(value))
 
 
 def _dump(shard: ShareShard) -> dict[str, dict[str, Any]]:
@@ -98,8 +79,7 @@ def _dump(shard: ShareShard) -> dict[str, dict[str, Any]]:
             "fenceStateEpoch": shard.state_epochs.get(key),
             "updatesSinceSnapshot": shard.update_counts.get(key, 0),
             "stateBatches": [
-                [b.first_offset, b.last_offset, b.delivery_state, b.delivery_count]
-                for b in state.state_batches
+                [b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in state.state_batches
             ],
         }
         for key, state in shard.share_partitions.items()

@@ -116,7 +116,7 @@ def test_lane_gives_the_rows_of_the_reference(log: list[Event], cuts: set[int], 
 
 
 def walk(seed: int, record_count: int) -> list[Event]:
-    """Share partitions at work: moving start offsets, acknowledgements here and there, hundreds of batches in flight."""
+    """Share partitions at work: start offsets move, acknowledgements fall here and there, hundreds are in flight."""
     rng = random.Random(seed)
     log: list[Event] = []
     starts = dict.fromkeys(KEYS, 0)
