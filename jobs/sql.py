@@ -16,6 +16,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, TextIO
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from rich.console import Console
@@ -55,7 +56,7 @@ def run_query(session: SparkSession, query: str, output_format: str, out: TextIO
     try:
         result = session.sql(query.strip().rstrip(";"))
         write_rows(result, output_format, out)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
 
 
@@ -183,6 +184,16 @@ def _csv_value(value: Any) -> Any:
 
 
 def one_line(error: Exception) -> str:
-    """The first line of an error's text, without a JVM's stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return printable(lines[0]) if lines else type(error).__name__
+    """What an error says in one line, without stacks: of an error in the JVM or in a task, what began it."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = cause.getMessage() or cause.toString()
+    _, in_python, stack = text.partition("Traceback (most recent call last):")
+    lines = [line for line in (stack if in_python else text).splitlines() if line.strip()]
+    if in_python:
+        # the error itself is the first line after the stack's own, which are indented
+        lines = [line for line in lines if not line.startswith((" ", "\t"))]
+    return printable(lines[0].strip()) if lines else type(error).__name__

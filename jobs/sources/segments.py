@@ -7,6 +7,7 @@ files are memory-mapped, and the `batch` column of the rows points into the mapp
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -118,8 +119,8 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0) -> SegmentRead:
     filesystem, path = filesystem_of(segment.path)
     if isinstance(filesystem, fs.LocalFileSystem):
         # an empty file cannot be mapped
-        size_bytes = filesystem.get_file_info(path).size
-        data = pa.memory_map(path).read_buffer() if size_bytes else pa.py_buffer(b"")
+        is_empty = Path(path).stat().st_size == 0
+        data = pa.py_buffer(b"") if is_empty else pa.memory_map(path).read_buffer()
     else:
         with filesystem.open_input_file(path) as source:
             data = source.read_buffer()
