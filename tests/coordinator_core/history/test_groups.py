@@ -1,6 +1,7 @@
 """GroupHistory: intervals and events of replayed operations."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -231,7 +232,7 @@ def consumer_join(offset: int, member_id: str, epoch: int, partitions: Sequence[
 
 
 def test_an_operation_is_one_step() -> None:
-    """Five records of one heartbeat: one generation, one member, each partition as target and held, from its last record."""
+    """Five records of one heartbeat: one generation and member, each partition as target and held, from the last."""
     _, rows = run([consumer_join(10, "m", 2, [0])])
     assert [(r.generation, r.from_log_offset, r.assignment_epoch, r.state) for r in rows.generations] == [
         (2, 14, 2, "Stable")
@@ -343,7 +344,7 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
     member_keys = [(m.group_type, m.member_id, m.from_log_offset) for m in rows.members]
     assert len(set(member_keys)) == len(member_keys)
     spans = sorted((g.from_log_offset, g.to_log_offset or 10**9) for g in rows.generations)
-    for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+    for (_, end), (start, _) in pairwise(spans):
         assert end <= start
     for row in (*rows.generations, *rows.members, *rows.assignments):
         assert row.to_log_offset is None or row.from_log_offset < row.to_log_offset
