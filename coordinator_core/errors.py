@@ -1,6 +1,6 @@
 """The whole error tree on one page.
 
-Two sides, as in a protocol: `DecodeError` says that the bytes are wrong, everything else under `CoreError` says that the
+Two sides, as in a protocol: `DecodeError` says that the bytes are wrong, all else under `CoreError` that the
 caller is. Any bytes either decode or raise `DecodeError`; nothing else may come out of a decoder.
 """
 
