@@ -7,13 +7,15 @@ when the topic is made: take it from the log directory, not from a setting.
 """
 
 import sys
-from array import array
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import CoreError
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
+
+_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+"""In the machine's own order, to be read as numbers."""
 
 
 class LookupKeyError(CoreError):
@@ -37,11 +39,8 @@ def java_hash_code(text: str) -> int:
     """Java's `String.hashCode`: s[0]*31^(n-1) + ... + s[n-1] over UTF-16 code units, as a signed 32-bit
     number.
     """
-    units = array("H", text.encode("utf-16-le", "surrogatepass"))
-    if sys.byteorder == "big":
-        units.byteswap()
     code = 0
-    for unit in units:
+    for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
         code = (code * 31 + unit) & 0xFFFF_FFFF
     return code - 2**32 if code > INT32_MAX else code
 

@@ -761,13 +761,10 @@ def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, co
         if head - growth >= 0 and (low < behind or not fits_behind):
             _move(pool, region + head, region + head - growth, low)
             head -= growth
-        elif fits_behind:
-            _move(pool, region + head + high, region + head + high + growth, behind)
         else:
-            # Neither end has room for it alone, both together do: the region was made large enough.
-            _move(pool, region + head, region, low)
-            _move(pool, region + head + high, region + low + count, behind)
-            head = 0
+            # It fits: if not in front, then head < growth <= 2 batches a batch of the record, and `_has_room` saw to
+            # 4 of them behind what there is.
+            _move(pool, region + head + high, region + head + high + growth, behind)
     for row in range(count):
         for column in range(POOL_COLUMNS):
             pool[region + head + low + row, column] = merged[row, column]

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
+from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed
 from coordinator_core.interning import Interner
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray, Finding, RecordChunk
@@ -250,7 +250,6 @@ class ShareStateLane:
             fields=np.zeros(fast.KEY_COLUMNS, np.int64),
         )
         self._quarantined: list[Finding] = []
-        self._unknown_type_count = 0
         self._is_finished = False
         if state is not None:
             self._import(state)
@@ -444,9 +443,6 @@ class ShareStateLane:
             key = codec.decode_key(TOPIC, raw_key)
             payload = raw_value or b""
             value = None if raw_value is None else _canonical_value(key.record_type, raw_value)
-        except UnknownRecordType:
-            self._unknown_type_count += 1
-            return
         except DecodeError as error:
             self._quarantined.append(
                 Finding(
@@ -484,7 +480,7 @@ class ShareStateLane:
                 decoded=int(sizes[fast.N_DECODED]),
                 tombstones=int(sizes[fast.N_TOMBSTONES]),
                 control=int(sizes[fast.N_CONTROL]),
-                unknown_type=int(sizes[fast.N_UNKNOWN_TYPE]) + self._unknown_type_count,
+                unknown_type=int(sizes[fast.N_UNKNOWN_TYPE]),
                 quarantined=len(self._quarantined),
             ),
             findings=(*self._quarantined, *self._replay_findings()),
@@ -501,7 +497,6 @@ class ShareStateLane:
         sizes[fast.N_STATES] = kept.shape[1]
         sizes[fast.N_CHANGED] = changed.shape[1]
         self._quarantined = []
-        self._unknown_type_count = 0
         return output
 
     def _dictionary(self) -> KeyDictionary:

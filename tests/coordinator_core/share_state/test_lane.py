@@ -168,6 +168,42 @@ def test_a_record_of_many_overlapping_batches() -> None:
     check(lane_rows(lane_outputs([chunk_of(raw)])), expected_rows(placed(log)))
 
 
+def test_overlapping_batches_up_to_the_last_offset() -> None:
+    """There is no offset behind the last one to go on from."""
+    batches = (
+        StateBatch(OFFSET_MAX - 1, OFFSET_MAX, 0, 1),
+        StateBatch(OFFSET_MAX - 9, OFFSET_MAX, 2, 1),
+        StateBatch(OFFSET_MAX - 5, OFFSET_MAX - 4, 0, 2),
+    )
+    log = [Event(KEYS[0], ShareUpdate(0, 0, -1, -1, batches))]
+    raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
+    check(lane_rows(lane_outputs([chunk_of(raw)])), expected_rows(placed(log)))
+
+
+def test_thousands_of_share_partitions() -> None:
+    """Keys, their batches and their tombstones all outgrow their room, and the rows are the same."""
+    keys = [SharePartitionKey(f"group-{number}", KEYS[0].topic_id, number) for number in range(3000)]
+    log = [Event(key, None) for key in keys]
+    log += [Event(key, ShareUpdate(0, 0, -1, -1, (StateBatch(key.partition, key.partition, 2, 1),))) for key in keys]
+    raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
+    outputs = lane_outputs([chunk_of(raw)])
+    assert len(outputs[-1].keys) == len(keys)
+    assert [outputs[-1].keys[number] for number in range(3000)] == keys
+    check(lane_rows(outputs), expected_rows(placed(log)))
+
+
+def test_many_rows_of_few_bytes() -> None:
+    """A reset is a small record which ends every batch: more rows than a chunk's bytes let expect."""
+    batches = tuple(StateBatch(first, first, 0, 1) for first in range(0, 600, 2))
+    pair = [
+        Event(KEYS[0], ShareSnapshot(0, 0, 1, 0, 0, 1, 1, batches)),
+        Event(KEYS[0], ShareSnapshot(0, 0, 0, 0, 0, 1, 1, ())),
+    ]
+    log = pair * 20
+    raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
+    check(lane_rows(lane_outputs([chunk_of(raw)])), expected_rows(placed(log)))
+
+
 def update(first: int, last: int) -> Event:
     return Event(KEYS[0], ShareUpdate(0, 0, 0, -1, (StateBatch(first, last, 0, 1),)))
 
