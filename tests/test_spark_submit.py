@@ -1,0 +1,349 @@
+"""spark-submit.sh, with a Python, a Java and a Spark which only note what they are asked; and once with the real."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROJECT_ROOT
+
+TOOLS = ("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "tail", "chmod")
+
+FAKE_PYTHON = """#!/bin/bash
+# python, as far as spark-submit.sh knows it
+case "$1 $2" in
+    "-m venv")
+        mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/pyspark/bin"
+        cp "$FAKES/python3.11" "$3/bin/python"
+        cp "$FAKES/spark" "$3/lib/python3.11/site-packages/pyspark/bin/spark-submit" ;;
+    "-m pip")
+        echo "pip ${@: -1}" >>"$FAKES/log"
+        sleep "${FAKE_PIP_SECONDS:-0}"
+        echo "pip says why"
+        exit "${FAKE_PIP:-0}" ;;
+    "-m jobs")
+        if [[ ${GROUPLEDGER_PARSE_ONLY:-} != 1 ]]; then exit 99; fi
+        shift 2; printf '%s\\0' "$@" >"$FAKES/parsed"; echo parse >>"$FAKES/log"; exit "${FAKE_PARSE:-64}" ;;
+esac
+"""
+
+FAKE_SPARK = """#!/bin/bash
+# spark-submit: resolves packages when it is given an empty application, else notes its words and its environment
+echo spark >>"$FAKES/log"
+if [[ "${@: -1}" == */jobs/__init__.py ]]; then
+    [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
+    mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar" "$FAKES/ivy/other-1.jar"
+    echo "The jars for the packages stored in: $FAKES/ivy"
+    exit 0
+fi
+printf '%s\\0' "$@" >"$FAKES/words"
+{ env -0; printf 'CWD=%s\\0' "$PWD"; } >"$FAKES/environment"
+exit "${FAKE_CODE:-0}"
+"""
+
+MODULES = "java.base@17.0.15\\njdk.incubator.vector@17.0.15\\n"
+
+
+class Shell:
+    """A copy of the project's shell, and all that it calls replaced."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "pro ject"
+        self.fakes = folder / "fakes"
+        self.tools = folder / "tools"
+        for made in (self.root / "jobs", self.root / "conf", self.fakes, self.tools):
+            made.mkdir(parents=True)
+        shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
+        shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
+        (self.root / "jobs" / "__init__.py").touch()
+        (self.root / "requirements.txt").write_text("a==1\n")
+        (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found is not None
+            (self.tools / tool).symlink_to(found)
+        sleep = shutil.which("sleep")
+        touch = shutil.which("touch")
+        (self.tools / "sleep").symlink_to(str(sleep))
+        (self.tools / "touch").symlink_to(str(touch))
+        self.script("python3.11", FAKE_PYTHON)
+        self.script("spark", FAKE_SPARK)
+        self.script("java", f"#!/bin/bash\nprintf '{MODULES}'\n")
+        self.environment = {"PATH": f"{self.fakes}:{self.tools}", "FAKES": str(self.fakes), "HOME": str(folder)}
+
+    def script(self, name: str, text: str) -> None:
+        """A command on the PATH."""
+        path = self.fakes / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def start(self, *words: str, command: Path | None = None, cwd: Path | None = None, **environment: str) -> Any:
+        """Start it, and do not wait."""
+        return subprocess.Popen(
+            [str(command or self.root / "spark-submit.sh"), *words],
+            env=self.environment | environment,
+            cwd=cwd or self.fakes,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *words: str, **options: Any) -> tuple[int, str, str]:
+        """Run it: exit code, stdout, stderr."""
+        process = self.start(*words, **options)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def noted(self, name: str) -> list[str]:
+        """What a fake noted: words, or lines of the log."""
+        path = self.fakes / name
+        if not path.exists():
+            return []
+        text = path.read_text()
+        return text.splitlines() if name == "log" else text.split("\0")[:-1]
+
+    def job_words(self) -> list[str]:
+        """What the job was given: all behind jobs/__main__.py."""
+        words = self.noted("words")
+        return words[words.index(f"{self.root}/jobs/__main__.py") + 1 :]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """The shell with nothing set up."""
+    return Shell(tmp_path)
+
+
+AWKWARD = ["a b", "", "*", "it's", 'say "x"', "$HOME", "`id`", "\\", "new\nline", "ü", "--", "-e", "--help me", "a=b;c"]
+
+
+def test_words_reach_the_job_unchanged(shell: Shell) -> None:
+    """Spaces, quotes, globs, empty words: as they were given, for the check and for the job."""
+    code, _, _ = shell("sql", *AWKWARD)
+    assert code == 0
+    assert shell.job_words() == ["sql", *AWKWARD]
+    assert shell.noted("parsed") == ["sql", *AWKWARD]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--master", "local[2]"],
+        ["--conf", "spark.x=a b", "--verbose", "--driver-memory=4g", "-v"],
+        ["--name", "nightly"],
+    ],
+)
+def test_options_before_the_job_are_sparks(shell: Shell, options: list[str]) -> None:
+    """They come after our own, so that they win, and before the application."""
+    assert shell(*options, "nightly", "--segments", "x")[0] == 0
+    words = shell.noted("words")
+    at = words.index(f"{shell.root}/jobs/__main__.py")
+    assert words[at - len(options) : at] == options
+    assert shell.job_words() == ["nightly", "--segments", "x"]
+
+
+def test_an_option_without_its_value_is_wrong(shell: Shell) -> None:
+    """Spark's option at the end has nothing to take."""
+    code, _, err = shell("--master")
+    assert (code, err.splitlines()[-1]) == (2, "error: Spark's option --master needs a value")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
+def test_the_jobs_exit_code_comes_back(shell: Shell, code: int) -> None:
+    """Whatever spark-submit ends with."""
+    assert shell("nightly", FAKE_CODE=str(code))[0] == code
+
+
+@pytest.mark.parametrize("parse_code", [0, 2])
+def test_help_and_wrong_arguments_start_no_spark(shell: Shell, parse_code: int) -> None:
+    """They are answered by Python alone, without a Java too."""
+    (shell.fakes / "java").unlink()
+    assert shell("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
+    assert shell.noted("parsed") == ["--help"]
+    assert "spark" not in shell.noted("log")
+
+
+def test_no_job_shows_the_usage(shell: Shell) -> None:
+    """Nothing given: Python's own usage, no Spark."""
+    shell(FAKE_PARSE="2")
+    assert shell.noted("parsed") == [""] or shell.noted("parsed") == []
+    assert shell.noted("words") == []
+
+
+def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) -> None:
+    """Two links deep, one relative: the project is found, and the current folder stays the caller's."""
+    there = tmp_path / "else where"
+    there.mkdir()
+    (there / "first").symlink_to(shell.root / "spark-submit.sh")
+    (there / "second").symlink_to("first")
+    assert shell("nightly", command=there / "second", cwd=there)[0] == 0
+    environment = dict(pair.split("=", 1) for pair in shell.noted("environment"))
+    assert environment["CWD"] == str(there)
+    assert shell.job_words() == ["nightly"]
+
+
+def test_the_environment_of_the_job(shell: Shell) -> None:
+    """Workers and driver run one Python and find the packages; another Spark's folders do not speak here."""
+    assert shell("nightly", SPARK_HOME="/other", SPARK_CONF_DIR="/other/conf", PYTHONPATH="/mine")[0] == 0
+    environment = dict(pair.split("=", 1) for pair in shell.noted("environment"))
+    python = f"{shell.root}/.venv/bin/python"
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == python
+    assert environment["PYTHONPATH"] == f"{shell.root}:/mine"
+    assert environment["NUMBA_CACHE_DIR"] == f"{shell.root}/.cache/numba"
+    assert environment["SPARK_HOME"] == f"{shell.root}/.venv/lib/python3.11/site-packages/pyspark"
+    assert "SPARK_CONF_DIR" not in environment
+    log4j = str(shell.root).replace(" ", "%20")
+    assert f"-Dlog4j2.configurationFile=file://{log4j}/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
+    words = shell.noted("words")
+    assert words[:2] == ["--properties-file", f"{shell.root}/conf/spark-defaults.conf"]
+    assert words[words.index("--jars") + 1] == f"{shell.root}/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
+
+
+def test_set_up_is_done_once(shell: Shell) -> None:
+    """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
+    _, _, err = shell("nightly")
+    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "spark"]
+    assert shell("nightly")[2] == ""
+    assert shell.noted("log")[4:] == ["parse", "spark"]
+    (shell.root / "requirements.txt").write_text("a==2\n")
+    assert shell("nightly")[2].startswith("Bringing")
+    assert shell.noted("log")[6] == f"pip {shell.root}/requirements.txt"
+
+
+def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
+    """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
+    assert shell("--set-up", "dev")[0] == 0
+    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark"]
+    assert shell("--set-up", "dev")[2] == ""
+    assert shell("nightly")[2] == ""
+    assert shell.noted("log")[2:] == ["parse", "spark"]
+
+
+def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
+    """The second waits for the first, and finds the work done."""
+    both = [shell.start("nightly", FAKE_PIP_SECONDS="1") for _ in range(2)]
+    for process in both:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in both] == [0, 0]
+    assert [line for line in shell.noted("log") if line.startswith("pip")] == [f"pip {shell.root}/requirements.txt"]
+    assert shell.noted("log").count("spark") == 3  # one for the jars, one for each job
+
+
+def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
+    """pip's own words and where to find them; the next start tries again."""
+    code, _, err = shell("nightly", FAKE_PIP="1")
+    assert code == 1
+    assert "pip says why" in err
+    assert err.splitlines()[-1].startswith("error: pip could not install")
+    assert "parse" not in shell.noted("log")
+    code, _, err = shell("nightly", FAKE_IVY="1")
+    assert code == 1
+    assert err.splitlines()[-1].startswith("error: Delta's jars could not be fetched")
+    assert shell("nightly")[0] == 0
+
+
+def broken_java_home(shell: Shell) -> dict[str, str]:
+    """JAVA_HOME names a folder without Java."""
+    return {"JAVA_HOME": str(shell.root)}
+
+
+def no_java(shell: Shell) -> dict[str, str]:
+    """No Java at all."""
+    (shell.fakes / "java").unlink()
+    return {}
+
+
+def java_8(shell: Shell) -> dict[str, str]:
+    """Java 8 does not know --list-modules."""
+    shell.script("java", "#!/bin/bash\necho 'Unrecognized option: --list-modules' >&2; exit 1\n")
+    return {}
+
+
+def java_11(shell: Shell) -> dict[str, str]:
+    """Too old for Spark 4."""
+    shell.script("java", "#!/bin/bash\nprintf 'java.base@11.0.2\\njdk.incubator.vector@11\\n'\n")
+    return {}
+
+
+def cut_down_java(shell: Shell) -> dict[str, str]:
+    """A runtime made by jlink without the incubator's module."""
+    shell.script("java", "#!/bin/bash\nprintf 'java.base@17.0.2\\n'\n")
+    return {}
+
+
+def no_python(shell: Shell) -> dict[str, str]:
+    """No Python on the PATH."""
+    (shell.fakes / "python3.11").unlink()
+    return {}
+
+
+def wrong_python(shell: Shell) -> dict[str, str]:
+    """GROUPLEDGER_PYTHON names what is none."""
+    return {"GROUPLEDGER_PYTHON": "/bin/false"}
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (broken_java_home, "has no bin/java"),
+        (no_java, "no Java"),
+        (java_8, "older than Java 17"),
+        (java_11, "older than Java 17"),
+        (cut_down_java, "lacks the module jdk.incubator.vector"),
+        (no_python, "no Python 3.11 or newer"),
+        (wrong_python, "GROUPLEDGER_PYTHON=/bin/false is not a Python 3.11 or newer"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_what_is_missing_is_one_line_with_its_remedy(
+    shell: Shell, break_it: Callable[[Shell], dict[str, str]], words: str
+) -> None:
+    """Exit code 2 and one line that says what to install or to correct; no Spark is started."""
+    code, _, err = shell("nightly", **break_it(shell))
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 2
+    assert len(errors) == 1 and words in errors[0]
+    assert "install" in errors[0] or "correct" in errors[0]
+    assert shell.noted("words") == []
+
+
+def test_a_later_python_will_do(shell: Shell) -> None:
+    """python3.11 is not needed where python3 is new enough; GROUPLEDGER_PYTHON is taken before both."""
+    (shell.fakes / "python3.11").rename(shell.fakes / "real")
+    shell.script("python3", '#!/bin/bash\nexec "$FAKES/real" "$@"\n')
+    text = FAKE_PYTHON.replace("$FAKES/python3.11", "$FAKES/real")
+    shell.script("real", text)
+    assert shell("nightly")[0] == 0
+    shutil.rmtree(shell.root / ".venv")
+    _, _, err = shell("nightly", GROUPLEDGER_PYTHON=str(shell.fakes / "real"))
+    assert f"with {shell.fakes}/real" in err
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_real_thing(tmp_path: Path) -> None:
+    """The recording is captured and asked in another folder, with the true Python, Java and Spark."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK_"))}
+    environment.pop("PYTHONPATH", None)
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(PROJECT_ROOT / "spark-submit.sh"), *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
+
+    captured = start("--master", "local[2,3]", "capture", "--warehouse", "ware house", "--cluster-id", "c d")
+    assert captured.returncode == 0, captured.stderr
+    assert (tmp_path / "ware house" / "bronze" / "record_batches" / "_delta_log").is_dir()
+    query = "select count(*) as n from bronze.record_batches where cluster_id = 'c d' and topic like '\\_\\_con%'"
+    asked = start("sql", "--warehouse", "ware house", "--format", "csv", "-e", query)
+    assert (asked.returncode, asked.stdout) == (0, "n\n777\n"), asked.stderr
+    nothing = start("sql", "--warehouse", "nowhere", "-e", "select 1")
+    assert nothing.returncode == 1
+    assert "no tables in" in nothing.stderr
+    assert "Traceback" not in nothing.stderr
