@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # The one entry: ./spark-submit.sh [Spark's options] JOB [options]
 #
-# Makes what is missing (a Python environment in .venv, Delta's jars in .cache), then calls the real spark-submit. The
-# arguments of the job reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or something
-# that must be installed first, 3 done but something was quarantined or is missing.
+# Makes what is missing (a Python environment in .venv, Delta's jars in .cache), then runs the job under the real
+# spark-submit. The job's words reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or
+# something that must be installed first, 3 done but something was quarantined or is missing.
+#
+# The job is the parent of spark-submit, as in the pyspark shell (PYSPARK_SUBMIT_ARGS): spark-submit itself would give it
+# no standard input and pour its stderr into its stdout. Only --deploy-mode cluster needs it the other way round.
 set -euo pipefail
 
 readonly PARSED=64 # what jobs/cli.py answers when there is a job to run
@@ -120,14 +123,38 @@ fetch_jars() {
     lock_sum "$DEFAULTS" >"$JARS/.made-from"
 }
 
+# What numba compiled is kept by the code it was compiled from: its own check looks at one file, not at what that calls.
+code_sum() { find "$ROOT/coordinator_core" -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
+
+is_compiled() { [[ -f $NUMBA_CACHE_DIR/.compiled ]]; }
+
+compile_loops() {
+    is_compiled && return
+    local log=$ROOT/.cache/compile.log
+    say "Compiling the hot loops (once, half a minute) ..."
+    rm -rf -- "$COMPILED"
+    mkdir -p "$NUMBA_CACHE_DIR"
+    if ! (cd "$ROOT" && "$VENV/bin/python" -m jobs.warm_up) >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        fail 1 "the hot loops could not be compiled; all that was said is in .cache/compile.log"
+    fi
+    touch "$NUMBA_CACHE_DIR/.compiled"
+}
+
 jar_list() { # separator
     local IFS=$1
     local -a jars=("$JARS"/*.jar)
     printf '%s' "${jars[*]}"
 }
 
+quoted() { # words, as a shell would read them: pyspark splits them so
+    local word
+    for word in "$@"; do printf "'%s' " "${word//\'/\'\\\'\'}"; done
+}
+
 ROOT=$(project_root)
 readonly ROOT VENV=$ROOT/.venv JARS=$ROOT/.cache/jars DEFAULTS=$ROOT/conf/spark-defaults.conf
+readonly COMPILED=$ROOT/.cache/numba
 readonly RUN_LOCK=$ROOT/requirements.txt DEV_LOCK=$ROOT/requirements-dev.txt
 
 if [[ ${1:-} == --set-up ]]; then
@@ -140,8 +167,10 @@ fi
 
 # What stands before the job's name is for Spark: options with a value in the next word, but for these.
 spark_options=()
+is_cluster_mode=false
 while [[ ${1:-} == -* && ${1:-} != --help && ${1:-} != -h && ${1:-} != --set-up ]]; do
     spark_options+=("$1")
+    [[ "$1 ${2:-}" != "--deploy-mode cluster" && $1 != --deploy-mode=cluster ]] || is_cluster_mode=true
     case $1 in
         --*=* | --verbose | -v | --supervise) shift ;;
         *)
@@ -153,7 +182,8 @@ while [[ ${1:-} == -* && ${1:-} != --help && ${1:-} != -h && ${1:-} != --set-up 
 done
 
 export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH}
-export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$ROOT/.cache/numba}
+NUMBA_CACHE_DIR=$COMPILED/$(code_sum)
+export NUMBA_CACHE_DIR
 export PYTHONHASHSEED=0
 SPARK_HOME=$(spark_home)
 export SPARK_HOME
@@ -162,16 +192,18 @@ unset SPARK_CONF_DIR
 
 if [[ ${1:-} == --set-up ]]; then
     have_jars || locked fetch_jars
+    is_compiled || locked compile_loops
     exit 0
 fi
 
 # Wrong arguments and --help are answered before any JVM starts.
 code=0
-GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" -m jobs "$@" || code=$?
+GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" "$ROOT/jobs/__main__.py" "$@" || code=$?
 [[ $code -eq $PARSED ]] || exit "$code"
 
 check_java
 have_jars || locked fetch_jars
+is_compiled || locked compile_loops
 export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
 jar_uris=$(jar_list ,)
 
@@ -182,9 +214,15 @@ log4j=${log4j// /%20}
 log4j=${log4j//#/%23}
 export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=$log4j"
 
-exec "$SPARK_HOME/bin/spark-submit" \
-    --properties-file "$DEFAULTS" \
-    --conf spark.jars.packages= --conf spark.jars.excludes= \
-    --jars "$jar_uris" \
-    ${spark_options[@]+"${spark_options[@]}"} \
-    "$ROOT/jobs/__main__.py" "$@"
+submit=(
+    --properties-file "$DEFAULTS"
+    --conf spark.jars.packages= --conf spark.jars.excludes=
+    --jars "$jar_uris"
+    ${spark_options[@]+"${spark_options[@]}"}
+)
+if [[ $is_cluster_mode == true ]]; then
+    exec "$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$ROOT/jobs/__main__.py" "$@"
+fi
+PYSPARK_SUBMIT_ARGS=$(quoted "${submit[@]}")pyspark-shell
+export PYSPARK_SUBMIT_ARGS
+exec "$VENV/bin/python" "$ROOT/jobs/__main__.py" "$@"

@@ -1,6 +1,7 @@
 """spark-submit.sh, with a Python, a Java and a Spark which only note what they are asked; and once with the real."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,10 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT
 
-TOOLS = ("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "tail", "chmod")
+TOOLS = (
+    *("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "tail", "chmod"),
+    *("find", "sort", "xargs", "tr", "touch", "sleep"),
+)
 
 FAKE_PYTHON = """#!/bin/bash
 # python, as far as spark-submit.sh knows it
@@ -25,14 +29,27 @@ case "$1 $2" in
         sleep "${FAKE_PIP_SECONDS:-0}"
         echo "pip says why"
         exit "${FAKE_PIP:-0}" ;;
-    "-m jobs")
-        if [[ ${GROUPLEDGER_PARSE_ONLY:-} != 1 ]]; then exit 99; fi
-        shift 2; printf '%s\\0' "$@" >"$FAKES/parsed"; echo parse >>"$FAKES/log"; exit "${FAKE_PARSE:-64}" ;;
+    "-m jobs.warm_up")
+        echo compile >>"$FAKES/log"
+        echo "numba says why"
+        exit "${FAKE_COMPILE:-0}" ;;
+    */jobs/__main__.py*)
+        shift
+        if [[ ${GROUPLEDGER_PARSE_ONLY:-} == 1 ]]; then
+            printf '%s\\0' "$@" >"$FAKES/parsed"
+            echo parse >>"$FAKES/log"
+            exit "${FAKE_PARSE:-64}"
+        fi
+        echo job >>"$FAKES/log"
+        printf '%s\\0' "$@" >"$FAKES/words"
+        { env -0; printf 'CWD=%s\\0' "$PWD"; } >"$FAKES/environment"
+        echo out; echo err >&2; cat >"$FAKES/stdin"
+        exit "${FAKE_CODE:-0}" ;;
 esac
 """
 
 FAKE_SPARK = """#!/bin/bash
-# spark-submit: resolves packages when it is given an empty application, else notes its words and its environment
+# spark-submit: resolves packages when it is given an empty application, else notes its words
 echo spark >>"$FAKES/log"
 if [[ "${@: -1}" == */jobs/__init__.py ]]; then
     [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
@@ -40,8 +57,7 @@ if [[ "${@: -1}" == */jobs/__init__.py ]]; then
     echo "The jars for the packages stored in: $FAKES/ivy"
     exit 0
 fi
-printf '%s\\0' "$@" >"$FAKES/words"
-{ env -0; printf 'CWD=%s\\0' "$PWD"; } >"$FAKES/environment"
+printf '%s\\0' "$@" >"$FAKES/submitted"
 exit "${FAKE_CODE:-0}"
 """
 
@@ -60,16 +76,14 @@ class Shell:
         shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
+        (self.root / "coordinator_core").mkdir()
+        (self.root / "coordinator_core" / "fast.py").write_text("a loop\n")
         (self.root / "requirements.txt").write_text("a==1\n")
         (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
         for tool in TOOLS:
             found = shutil.which(tool)
             assert found is not None
             (self.tools / tool).symlink_to(found)
-        sleep = shutil.which("sleep")
-        touch = shutil.which("touch")
-        (self.tools / "sleep").symlink_to(str(sleep))
-        (self.tools / "touch").symlink_to(str(touch))
         self.script("python3.11", FAKE_PYTHON)
         self.script("spark", FAKE_SPARK)
         self.script("java", f"#!/bin/bash\nprintf '{MODULES}'\n")
@@ -87,6 +101,7 @@ class Shell:
             [str(command or self.root / "spark-submit.sh"), *words],
             env=self.environment | environment,
             cwd=cwd or self.fakes,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -95,7 +110,7 @@ class Shell:
     def __call__(self, *words: str, **options: Any) -> tuple[int, str, str]:
         """Run it: exit code, stdout, stderr."""
         process = self.start(*words, **options)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate("typed", timeout=60)
         return process.returncode, out, err
 
     def noted(self, name: str) -> list[str]:
@@ -106,10 +121,13 @@ class Shell:
         text = path.read_text()
         return text.splitlines() if name == "log" else text.split("\0")[:-1]
 
-    def job_words(self) -> list[str]:
-        """What the job was given: all behind jobs/__main__.py."""
-        words = self.noted("words")
-        return words[words.index(f"{self.root}/jobs/__main__.py") + 1 :]
+    def job_environment(self) -> dict[str, str]:
+        """What the job found in its environment, and its current folder as CWD."""
+        return dict(pair.split("=", 1) for pair in self.noted("environment"))
+
+    def submit_words(self) -> list[str]:
+        """What pyspark will start spark-submit with."""
+        return shlex.split(self.job_environment()["PYSPARK_SUBMIT_ARGS"])
 
 
 @pytest.fixture
@@ -125,25 +143,44 @@ def test_words_reach_the_job_unchanged(shell: Shell) -> None:
     """Spaces, quotes, globs, empty words: as they were given, for the check and for the job."""
     code, _, _ = shell("sql", *AWKWARD)
     assert code == 0
-    assert shell.job_words() == ["sql", *AWKWARD]
+    assert shell.noted("words") == ["sql", *AWKWARD]
     assert shell.noted("parsed") == ["sql", *AWKWARD]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--master", "local[2]"],
-        ["--conf", "spark.x=a b", "--verbose", "--driver-memory=4g", "-v"],
-        ["--name", "nightly"],
-    ],
-)
+SPARK_OPTIONS = [
+    ["--master", "local[2]"],
+    ["--conf", "spark.x=a b'c\"$d", "--verbose", "--driver-memory=4g", "-v"],
+    ["--name", "nightly"],
+]
+
+
+@pytest.mark.parametrize("options", SPARK_OPTIONS)
 def test_options_before_the_job_are_sparks(shell: Shell, options: list[str]) -> None:
-    """They come after our own, so that they win, and before the application."""
+    """They come after our own, so that they win, and are split again into the same words."""
     assert shell(*options, "nightly", "--segments", "x")[0] == 0
-    words = shell.noted("words")
+    words = shell.submit_words()
+    assert words[-len(options) - 1 :] == [*options, "pyspark-shell"]
+    assert words[:2] == ["--properties-file", f"{shell.root}/conf/spark-defaults.conf"]
+    assert words[words.index("--jars") + 1] == f"{shell.root}/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
+    assert shell.noted("words") == ["nightly", "--segments", "x"]
+
+
+@pytest.mark.parametrize("option", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"]])
+def test_a_driver_in_the_cluster_is_started_by_spark_submit(shell: Shell, option: list[str]) -> None:
+    """There the driver runs elsewhere: spark-submit gets the job as its application, words unchanged."""
+    assert shell("--master", "yarn", *option, "capture", *AWKWARD, FAKE_CODE="3")[0] == 3
+    words = shell.noted("submitted")
     at = words.index(f"{shell.root}/jobs/__main__.py")
-    assert words[at - len(options) : at] == options
-    assert shell.job_words() == ["nightly", "--segments", "x"]
+    assert words[at - len(option) : at] == option
+    assert words[at + 1 :] == ["capture", *AWKWARD]
+    assert shell.noted("words") == []
+
+
+def test_standard_streams_are_the_callers(shell: Shell) -> None:
+    """Answers on stdout, everything else on stderr, and what is typed reaches the job."""
+    shell("nightly")
+    assert shell("sql") == (0, "out\n", "err\n")
+    assert (shell.fakes / "stdin").read_text() == "typed"
 
 
 def test_an_option_without_its_value_is_wrong(shell: Shell) -> None:
@@ -164,7 +201,7 @@ def test_help_and_wrong_arguments_start_no_spark(shell: Shell, parse_code: int) 
     (shell.fakes / "java").unlink()
     assert shell("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
     assert shell.noted("parsed") == ["--help"]
-    assert "spark" not in shell.noted("log")
+    assert shell.noted("log")[1:] == ["parse"]
 
 
 def test_no_job_shows_the_usage(shell: Shell) -> None:
@@ -181,47 +218,66 @@ def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) 
     (there / "first").symlink_to(shell.root / "spark-submit.sh")
     (there / "second").symlink_to("first")
     assert shell("nightly", command=there / "second", cwd=there)[0] == 0
-    environment = dict(pair.split("=", 1) for pair in shell.noted("environment"))
+    environment = shell.job_environment()
     assert environment["CWD"] == str(there)
-    assert shell.job_words() == ["nightly"]
+    assert shell.noted("words") == ["nightly"]
+
+
+def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell) -> None:
+    """The first start compiles, the second does not, changed code does again and leaves nothing of the old."""
+    for _ in range(2):
+        assert shell("nightly")[0] == 0
+    assert (shell.fakes / "log").read_text().split().count("compile") == 1
+    (shell.root / "coordinator_core" / "fast.py").write_text("another loop\n")
+    assert shell("nightly")[0] == 0
+    assert (shell.fakes / "log").read_text().split().count("compile") == 2
+    assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1
+
+
+def test_loops_that_do_not_compile(shell: Shell) -> None:
+    """One clear line, what was said before it, and the next start tries again."""
+    code, _, errors = shell("nightly", FAKE_COMPILE="1")
+    assert code == 1
+    assert "numba says why" in errors
+    assert "error: the hot loops could not be compiled" in errors
+    assert shell("nightly")[0] == 0
 
 
 def test_the_environment_of_the_job(shell: Shell) -> None:
     """Workers and driver run one Python and find the packages; another Spark's folders do not speak here."""
     assert shell("nightly", SPARK_HOME="/other", SPARK_CONF_DIR="/other/conf", PYTHONPATH="/mine")[0] == 0
-    environment = dict(pair.split("=", 1) for pair in shell.noted("environment"))
+    environment = shell.job_environment()
     python = f"{shell.root}/.venv/bin/python"
     assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == python
     assert environment["PYTHONPATH"] == f"{shell.root}:/mine"
-    assert environment["NUMBA_CACHE_DIR"] == f"{shell.root}/.cache/numba"
+    compiled = Path(environment["NUMBA_CACHE_DIR"])
+    assert compiled.parent == shell.root / ".cache" / "numba"
+    assert (compiled / ".compiled").exists()
     assert environment["SPARK_HOME"] == f"{shell.root}/.venv/lib/python3.11/site-packages/pyspark"
     assert "SPARK_CONF_DIR" not in environment
     log4j = str(shell.root).replace(" ", "%20")
     assert f"-Dlog4j2.configurationFile=file://{log4j}/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
-    words = shell.noted("words")
-    assert words[:2] == ["--properties-file", f"{shell.root}/conf/spark-defaults.conf"]
-    assert words[words.index("--jars") + 1] == f"{shell.root}/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
 
 
 def test_set_up_is_done_once(shell: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
     _, _, err = shell("nightly")
-    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching"]
-    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "spark"]
-    assert shell("nightly")[2] == ""
-    assert shell.noted("log")[4:] == ["parse", "spark"]
+    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "err"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "compile", "job"]
+    assert shell("nightly")[2] == "err\n"
+    assert shell.noted("log")[5:] == ["parse", "job"]
     (shell.root / "requirements.txt").write_text("a==2\n")
     assert shell("nightly")[2].startswith("Bringing")
-    assert shell.noted("log")[6] == f"pip {shell.root}/requirements.txt"
+    assert shell.noted("log")[7] == f"pip {shell.root}/requirements.txt"
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark", "compile"]
     assert shell("--set-up", "dev")[2] == ""
-    assert shell("nightly")[2] == ""
-    assert shell.noted("log")[2:] == ["parse", "spark"]
+    assert shell("nightly")[2] == "err\n"
+    assert shell.noted("log")[3:] == ["parse", "job"]
 
 
 def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
@@ -231,7 +287,7 @@ def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
         process.communicate(timeout=60)
     assert [process.returncode for process in both] == [0, 0]
     assert [line for line in shell.noted("log") if line.startswith("pip")] == [f"pip {shell.root}/requirements.txt"]
-    assert shell.noted("log").count("spark") == 3  # one for the jars, one for each job
+    assert (shell.noted("log").count("spark"), shell.noted("log").count("job")) == (1, 2)
 
 
 def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
