@@ -1,0 +1,92 @@
+"""Archiving in memory: records which need no delivery any more, because the log or a transaction has dropped them.
+
+Nothing of it is persisted. The start offset of the next write shows it, and after a restart what lies above that is
+found out anew.
+"""
+
+from coordinator_core.share_partition.in_flight import AVAILABLE, InFlightBatch
+from coordinator_core.share_partition.state import SharePartition
+from coordinator_core.share_partition.states import TERMINAL, RecordState
+
+
+def archive_between(
+    partition: SharePartition,
+    first_offset: int,
+    last_offset: int,
+    batches: list[InFlightBatch],
+    from_state: RecordState,
+) -> int:
+    """Archive the offsets of the range which are in `from_state`; `batches` ascend: how many offsets it was.
+
+    The delivery complete count stays: not every caller may raise it. Source: SharePartition.archiveRecords.
+    """
+    archived_count = 0
+    for batch in batches:
+        if batch.first_offset > last_offset:
+            break
+        if batch.whole is not None:
+            if batch.whole.state is not from_state:
+                continue
+            if batch.is_within(first_offset, last_offset):
+                batch.whole.archive(partition.locks)
+                archived_count += batch.record_count
+                continue
+            batch.split(partition.locks)
+        for _, state in batch.states_between(first_offset, last_offset):
+            if state.state is from_state:
+                state.archive(partition.locks)
+                archived_count += 1
+    return archived_count
+
+
+def archive_stale_batches(partition: SharePartition, fetch_offset: int, first_offset: int) -> None:
+    """Archive what is available from the fetch offset up to the first batch that the log still had.
+
+    Compaction has removed it since it was fetched before. Source: SharePartition.maybeArchiveStaleBatches.
+    """
+    if fetch_offset >= first_offset or not len(partition.cached):
+        return
+    floor = partition.cached.floor(fetch_offset)
+    from_offset = floor.first_offset if floor is not None and floor.last_offset >= fetch_offset else fetch_offset
+    batches = partition.cached.between(from_offset, first_offset - 1)
+    archived_count = archive_between(partition, fetch_offset, first_offset - 1, batches, AVAILABLE)
+    if archived_count:
+        partition.delivery_complete_count += archived_count
+        partition.find_next_fetch_offset = True
+
+
+def update_log_start_offset(partition: SharePartition, log_start_offset: int) -> None:
+    """The data log begins at `log_start_offset` now: so does the window, if it began before.
+
+    What was available below it is archived. What is acquired below it stays so until it is given up, and ends as
+    ARCHIVED then. Source: SharePartition.updateCacheAndOffsets.
+    """
+    if log_start_offset <= partition.start_offset:
+        return
+    if not len(partition.cached):
+        partition.start_offset = partition.end_offset = log_start_offset
+        partition.delivery_complete_count = 0
+        return
+    # Before archiving: what is archived now was never counted as complete.
+    passed_count = _terminal_record_count(partition, log_start_offset - 1)
+    batches = list(partition.cached)
+    if archive_between(partition, partition.start_offset, log_start_offset - 1, batches, AVAILABLE):
+        partition.find_next_fetch_offset = True
+    partition.start_offset = log_start_offset
+    partition.delivery_complete_count -= passed_count
+    partition.end_offset = max(partition.end_offset, log_start_offset)
+
+
+def _terminal_record_count(partition: SharePartition, last_offset: int) -> int:
+    """Terminal offsets from the start offset to `last_offset` (SharePartition.countTerminalRecordsUpToNewLSO)."""
+    count = 0
+    for batch in partition.cached:
+        if batch.first_offset > last_offset:
+            break
+        if batch.whole is not None:
+            if batch.whole.state in TERMINAL:
+                count += partition.record_count_from_start(batch.first_offset, min(batch.last_offset, last_offset))
+            continue
+        states = batch.states_between(partition.start_offset, last_offset)
+        count += sum(state.state in TERMINAL for _, state in states)
+    return count

@@ -1,0 +1,258 @@
+"""What a share partition holds in memory, what goes in, and what comes out.
+
+Time is epoch milliseconds and comes in with each command. A command which must persist something gives back a
+`WriteState`; its result comes in later through `complete_write`. The order of commands and results is the whole input:
+the same order gives the same state.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from coordinator_core.share_partition.in_flight import CachedState, InFlightState, LockTimers
+from coordinator_core.share_partition.states import SharePartitionState
+from coordinator_core.share_state.combine import StateBatch, StateBatches
+
+IN_FLIGHT_RECORDS_MAX_DEFAULT: Final = 2000
+"""share.partition.max.record.locks, Kafka's default."""
+DELIVERY_COUNT_LIMIT_DEFAULT: Final = 5
+"""share.delivery.count.limit, Kafka's default."""
+RECORD_LOCK_DURATION_MS_DEFAULT: Final = 30_000
+"""share.record.lock.duration.ms, Kafka's default."""
+DELIVERY_COUNT_MAX: Final = 32_767
+"""The count is persisted as an int16."""
+THROTTLE_DELIVERY_COUNT_MIN: Final = 2
+"""Throttling begins at the third delivery at the earliest (MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT)."""
+NO_PRODUCER_ID: Final = -1
+"""Producer id of a batch whose producer is neither idempotent nor transactional."""
+
+
+class AcquireMode(StrEnum):
+    """How exactly a fetch keeps to its number of records (ShareAcquireMode)."""
+
+    BATCH_OPTIMIZED = "batch_optimized"
+    """Whole log batches: more than asked where the last one is longer."""
+    RECORD_LIMIT = "record_limit"
+    """Never more than asked: the rest of the last log batch stays AVAILABLE."""
+
+
+class IsolationLevel(StrEnum):
+    """What of transactions a share group sees (share.isolation.level)."""
+
+    READ_UNCOMMITTED = "READ_UNCOMMITTED"
+    READ_COMMITTED = "READ_COMMITTED"
+
+
+class PersisterError(StrEnum):
+    """Errors with which a write of share state can fail, by Kafka's names (SharePartition.fetchPersisterError)."""
+
+    NOT_COORDINATOR = "NOT_COORDINATOR"
+    COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+    COORDINATOR_LOAD_IN_PROGRESS = "COORDINATOR_LOAD_IN_PROGRESS"
+    GROUP_ID_NOT_FOUND = "GROUP_ID_NOT_FOUND"
+    UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
+    FENCED_LEADER_EPOCH = "FENCED_LEADER_EPOCH"
+    FENCED_STATE_EPOCH = "FENCED_STATE_EPOCH"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    NETWORK_EXCEPTION = "NETWORK_EXCEPTION"
+    UNKNOWN_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
+
+    @property
+    def error_class(self) -> str:
+        """Kafka's exception class with which the waiting request is answered."""
+        return _ERROR_CLASS.get(self, "UnknownServerException")
+
+
+_ERROR_CLASS: Final = {
+    PersisterError.NOT_COORDINATOR: "CoordinatorNotAvailableException",
+    PersisterError.COORDINATOR_NOT_AVAILABLE: "CoordinatorNotAvailableException",
+    PersisterError.COORDINATOR_LOAD_IN_PROGRESS: "CoordinatorNotAvailableException",
+    PersisterError.GROUP_ID_NOT_FOUND: "GroupIdNotFoundException",
+    PersisterError.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
+    PersisterError.FENCED_LEADER_EPOCH: "NotLeaderOrFollowerException",
+    PersisterError.FENCED_STATE_EPOCH: "NotLeaderOrFollowerException",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionConfig:
+    """What is fixed for the life of a share partition. Raises ValueError where it cannot be."""
+
+    leader_epoch: int = 0
+    """Of the data partition, when this broker became its leader."""
+    in_flight_records_max: int = IN_FLIGHT_RECORDS_MAX_DEFAULT
+    delivery_count_limit: int = DELIVERY_COUNT_LIMIT_DEFAULT
+    record_lock_duration_ms: int = RECORD_LOCK_DURATION_MS_DEFAULT
+    is_renew_acknowledge_enabled: bool = True
+    """share.renew.acknowledge.enable: a group may forbid RENEW."""
+
+    def __post_init__(self) -> None:
+        if self.leader_epoch < 0:
+            raise ValueError(f"leader epoch {self.leader_epoch} is negative")
+        if not 1 <= self.delivery_count_limit <= DELIVERY_COUNT_MAX:
+            raise ValueError(f"delivery count limit {self.delivery_count_limit} is not in 1..{DELIVERY_COUNT_MAX}")
+        if self.in_flight_records_max < 1 or self.record_lock_duration_ms < 1:
+            raise ValueError("the in-flight limit and the lock duration are at least 1")
+
+    @property
+    def throttle_delivery_count(self) -> int:
+        """From this delivery count on a batch is delivered in ever smaller parts (throttleRecordsDeliveryLimit)."""
+        return max(THROTTLE_DELIVERY_COUNT_MIN, (self.delivery_count_limit + 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """What the share coordinator knows of the share partition (ReadShareGroupState)."""
+
+    start_offset: int
+    """-1: never written; then the group's share.auto.offset.reset decides."""
+    state_epoch: int
+    state_batches: StateBatches = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """A record batch as it was read from the log, `last_offset` inclusive."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int = NO_PRODUCER_ID
+    is_transactional: bool = False
+    is_abort_marker: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_offset <= self.last_offset:
+            raise ValueError(f"{self.first_offset}..{self.last_offset} is no range of offsets")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction which was aborted: where its records may begin."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """What a read of the log at `fetch_offset` gave.
+
+    The first batch may begin before the fetch offset, or after it where the log has a hole. Batches ascend.
+    """
+
+    fetch_offset: int
+    log_batches: Sequence[LogBatch]
+    aborted_transactions: Sequence[AbortedTransaction] = ()
+
+
+class AcquiredRecords(NamedTuple):
+    """Records handed to a member, `last_offset` inclusive, all with the same delivery count."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class Acquired(NamedTuple):
+    """What an acquire gives the member (ShareAcquiredRecords)."""
+
+    records: tuple[AcquiredRecords, ...]
+    record_count: int
+
+
+class AcknowledgementBatch(NamedTuple):
+    """What a member says of a range of offsets, `last_offset` inclusive (ShareAcknowledgementBatch)."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: tuple[int, ...]
+    """One for the whole range, or one for each offset."""
+
+
+class WriteCause(StrEnum):
+    """Why state is written. After a lock time-out nobody waits for the result, and a failure changes nothing."""
+
+    ACKNOWLEDGE = "ACKNOWLEDGE"
+    RELEASE = "RELEASE"
+    LOCK_TIMEOUT = "LOCK_TIMEOUT"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """State which the share coordinator shall persist (WriteShareGroupState). `write_id` counts from 0."""
+
+    write_id: int
+    cause: WriteCause
+    start_offset: int
+    """As it was before the changes of this write."""
+    state_epoch: int
+    leader_epoch: int
+    delivery_complete_count: int
+    """As it is after them."""
+    state_batches: StateBatches
+
+
+@dataclass(slots=True)
+class GapWindow:
+    """Offsets below the last persisted one which nobody knows of: fetched by the leader before, and lost with it.
+
+    In force as long as the share partition's end offset is `end_offset`. Source: SharePartition.GapWindow.
+    """
+
+    end_offset: int
+    """The last persisted offset, inclusive."""
+    gap_start_offset: int
+
+
+class Change(NamedTuple):
+    """A change of state which is under way, and the batch that persists it (SharePartition.PersisterBatch)."""
+
+    state: InFlightState
+    state_batch: StateBatch
+
+
+@dataclass(slots=True, eq=False)
+class SharePartition:
+    """The records of a partition which a share group has in flight, from `start_offset` to `end_offset`.
+
+    Change it through the commands of this package only.
+    """
+
+    config: SharePartitionConfig
+    partition_state: SharePartitionState = SharePartitionState.EMPTY
+    start_offset: int = 0
+    """The first offset not yet dealt with (SPSO)."""
+    end_offset: int = 0
+    """The last offset in flight, inclusive (SPEO); the next one to fetch while nothing is in flight."""
+    state_epoch: int = 0
+    delivery_complete_count: int = 0
+    """Terminal offsets from `start_offset` on."""
+    find_next_fetch_offset: bool = False
+    """Something between start and end offset may have become fetchable."""
+    gap_window: GapWindow | None = None
+    cached: CachedState = field(default_factory=CachedState)
+    locks: LockTimers = field(default_factory=LockTimers)
+    writes_under_way: dict[int, tuple[WriteCause, tuple[Change, ...]]] = field(default_factory=dict)
+    next_write_id: int = 0
+
+    @property
+    def is_active(self) -> bool:
+        return self.partition_state is SharePartitionState.ACTIVE
+
+    @property
+    def is_gap_window_active(self) -> bool:
+        """isPersisterReadGapWindowActive."""
+        return self.gap_window is not None and self.gap_window.end_offset == self.end_offset
+
+    @property
+    def in_flight_record_count(self) -> int:
+        """Offsets from start to end, natural gaps included (numInFlightRecords)."""
+        return self.end_offset - self.start_offset + 1 if len(self.cached) else 0
+
+    def record_count_from_start(self, first_offset: int, last_offset: int) -> int:
+        """How many offsets of the range are not below the start offset (numInFlightRecordsInBatch)."""
+        return max(0, last_offset - max(first_offset, self.start_offset) + 1)
+
+    def is_start_inside(self, first_offset: int, last_offset: int) -> bool:
+        """The start offset has moved into the range (checkForStartOffsetWithinBatch)."""
+        return first_offset < self.start_offset <= last_offset
