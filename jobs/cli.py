@@ -205,16 +205,17 @@ def sql(
     """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e."""
 
     def job() -> int:
-        from jobs.sql import register_tables, run_query, shell  # noqa: PLC0415
+        from jobs.sql import Catalogue, run_query, shell  # noqa: PLC0415
 
         settings = _settings(warehouse)
         session, tables, _ = open_session("sql", settings)
-        if not register_tables(session, tables):
+        catalogue = Catalogue(session, tables)
+        if not catalogue.table_names:
             raise JobError(f"no tables in {settings.warehouse}: run ./spark-submit.sh nightly first")
         if execute is None:
-            shell(session, output_format)
+            shell(catalogue, output_format)
         else:
-            run_query(session, execute, output_format)
+            run_query(catalogue, execute, output_format)
         return DONE
 
     _run(job, debug)

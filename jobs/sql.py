@@ -35,36 +35,50 @@ class SqlError(JobError):
     """The query cannot be run; the text is Spark's own, in one line."""
 
 
-def register_tables(session: SparkSession, warehouse: Warehouse) -> list[str]:
-    """Make the tables which are there known under their layers' names; their full names."""
-    names = []
-    for table in TABLES.values():
-        if not warehouse.exists(table):
-            continue
-        if not session.catalog.databaseExists(table.layer):
+class Catalogue:
+    """The tables of a warehouse in Spark's in-memory catalogue, each made known when a statement first names it.
+
+    Spark takes half a second to make one table known, and a statement names few.
+    """
+
+    def __init__(self, session: SparkSession, warehouse: Warehouse) -> None:
+        self.session = session
+        self._warehouse = warehouse
+        self._waiting = [table for table in TABLES.values() if warehouse.exists(table)]
+        self.table_names = tuple(table.full_name for table in self._waiting)
+        """Full names of the tables which are there."""
+        for layer in dict.fromkeys(table.layer for table in self._waiting):
             # a layer is one of our own words
-            session.sql(f"CREATE DATABASE IF NOT EXISTS `{table.layer}`")
-        if not session.catalog.tableExists(table.full_name):
-            session.catalog.createTable(table.full_name, path=spark_uri(warehouse.path(table)), source="delta")
-        names.append(table.full_name)
-    return names
+            session.sql(f"CREATE DATABASE IF NOT EXISTS `{layer}`")
+
+    def prepare(self, statement: str) -> None:
+        """Make known what the statement may name; all of them for SHOW, which names none."""
+        text = statement.lower()
+        is_all = text.lstrip(" (").startswith("show")
+        named = [table for table in self._waiting if is_all or table.name in text]
+        for table in named:
+            self._waiting.remove(table)
+            if not self.session.catalog.tableExists(table.full_name):
+                path = spark_uri(self._warehouse.path(table))
+                self.session.catalog.createTable(table.full_name, path=path, source="delta")
 
 
-def run_query(session: SparkSession, query: str, output_format: str, out: TextIO | None = None) -> None:
+def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:
     """Run one statement and print what it gives. Raises SqlError."""
     out = out or sys.stdout
     try:
-        result = session.sql(query.strip().rstrip(";"))
+        catalogue.prepare(query)
+        result = catalogue.session.sql(query.strip().rstrip(";"))
         write_rows(result, output_format, out)
     except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
 
 
-def shell(session: SparkSession, output_format: str, lines: Iterable[str] | None = None) -> None:
+def shell(catalogue: Catalogue, output_format: str, lines: Iterable[str] | None = None) -> None:
     """Read statements, each ended by `;`, until the input ends or says `exit`. An error ends a statement alone."""
     for query in _statements(lines if lines is not None else _Prompt()):
         try:
-            run_query(session, query, output_format)
+            run_query(catalogue, query, output_format)
         except SqlError as error:
             print(f"error: {error}", file=sys.stderr)
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import sql
 from jobs.sinks import Warehouse
-from jobs.sql import SqlError, json_value, one_line, printable, register_tables, run_query, shell
+from jobs.sql import Catalogue, SqlError, json_value, one_line, printable, run_query, shell
 from schemas.tables import TABLES
 from tests.jobs.test_sinks import AT, rows
 
@@ -18,8 +18,8 @@ COMMITS, EVENTS = TABLES["silver.offset_commits"], TABLES["silver.group_events"]
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """A session which knows the tables of a warehouse in a folder with an awkward name."""
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+    """A catalogue which knows the tables of a warehouse in a folder with an awkward name."""
     warehouse = Warehouse(str(tmp_path_factory.mktemp("sql") / "a'b`c d"))
     evil = "\x1b[31m'; drop table x; --[bold]"
     warehouse.write(
@@ -31,20 +31,20 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spa
     warehouse.write(
         EVENTS, rows(EVENTS, {"cluster_id": "c", "log_offset": 2, "details": [("k", None)]}), app_id="a", version=1
     )
-    assert register_tables(spark, warehouse) == ["silver.offset_commits", "silver.group_events"]
-    assert register_tables(spark, warehouse) == ["silver.offset_commits", "silver.group_events"]
-    return spark
+    catalogue = Catalogue(spark, warehouse)
+    assert catalogue.table_names == ("silver.offset_commits", "silver.group_events")
+    return catalogue
 
 
-def answer(session: SparkSession, query: str, output_format: str) -> str:
+def answer(catalogue: Catalogue, query: str, output_format: str) -> str:
     """What a query prints."""
     out = io.StringIO()
-    run_query(session, query, output_format, out)
+    run_query(catalogue, query, output_format, out)
     return out.getvalue()
 
 
 @pytest.mark.spark
-def test_json_is_one_object_a_line(tables: SparkSession) -> None:
+def test_json_is_one_object_a_line(tables: Catalogue) -> None:
     """Texts as they are, times in ISO 8601 and UTC, maps as objects."""
     query = "select group_id, commit_time from silver.offset_commits;"
     assert json.loads(answer(tables, query, "json")) == {
@@ -56,7 +56,20 @@ def test_json_is_one_object_a_line(tables: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_csv_has_a_header(tables: SparkSession) -> None:
+def test_tables_are_known_when_they_are_named(tables: Catalogue) -> None:
+    """By their full names, in any case, after USE, and to SHOW, whichever statement comes first."""
+    assert answer(tables, "SHOW TABLES IN silver", "csv").splitlines()[1:] == [
+        "silver,group_events,False",
+        "silver,offset_commits,False",
+    ]
+    assert answer(tables, "select count(*) as n from Silver.Group_Events", "json") == '{"n": 1}\n'
+    answer(tables, "use silver", "json")
+    assert answer(tables, "select count(*) as n from offset_commits", "json") == '{"n": 1}\n'
+    answer(tables, "use default", "json")
+
+
+@pytest.mark.spark
+def test_csv_has_a_header(tables: Catalogue) -> None:
     """Values are quoted where they must be; null is empty."""
     query = (
         "select 'a,b' as x, cast(null as int) as y, array(1, 2) as z, group_id is null as e from silver.group_events"
@@ -67,7 +80,7 @@ def test_csv_has_a_header(tables: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_table_shows_control_codes_and_markup_as_text(tables: SparkSession) -> None:
+def test_table_shows_control_codes_and_markup_as_text(tables: Catalogue) -> None:
     """A group id may hold anything: a terminal obeys none of it, and nothing is cut."""
     shown = answer(tables, "select group_id, producer_id from silver.offset_commits", "table")
     assert "\\x1b[31m'; drop table x; --[bold]" in shown
@@ -76,7 +89,7 @@ def test_table_shows_control_codes_and_markup_as_text(tables: SparkSession) -> N
 
 
 @pytest.mark.spark
-def test_table_says_where_it_ends(tables: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_says_where_it_ends(tables: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit it says so."""
     monkeypatch.setattr(sql, "TABLE_ROWS_MAX", 3)
     shown = answer(tables, "select id from range(10)", "table")
@@ -85,9 +98,9 @@ def test_table_says_where_it_ends(tables: SparkSession, monkeypatch: pytest.Monk
 
 
 @pytest.mark.spark
-def test_environment_is_not_read_by_queries(tables: SparkSession) -> None:
+def test_environment_is_not_read_by_queries(tables: Catalogue) -> None:
     """`${env:HOME}` is text, not the home folder."""
-    tables.conf.set("spark.sql.variable.substitute", "false")
+    tables.session.conf.set("spark.sql.variable.substitute", "false")
     assert answer(tables, "select '${env:HOME}' as h", "json") == '{"h": "${env:HOME}"}\n'
 
 
@@ -95,7 +108,7 @@ def test_environment_is_not_read_by_queries(tables: SparkSession) -> None:
 @pytest.mark.parametrize(
     "query", ["select * from silver.nope", "selec 1", "select assert_true(false)", "select raise_error('stop')"]
 )
-def test_a_wrong_query_is_one_line(tables: SparkSession, query: str) -> None:
+def test_a_wrong_query_is_one_line(tables: Catalogue, query: str) -> None:
     """Spark's first words, without its stack."""
     with pytest.raises(SqlError) as caught:
         answer(tables, query, "json")
@@ -104,7 +117,7 @@ def test_a_wrong_query_is_one_line(tables: SparkSession, query: str) -> None:
 
 
 @pytest.mark.spark
-def test_shell_runs_statements_and_survives_errors(tables: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shell_runs_statements_and_survives_errors(tables: Catalogue, capsys: pytest.CaptureFixture[str]) -> None:
     """Statements may have several lines and end with `;`; one that fails leaves the shell there; `exit` ends it."""
     lines = ["", "select 1", " as one;", "nonsense;", "select 2 as two;", "exit", "select 3 as three;"]
     shell(tables, "json", lines)
@@ -116,14 +129,14 @@ def test_shell_runs_statements_and_survives_errors(tables: SparkSession, capsys:
 
 
 @pytest.mark.spark
-def test_an_error_in_a_task_is_told_by_its_own_words(tables: SparkSession) -> None:
+def test_an_error_in_a_task_is_told_by_its_own_words(tables: Catalogue) -> None:
     """What was raised in Python on a worker comes out as that, not as the JVM's stack around it."""
 
     def fail(_: int) -> int:
         raise ValueError("no such disk")
 
     with pytest.raises(Exception, match="no such disk") as caught:
-        tables.sparkContext.parallelize([1], 1).map(fail).collect()
+        tables.session.sparkContext.parallelize([1], 1).map(fail).collect()
     assert isinstance(caught.value, Exception)
     assert one_line(caught.value) == "ValueError: no such disk"
 
