@@ -5,15 +5,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
+for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
+    # what set-up compiled; numba reads the variable when it is first imported
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(compiled.parent))
+
 import pytest
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 from jobs.session import spark_defaults, start_session
 from jobs.sinks import Warehouse
-
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
-RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
 
 hypothesis_settings.register_profile("deterministic", derandomize=True, deadline=None)
 hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)
@@ -32,7 +35,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = f"{PROJECT_ROOT}{os.pathsep}{path}" if path else str(PROJECT_ROOT)
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(PROJECT_ROOT / ".cache" / "numba"))
     scratch = tmp_path_factory.mktemp("spark")
     overrides = spark_defaults() | {
         "spark.master": "local[2,3]",
