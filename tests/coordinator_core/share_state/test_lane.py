@@ -153,6 +153,31 @@ def test_hundreds_of_batches_in_flight(seed: int) -> None:
     check(lane_rows(outputs), expected_rows(placed(log)))
 
 
+def test_a_window_which_shrinks_before_the_next() -> None:
+    """Twenty batches become one, and the next batch of the same record is still looked for in the right place."""
+    state = tuple(StateBatch(first, first, 0, 1 + first // 2 % 2) for first in range(0, 60, 2))
+    change = (StateBatch(0, 39, 2, 3), StateBatch(56, 56, 2, 3))
+    log = [Event(KEYS[0], ShareUpdate(0, 0, 0, 0, state)), Event(KEYS[0], ShareUpdate(0, 0, 0, 0, change))]
+    raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
+    check(lane_rows(lane_outputs([chunk_of(raw)])), expected_rows(placed(log)))
+
+
+def test_a_window_of_batches_slides_through_its_room() -> None:
+    """Batches leave in front and come behind, for far longer than there is room, and do not reach the neighbour's."""
+
+    def slide(number: int) -> Event:
+        batch = StateBatch(2 * number + 20, 2 * number + 20, 2, 1)
+        return Event(KEYS[0], ShareUpdate(0, 0, 2 * number, 0, (batch,)))
+
+    neighbour = tuple(StateBatch(first, first, 0, 1) for first in range(0, 40, 2))
+    log = [slide(number) for number in range(20)]
+    log.append(Event(KEYS[1], ShareUpdate(0, 0, 0, 0, neighbour)))
+    log += [slide(number) for number in range(20, 300)]
+    log.append(Event(KEYS[1], ShareUpdate(0, 0, 0, 0, (StateBatch(5, 5, 2, 1),))))
+    raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
+    check(lane_rows(lane_outputs([chunk_of(raw)])), expected_rows(placed(log)))
+
+
 def test_a_record_of_many_overlapping_batches() -> None:
     """One record may hold as many batches as a batch of the log has bytes for, in any order."""
     rng = random.Random(7)
