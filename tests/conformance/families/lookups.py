@@ -25,9 +25,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
             if case["kind"] == "group":
                 answer = {
                     "hashCode": java_hash_code(group_id),
-                    "partition": {
-                        count: group_partition(group_id, int(count)) for count in case["partition"]
-                    },
+                    "partition": {count: group_partition(group_id, int(count)) for count in case["partition"]},
                 }
                 expected = {name: case[name] for name in answer}
             else:
@@ -36,9 +34,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
                 answer = {
                     "key": text,
                     "hashCode": java_hash_code(text),
-                    "partition": {
-                        count: share_partition_partition(key, int(count)) for count in case["partition"]
-                    },
+                    "partition": {count: share_partition_partition(key, int(count)) for count in case["partition"]},
                 }
                 expected = {name: case[name] for name in answer}
                 if parse_share_partition_key(text) != key:
