@@ -1,0 +1,334 @@
+"""A classic group as its coordinator holds it in memory (ClassicGroup, ClassicGroupMember of Kafka).
+
+Most of a classic group's life is never written: who has joined, who waits, the state. This object holds it, and is
+changed in place by `commands`; a record of type 2 is its picture at the moments that Kafka persists.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
+from coordinator_core.codec import decode
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.java_order import INITIAL_CAPACITY, grown_capacity, hash_map_order
+from coordinator_core.errors import CoreError, DecodeError
+from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json
+from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
+
+EMPTY: Final = ClassicGroupState.EMPTY
+PREPARING_REBALANCE: Final = ClassicGroupState.PREPARING_REBALANCE
+COMPLETING_REBALANCE: Final = ClassicGroupState.COMPLETING_REBALANCE
+STABLE: Final = ClassicGroupState.STABLE
+DEAD: Final = ClassicGroupState.DEAD
+
+VALID_PREVIOUS: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] = {
+    EMPTY: frozenset({PREPARING_REBALANCE}),
+    PREPARING_REBALANCE: frozenset({STABLE, COMPLETING_REBALANCE, EMPTY}),
+    COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
+    STABLE: frozenset({COMPLETING_REBALANCE}),
+    DEAD: frozenset(ClassicGroupState),
+}
+"""New state -> the states it may follow (ClassicGroupState)."""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(protocol name, metadata), the member's favourite first."""
+
+
+class IllegalTransition(CoreError):
+    """A state which may not follow the present one. The group is unchanged."""
+
+
+@dataclass(slots=True)
+class LiveMember:
+    """A member. `awaiting_join` and `awaiting_sync` are the ids of the requests which wait for an answer, or None."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """Joined for the first time, and the join phase has not ended yet: waiting is then no sign of life."""
+    awaiting_join: int | None = None
+    awaiting_sync: int | None = None
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether the member counts as alive without a heartbeat: it waits for us."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """The member's metadata for a protocol, empty where it has none."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        """The candidate which the member likes best."""
+        wanted = frozenset(candidates)
+        return next(name for name, _ in self.protocols if name in wanted)
+
+
+@dataclass(slots=True)
+class LiveClassicGroup:
+    """A classic group. Change members through the methods: they keep the counts of protocols right."""
+
+    group_id: str
+    state: ClassicGroupState = EMPTY
+    previous_state: ClassicGroupState = DEAD
+    current_state_timestamp_ms: int | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, LiveMember] = field(default_factory=dict)
+    """By member id, in the order of insertion. Kafka iterates in hash order: `members_in_hash_order`."""
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Group instance id -> member id."""
+    pending_join_members: set[str] = field(default_factory=set)
+    """Ids which were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
+    pending_sync_members: set[str] = field(default_factory=set)
+    subscribed_topics: frozenset[str] | None = None
+    """None: cannot be told, or not yet."""
+    new_member_added: bool = False
+    """Somebody joined while the first rebalance was delayed: it may be delayed again."""
+    supported_protocols: Counter[str] = field(default_factory=Counter)
+    """Protocol name -> how many members support it."""
+    table_capacity: int = INITIAL_CAPACITY
+    """Buckets of Kafka's hash map of members, which decide its order."""
+
+    @classmethod
+    def of(cls, group: ClassicGroup) -> "LiveClassicGroup":
+        """The group after loading: Empty or Stable, and of each member only the chosen protocol is known."""
+        timestamp_ms = group.current_state_timestamp_ms
+        live = cls(
+            group.group_id,
+            state=group.state,
+            current_state_timestamp_ms=None if timestamp_ms < 0 else timestamp_ms,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader,
+        )
+        for member_id in sorted(group.members):
+            member = group.members[member_id]
+            live._insert(
+                LiveMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    group.protocol_type or "",
+                    ((group.protocol_name or "", member.subscription),),
+                    member.assignment,
+                )
+            )
+        live.subscribed_topics = live.compute_subscribed_topics()
+        return live
+
+    # --- members ---
+
+    def add(self, member: LiveMember) -> None:
+        """Take a member in; it is pending no more. The first one leads and decides the protocol type."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self._insert(member)
+        self.pending_join_members.discard(member.member_id)
+
+    def _insert(self, member: LiveMember) -> None:
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self.supported_protocols.update(name for name, _ in member.protocols)
+        self.table_capacity = grown_capacity(self.table_capacity, len(self.members))
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, joined or pending; another one leads then. Absence is fine."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.supported_protocols.subtract(name for name, _ in member.protocols)
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next((other.member_id for other in self.members_in_hash_order()), None)
+        self.pending_join_members.discard(member_id)
+        self.pending_sync_members.discard(member_id)
+
+    def replace_static_member(self, group_instance_id: str, member_id: str, new_member_id: str) -> LiveMember:
+        """Give a static member a new id. Whoever waited under the old one has to be answered before."""
+        old = self.members.pop(member_id)
+        member = LiveMember(
+            new_member_id,
+            old.group_instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocol_type,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[new_member_id] = member
+        if self.leader == member_id:
+            self.leader = new_member_id
+        self.static_members[group_instance_id] = new_member_id
+        return member
+
+    def update_member(
+        self, member: LiveMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        """Take what a member's new JoinGroup says."""
+        self.supported_protocols.subtract(name for name, _ in member.protocols)
+        self.supported_protocols.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def members_in_hash_order(self) -> list[LiveMember]:
+        """Members as Kafka's hash map iterates over them."""
+        return [self.members[member_id] for member_id in hash_map_order(self.members, self.table_capacity)]
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
+        """Raise Refused unless this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another holds the id."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            if holder != member_id:
+                raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+        if member_id not in self.members:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    @property
+    def awaiting_join_count(self) -> int:
+        """How many members wait for the join phase to end."""
+        return sum(member.awaiting_join is not None for member in self.members.values())
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing: all members wait, and no id is pending."""
+        return not self.pending_join_members and self.awaiting_join_count == len(self.members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' rebalance time-outs."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """Let a member that has rejoined lead if the leader has not; False where nobody can lead."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaiting_join is not None:
+            return True
+        joined = next((member for member in self.members_in_hash_order() if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined.member_id
+        return True
+
+    # --- protocols ---
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members are consumers, whose metadata the coordinator can read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member of these protocols may join: any may be the first, else one must be common to all."""
+        if self.state == EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        if self.protocol_type != protocol_type:
+            return False
+        return any(self.supported_protocols[name] == len(self.members) for name in names)
+
+    def select_protocol(self) -> str:
+        """The protocol with most votes among those which all members support; a tie goes by hash order."""
+        candidates = [name for name, count in self.supported_protocols.items() if count == len(self.members)]
+        votes = Counter(member.vote(candidates) for member in self.members_in_hash_order())
+        return max(hash_map_order(votes), key=votes.__getitem__)
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Topics of all members, or None where they cannot be told (ClassicGroup.computeSubscribedTopics)."""
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                # Any version is read as 0: later ones only append.
+                subscription = member.metadata(self.protocol_name)
+                topics.update(decode(CONSUMER_PROTOCOL_SUBSCRIPTION, subscription, 0, position=VERSION_BYTES).topics)
+        except DecodeError:
+            return None
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read the topic; yes where consumers' topics are not known."""
+        return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
+
+    # --- states ---
+
+    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
+        """Enter a state. Raises IllegalTransition where it may not follow the present one."""
+        if self.state not in VALID_PREVIOUS[state]:
+            raise IllegalTransition(f"{state.value} may not follow {self.state.value}")
+        self.previous_state = self.state
+        self.state = state
+        self.current_state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may start now."""
+        return self.state in VALID_PREVIOUS[PREPARING_REBALANCE]
+
+    def init_next_generation(self, now_ms: int) -> None:
+        """End the join phase: a new generation of those who are left, or an empty group."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
+        self.pending_sync_members.clear()
+
+    @property
+    def is_simple(self) -> bool:
+        """A group of offsets only, which a modern group may replace (ClassicGroup.isSimpleGroup)."""
+        return self.protocol_type is None and self.state == EMPTY and not self.pending_join_members
+
+    def dump(self) -> Json:
+        """The group as `state_dump` has it, with what only its coordinator knows."""
+        return {
+            "type": "classic",
+            "state": self.state.value,
+            "generationId": self.generation_id,
+            "protocolType": self.protocol_type,
+            "protocolName": self.protocol_name,
+            "leader": self.leader,
+            "pendingJoinMembers": sorted(self.pending_join_members),
+            "subscribedTopics": None if self.subscribed_topics is None else sorted(self.subscribed_topics),
+            "members": {member.member_id: _dump_member(member) for member in self.members.values()},
+        }
+
+
+def _dump_member(member: LiveMember) -> Json:
+    return {
+        "instanceId": member.group_instance_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+        "sessionTimeoutMs": member.session_timeout_ms,
+        "protocols": [{"name": name, "metadata": metadata.hex()} for name, metadata in member.protocols],
+        "assignment": member.assignment.hex(),
+        "awaitingJoin": member.awaiting_join is not None,
+        "awaitingSync": member.awaiting_sync is not None,
+    }

@@ -1,0 +1,89 @@
+"""Settings of the broker which the group coordinator reads, with Kafka's names and defaults (GroupCoordinatorConfig).
+
+A field's name is the property's with dots as underscores: `group.max.size` is `group_max_size`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from coordinator_core.errors import CoreError
+
+INT32_MAX = 2**31 - 1
+
+
+class UnknownSetting(CoreError):
+    """A property which no coordinator reads, or a value which it cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorConfig:
+    """Defaults of Kafka 4.3.1."""
+
+    group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignor_offload_enable: bool = True
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_max_size: int = INT32_MAX
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = INT32_MAX
+    group_min_session_timeout_ms: int = 6000
+    group_share_assignment_interval_ms: int = 1000
+    group_share_assignor_offload_enable: bool = True
+    group_share_assignors: tuple[str, ...] = ("simple",)
+    group_share_heartbeat_interval_ms: int = 5000
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_max_size: int = 200
+    group_share_session_timeout_ms: int = 45_000
+    group_streams_assignment_interval_ms: int = 1000
+    group_streams_assignor_offload_enable: bool = True
+    group_streams_heartbeat_interval_ms: int = 5000
+    group_streams_initial_rebalance_delay_ms: int = 3000
+    group_streams_max_size: int = INT32_MAX
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45_000
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` in milliseconds."""
+        return self.offsets_retention_minutes * 60_000
+
+
+def config_of(properties: Mapping[str, Any]) -> GroupCoordinatorConfig:
+    """The settings of a broker's properties, values as text or as JSON has them; all others at their default.
+
+    Raises UnknownSetting for a name which the coordinator does not read and for a value of the wrong kind.
+    """
+    defaults = GroupCoordinatorConfig()
+    known = {field.name for field in fields(defaults)}
+    values: dict[str, Any] = {}
+    for name, value in properties.items():
+        field_name = name.replace(".", "_")
+        if field_name not in known:
+            raise UnknownSetting(f"no coordinator setting is called {name!r}")
+        values[field_name] = _value(name, value, getattr(defaults, field_name))
+    return GroupCoordinatorConfig(**values)
+
+
+def _value(name: str, value: Any, default: Any) -> Any:
+    text = str(value).strip()
+    if isinstance(default, bool):
+        if text.lower() not in {"true", "false"}:
+            raise UnknownSetting(f"{name} is true or false")
+        return text.lower() == "true"
+    if isinstance(default, int):
+        try:
+            return int(text)
+        except ValueError as error:
+            raise UnknownSetting(f"{name} is a number") from error
+    if isinstance(default, tuple):
+        parts = value if isinstance(value, list | tuple) else text.split(",")
+        return tuple(part.strip() for part in parts)
+    return text

@@ -1,0 +1,50 @@
+"""Records which commands write: key, value and the version of the value (CoordinatorRecord).
+
+`CoordinatorRecord` knows nothing of bytes; `encode_record` makes them, for a log and for comparisons.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.codec import Struct, encode_key, encode_value
+from schemas.consumer_offsets import TOPIC, RecordType
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRecord:
+    """One record. `value` None is a tombstone; `value_version` then means nothing."""
+
+    record_type: RecordType
+    key: Struct
+    value: Struct | None
+    value_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Whose transaction the records belong to."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+NO_PRODUCER: Final = Producer(-1, -1)
+"""RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH: no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedRecord:
+    """A record with its place in the log. All records of one operation have one timestamp."""
+
+    offset: int
+    timestamp_ms: int
+    record: CoordinatorRecord
+    producer: Producer = NO_PRODUCER
+
+
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """(key, value) as the log holds them; None is the value of a tombstone."""
+    key = encode_key(TOPIC, record.record_type, record.key)
+    if record.value is None:
+        return key, None
+    return key, encode_value(TOPIC, record.record_type, record.value_version, record.value)

@@ -1,0 +1,463 @@
+"""GroupCoordinator: one live `__consumer_offsets` partition (CoordinatorRuntime over GroupCoordinatorShard).
+
+The contract with commands, timers and group types is the docstring of `coordinator_core.coordinator`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from coordinator_core.anomalies import Anomaly
+from coordinator_core.classic.live import LiveClassicGroup
+from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.errors import Refused, UnknownOperation, answer_for_append_error
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
+from coordinator_core.coordinator.timers import Timer, Timers
+from coordinator_core.errors import CoreError
+from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
+from coordinator_core.state_dump import Json, dump_shard
+from schemas.consumer_offsets import RecordType
+
+if TYPE_CHECKING:
+    from coordinator_core.coordinator.rules import GroupRules
+
+T = TypeVar("T")
+
+OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
+
+
+class ContradictoryRecord(CoreError):
+    """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sends the request."""
+
+    client_id: str = "client"
+    client_host: str = "/127.0.0.1"
+
+
+OnAppend = Callable[["Context", Refused | None], None]
+"""Called with None once the records are in the log and replayed, else with the error of the append."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command decides: records in order, response (None: it comes later, by `Context.complete`)."""
+
+    records: tuple[CoordinatorRecord, ...] = ()
+    response: Any = None
+    producer: Producer = NO_PRODUCER
+    on_append: OnAppend | None = None
+
+
+NOTHING: Final = Result()
+
+Command = Callable[["Context", Any], Result]
+Function = Callable[..., Result]
+"""A timer or task: (context, *arguments) -> Result."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupModule:
+    """What one group type brings along. See the docstring of the package."""
+
+    name: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    timers: Mapping[str, Function] = field(default_factory=dict)
+    tasks: Mapping[str, Function] = field(default_factory=dict)
+    on_loaded: Callable[["Context"], None] | None = None
+    on_metadata: Callable[["Context", frozenset[str]], None] | None = None
+    rules: Mapping[type, "GroupRules"] = field(default_factory=dict)
+
+
+class Log(Protocol):
+    """Where records go. `append` gives the offset of the first one, or raises Refused: then nothing was written."""
+
+    def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int: ...
+
+    def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
+        """As `append`, for a transaction marker, which takes one offset."""
+        ...
+
+
+class CountingLog:
+    """A log that keeps the records as they are, and its offsets. `next_offset` is where the next record goes."""
+
+    def __init__(self, next_offset: int = 0) -> None:
+        self.next_offset = next_offset
+        self.entries: list[AppendedRecord | tuple[int, bool]] = []
+        """Records, and (producer id, committed) for a marker."""
+
+    def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int:
+        first_offset = self.next_offset
+        for record in records:
+            self.entries.append(AppendedRecord(self.next_offset, timestamp_ms, record, producer))
+            self.next_offset += 1
+        return first_offset
+
+    def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
+        self.entries.append((producer.producer_id, committed))
+        self.next_offset += 1
+        return self.next_offset - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The answer to an earlier request, or to this one."""
+
+    request_id: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A timer that ran. Its records start at `first_record` among those of the step."""
+
+    key: str
+    at_ms: int
+    first_record: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that one step gave. At most one of `response` and `error` is there."""
+
+    response: Any = None
+    error: Refused | None = None
+    records: tuple[AppendedRecord, ...] = ()
+    completed: tuple[Completed, ...] = ()
+    fired: tuple[Fired, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A background task, run by `GroupCoordinator.run_tasks`."""
+
+    key: str
+    name: str
+    arguments: tuple[object, ...]
+
+
+class GroupCoordinator:
+    """One coordinator partition. Every call takes the time: a coordinator has no clock."""
+
+    def __init__(
+        self,
+        modules: Iterable[GroupModule],
+        *,
+        now_ms: int,
+        config: GroupCoordinatorConfig | None = None,
+        image: MetadataImage | None = None,
+        log: Log | None = None,
+        shard: CoordinatorShard | None = None,
+    ) -> None:
+        self.modules = tuple(modules)
+        self.config = config or GroupCoordinatorConfig()
+        self.image = image or MetadataImage()
+        self.log: Log = log or CountingLog()
+        self.shard = shard or CoordinatorShard()
+        self.classic_groups: dict[str, LiveClassicGroup] = {}
+        self.timers = Timers()
+        self.tasks: dict[str, Task] = {}
+        self._live: dict[type, object] = {}
+        self._commands = _merged(module.commands for module in self.modules)
+        self._timers = _merged(module.timers for module in self.modules)
+        self._tasks = _merged(module.tasks for module in self.modules)
+        self.rules = _merged(module.rules for module in self.modules)
+        self.reload(now_ms=now_ms)
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """Names of the operations which the modules serve."""
+        return frozenset(self._commands)
+
+    def handle(
+        self,
+        operation: str,
+        request: Any,
+        *,
+        now_ms: int,
+        api_version: int = -1,
+        client: Client | None = None,
+        request_id: int = -1,
+        new_uuid: str = "",
+    ) -> Outcome:
+        """Serve one request. `request_id` names it in `Completed`; `new_uuid` ends the member id which it may need.
+
+        Raises UnknownOperation where no module serves it; errors of the request itself are in the outcome.
+        """
+        command = self.command(operation)
+        context = Context(self, now_ms, api_version, client or Client(), request_id, new_uuid)
+        response, error = None, None
+        try:
+            result = command(context, request)
+            context.apply(result)
+            response = result.response
+        except Refused as refused:
+            error = refused
+        return context.outcome(response, error)
+
+    def advance(self, now_ms: int) -> Outcome:
+        """Run every timer that is due by `now_ms`, each at its own deadline."""
+        step = _Step()
+        while (timer := self.timers.pop_due(now_ms)) is not None:
+            step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
+            context = Context(self, timer.deadline_ms, step=step)
+            try:
+                context.apply(self._timers[timer.name](context, *timer.arguments))
+            except Refused:
+                self._retry(timer)
+        return step.outcome()
+
+    def run_tasks(self, now_ms: int) -> Outcome:
+        """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
+        step = _Step()
+        for task in tuple(self.tasks.values()):
+            self.tasks.pop(task.key, None)
+            step.tasks.append(task.key)
+            context = Context(self, now_ms, step=step)
+            try:
+                context.apply(self._tasks[task.name](context, *task.arguments))
+            except Refused:
+                continue
+        return step.outcome()
+
+    def end_transaction(self, producer: Producer, *, committed: bool, now_ms: int) -> int:
+        """Write a transaction marker and replay it; gives its offset."""
+        offset = self.log.append_marker(producer, now_ms, committed=committed)
+        self.shard = replay_end_transaction_marker(self.shard, producer.producer_id, committed=committed)
+        return offset
+
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], *, now_ms: int) -> None:
+        """Take a new metadata image; `changed_topics` are names of topics made, grown or deleted."""
+        self.image = image
+        context = Context(self, now_ms)
+        for module in self.modules:
+            if module.on_metadata is not None:
+                module.on_metadata(context, frozenset(changed_topics))
+
+    def reload(self, *, now_ms: int) -> None:
+        """Lose all that no record tells, as when another broker takes over: who waited for an answer gets none."""
+        self.timers = Timers()
+        self.tasks = {}
+        self._live = {}
+        self.classic_groups = {
+            group_id: LiveClassicGroup.of(group)
+            for group_id, group in self.shard.groups.groups.items()
+            if isinstance(group, ClassicGroup)
+        }
+        context = Context(self, now_ms)
+        for module in self.modules:
+            if module.on_loaded is not None:
+                module.on_loaded(context)
+
+    def live(self, kind: type[T]) -> T:
+        """The one object of this class which a group type keeps in memory; made by `kind()` when first asked for."""
+        found = self._live.get(kind)
+        if not isinstance(found, kind):
+            found = kind()
+            self._live[kind] = found
+        return found
+
+    def group(self, group_id: str) -> Any:
+        """The LiveClassicGroup, ConsumerGroup, ShareGroup or StreamsGroup of this id, or None."""
+        return self.classic_groups.get(group_id) or self.shard.groups.groups.get(group_id)
+
+    def group_ids(self) -> list[str]:
+        """All group ids, sorted."""
+        return sorted({*self.classic_groups, *self.shard.groups.groups})
+
+    def command(self, operation: str) -> Command:
+        """The command of an operation; raises UnknownOperation."""
+        command = self._commands.get(operation)
+        if command is None:
+            raise UnknownOperation(f"no group type serves {operation}")
+        return command
+
+    def rules_of(self, group: Any) -> "GroupRules":
+        """What the shared operations ask of a group of this type; raises UnknownOperation."""
+        rules = self.rules.get(type(group))
+        if rules is None:
+            raise UnknownOperation(f"no rules for groups of {type(group).__name__}")
+        return rules
+
+    def dump(self) -> dict[str, Json]:
+        """Group id -> dump, as `state_dump.dump_shard`; classic groups as they are live."""
+        dumps = dump_shard(self.shard)
+        for group_id, group in self.classic_groups.items():
+            dumps.setdefault(group_id, {})["group"] = group.dump()
+        return dumps
+
+    def append(self, result: Result, now_ms: int) -> list[AppendedRecord]:
+        """Append the records of one operation and replay them. Where the log raises Refused, nothing changes."""
+        if not result.records:
+            return []
+        first_offset = self.log.append(result.records, result.producer, now_ms)
+        appended = [
+            AppendedRecord(first_offset + index, now_ms, record, result.producer)
+            for index, record in enumerate(result.records)
+        ]
+        shard = self.shard
+        for entry in appended:
+            shard = replay_record(
+                shard,
+                entry.record.record_type,
+                entry.record.key,
+                entry.record.value,
+                offset=entry.offset,
+                producer_id=entry.producer.producer_id,
+                report=_contradiction,
+            )
+        self.shard = shard
+        self._follow(appended)
+        return appended
+
+    def _follow(self, appended: list[AppendedRecord]) -> None:
+        """Bring the live classic groups in line with the groups that the records made, changed or removed."""
+        for entry in appended:
+            key = entry.record.key
+            is_offset = entry.record.record_type in OFFSET_RECORD_TYPES
+            is_classic = is_offset or entry.record.record_type == RecordType.GROUP_METADATA
+            group_id: str = key.group if is_classic else key.group_id
+            group = self.shard.groups.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                if group_id not in self.classic_groups:
+                    self.classic_groups[group_id] = LiveClassicGroup.of(group)
+            elif not is_offset:
+                self.classic_groups.pop(group_id, None)
+
+    def _retry(self, timer: Timer) -> None:
+        if timer.retry_backoff_ms is not None:
+            self.timers.schedule(
+                timer.key,
+                timer.deadline_ms + timer.retry_backoff_ms,
+                timer.name,
+                timer.arguments,
+                retry_backoff_ms=timer.retry_backoff_ms,
+            )
+
+
+class _Step:
+    """What the operations of one step gave so far."""
+
+    def __init__(self) -> None:
+        self.records: list[AppendedRecord] = []
+        self.completed: list[Completed] = []
+        self.fired: list[Fired] = []
+        self.tasks: list[str] = []
+
+    def outcome(self, response: Any = None, error: Refused | None = None) -> Outcome:
+        return Outcome(
+            response, error, tuple(self.records), tuple(self.completed), tuple(self.fired), tuple(self.tasks)
+        )
+
+
+class Context:
+    """What one operation may use: the coordinator, the time, who asks, and where answers and timers go."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        now_ms: int,
+        api_version: int = -1,
+        client: Client | None = None,
+        request_id: int = -1,
+        new_uuid: str = "",
+        step: _Step | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self.now_ms = now_ms
+        self.api_version = api_version
+        self.client = client or Client()
+        self.request_id = request_id
+        self.new_uuid = new_uuid
+        self._step = step or _Step()
+
+    @property
+    def shard(self) -> CoordinatorShard:
+        """The state after all records so far."""
+        return self.coordinator.shard
+
+    @property
+    def config(self) -> GroupCoordinatorConfig:
+        """The broker's settings."""
+        return self.coordinator.config
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics."""
+        return self.coordinator.image
+
+    def group(self, group_id: str) -> Any:
+        """What the group id stands for now: a LiveClassicGroup or the state of another type, or None."""
+        return self.coordinator.group(group_id)
+
+    def command(self, operation: str) -> Command:
+        """Another module's command."""
+        return self.coordinator.command(operation)
+
+    def live(self, kind: type[T]) -> T:
+        """See `GroupCoordinator.live`."""
+        return self.coordinator.live(kind)
+
+    def schedule(
+        self, key: str, delay_ms: int, name: str, *arguments: object, retry_backoff_ms: int | None = None
+    ) -> None:
+        """Run the timer function `name` with the arguments in `delay_ms`; replaces the timer of the same key."""
+        self.coordinator.timers.schedule(
+            key, self.now_ms + delay_ms, name, arguments, retry_backoff_ms=retry_backoff_ms
+        )
+
+    def cancel(self, key: str) -> None:
+        """Forget the timer of this key."""
+        self.coordinator.timers.cancel(key)
+
+    def schedule_task(self, key: str, name: str, *arguments: object) -> bool:
+        """Queue a background task; False where one with this key is queued already."""
+        if key in self.coordinator.tasks:
+            return False
+        self.coordinator.tasks[key] = Task(key, name, arguments)
+        return True
+
+    def complete(self, request_id: int, response: Any) -> None:
+        """Answer a request that waited, or this one."""
+        self._step.completed.append(Completed(request_id, response))
+
+    def apply(self, result: Result) -> None:
+        """Append and replay what an operation decided, and tell it. Raises Refused where the log refused."""
+        try:
+            self._step.records.extend(self.coordinator.append(result, self.now_ms))
+        except Refused as refused:
+            answer = Refused(answer_for_append_error(refused.code))
+            if result.on_append is not None:
+                result.on_append(self, answer)
+            raise answer from refused
+        if result.on_append is not None:
+            result.on_append(self, None)
+
+    def outcome(self, response: Any, error: Refused | None) -> Outcome:
+        """The step, with what the request itself is answered."""
+        return self._step.outcome(response, error)
+
+
+K = TypeVar("K")
+
+
+def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:
+    """One table of several. A key in two of them is a mistake of who wrote the modules."""
+    merged: dict[K, T] = {}
+    for table in tables:
+        twice = merged.keys() & table.keys()
+        if twice:
+            raise ValueError(f"two group types bring {sorted(map(str, twice))}")
+        merged.update(table)
+    return merged
+
+
+def _contradiction(anomaly: Anomaly) -> None:
+    raise ContradictoryRecord(f"{anomaly.code}: {anomaly.message}")
