@@ -11,6 +11,7 @@ import pytest
 
 from jobs import cli
 from jobs.errors import JobError, SettingsError
+from jobs.progress import Steps
 from tests.conftest import PROJECT_ROOT
 
 JOBS = ("nightly", "capture", "replay", "export-segments", "sql")
@@ -131,6 +132,19 @@ def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: i
     monkeypatch.setattr(cli, "open_session", lambda *_: (None, None, None))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
     assert cli.main(["nightly"]) == expected
+
+
+@pytest.mark.parametrize(("quarantined_count", "gap_count", "code"), [(0, 0, 0), (1, 0, 3), (0, 1, 3)])
+def test_capture_says_when_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, quarantined_count: int, gap_count: int, code: int
+) -> None:
+    """3 where a batch was quarantined or the log has a gap, 0 where all is there."""
+    from jobs import capture as capture_job  # noqa: PLC0415
+
+    summary = capture_job.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
+    monkeypatch.setattr(cli, "open_session", lambda *_: (None, None, Steps()))
+    monkeypatch.setattr(capture_job, "capture", lambda *_, **__: summary)
+    assert cli.main(["capture"]) == code
 
 
 def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
