@@ -1,0 +1,210 @@
+"""The order in which Java's hash collections give out their elements.
+
+Kafka's assignors walk `java.util.HashMap` and `HashSet`: who gets the last partition may hang on it. The order is no
+accident. A table of 2^k buckets is walked from the first to the last; an element's bucket is its hash code, folded, in
+the low k bits. `put` hangs a new element to the end of its bucket, `computeIfAbsent` to the front. The table doubles
+when more than three quarters of its size are in it, and never shrinks again: `put` looks after it has put,
+`computeIfAbsent` before. That is all there is to emulate (java.util.HashMap, JDK 17 to 25).
+
+Left out: buckets of eight or more elements in tables of at least 64, which Java turns into trees. Hash codes of ids
+spread well; no such bucket is to be expected, and order within one would be the order of arrival here.
+"""
+
+import base64
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from coordinator_core.lookup import java_hash_code
+
+TABLE_SIZE_DEFAULT: Final = 16
+LOAD_FACTOR: Final = 0.75
+TREEIFY_THRESHOLD: Final = 8
+TREE_TABLE_SIZE_MIN: Final = 64
+"""A long bucket of a smaller table doubles the table instead of becoming a tree."""
+UINT32_MASK: Final = 0xFFFF_FFFF
+HASH_CACHE_SIZE: Final = 65_536
+
+K = TypeVar("K")
+V = TypeVar("V")
+HashCode = Callable[[K], int]
+"""Java's `hashCode`, signed or unsigned: only the low 32 bits count."""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id, as `org.apache.kafka.server.common.TopicIdPartition`."""
+
+    topic_id: str
+    partition: int
+
+
+# --- hash codes and orders of Kafka's types ---
+
+
+@lru_cache(maxsize=HASH_CACHE_SIZE)
+def string_hash_code(text: str) -> int:
+    """`String.hashCode`."""
+    return java_hash_code(text)
+
+
+def integer_hash_code(number: int) -> int:
+    """`Integer.hashCode`."""
+    return number
+
+
+@lru_cache(maxsize=HASH_CACHE_SIZE)
+def uuid_order(topic_id: str) -> tuple[int, int]:
+    """What `Uuid.compareTo` compares: the upper and the lower half, both signed. Unlike the order of the texts."""
+    most_significant, least_significant = struct.unpack(">qq", base64.urlsafe_b64decode(topic_id + "=="))
+    return most_significant, least_significant
+
+
+@lru_cache(maxsize=HASH_CACHE_SIZE)
+def uuid_hash_code(topic_id: str) -> int:
+    """`Uuid.hashCode` of a topic id in its usual 22 characters."""
+    most_significant, least_significant = uuid_order(topic_id)
+    halves = most_significant ^ least_significant
+    return ((halves >> 32) ^ halves) & UINT32_MASK
+
+
+def topic_id_partition_hash_code(partition: TopicIdPartition) -> int:
+    """`TopicIdPartition.hashCode`: it is a record, of which the JDK makes 31 * first + second."""
+    return 31 * uuid_hash_code(partition.topic_id) + partition.partition
+
+
+def topic_partition_hash_code(partition: tuple[str, int]) -> int:
+    """`org.apache.kafka.common.TopicPartition.hashCode` of (topic, partition)."""
+    topic, number = partition
+    return 31 * (31 + number) + string_hash_code(topic)
+
+
+def string_order(text: str) -> bytes:
+    """What `String.compareTo` compares: UTF-16 units, not the code points that Python compares."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+# --- collections ---
+
+
+class HashMap(Generic[K, V]):
+    """A map which is walked as `java.util.HashMap` is. Walks are over a copy: the map may change meanwhile."""
+
+    def __init__(self, hash_code: HashCode[K], initial_capacity: int = TABLE_SIZE_DEFAULT) -> None:
+        self._hash_code = hash_code
+        self._values: dict[K, V] = {}
+        self._places: dict[K, int] = {}
+        """Key -> where it stands among those of its bucket."""
+        self._first_place = 0
+        self._next_place = 0
+        self._table_size = _power_of_two_from(initial_capacity)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, key: K) -> V:
+        return self._values[key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """`put`: a key which is there keeps its place."""
+        if key not in self._values:
+            self._places[key] = self._next_place
+            self._next_place += 1
+            self._values[key] = value
+            self._split_if_bucket_exceeds(TREEIFY_THRESHOLD, key)
+            self._grow_if_full()
+        self._values[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        del self._values[key]
+        del self._places[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(sorted(self._values, key=lambda key: (self._bucket(key), self._places[key])))
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self._values.get(key)
+
+    def compute_if_absent(self, key: K, compute: Callable[[], V]) -> V:
+        """The value of the key, which is computed where there was none. The table may grow in either case."""
+        self._grow_if_full()
+        if key not in self._values:
+            self._first_place -= 1
+            self._places[key] = self._first_place
+            self._values[key] = compute()
+            self._split_if_bucket_exceeds(TREEIFY_THRESHOLD - 1, key)
+        return self._values[key]
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Keys and values, in Java's order."""
+        return iter([(key, self._values[key]) for key in self])
+
+    def _bucket(self, key: K) -> int:
+        code = self._hash_code(key) & UINT32_MASK
+        return (code ^ code >> 16) & (self._table_size - 1)
+
+    def _grow_if_full(self) -> None:
+        if len(self._values) > self._table_size * LOAD_FACTOR:
+            self._table_size *= 2
+
+    def _split_if_bucket_exceeds(self, length: int, key: K) -> None:
+        """`treeifyBin` of a small table: a bucket that grew long doubles the table."""
+        if self._table_size < TREE_TABLE_SIZE_MIN and len(self._values) > length:
+            bucket = self._bucket(key)
+            if sum(self._bucket(other) == bucket for other in self._values) > length:
+                self._table_size *= 2
+
+
+class HashSet(Generic[K]):
+    """A set which is walked as `java.util.HashSet` is. Walks are over a copy: the set may change meanwhile."""
+
+    def __init__(
+        self, hash_code: HashCode[K], elements: Iterable[K] = (), *, initial_capacity: int = TABLE_SIZE_DEFAULT
+    ) -> None:
+        self._map: HashMap[K, None] = HashMap(hash_code, initial_capacity)
+        for element in elements:
+            self._map[element] = None
+
+    def __contains__(self, element: object) -> bool:
+        return element in self._map
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._map)
+
+    def add(self, element: K) -> None:
+        """Put an element in; one which is there keeps its place."""
+        self._map[element] = None
+
+    def discard(self, element: K) -> None:
+        """Take an element out, if it is there (`remove`)."""
+        if element in self._map:
+            del self._map[element]
+
+
+def in_hash_order(
+    elements: Iterable[K], hash_code: HashCode[K], *, initial_capacity: int = TABLE_SIZE_DEFAULT
+) -> list[K]:
+    """The elements in the order in which a HashSet gives them that was filled in the given order."""
+    return list(HashSet(hash_code, elements, initial_capacity=initial_capacity))
+
+
+def capacity_for(mapping_count: int) -> int:
+    """Initial capacity of the maps that Kafka makes for a known number of elements (AssignorHelpers.newHashMap)."""
+    return int((mapping_count + 1) / LOAD_FACTOR + 1)
+
+
+def capacity_of_copy(element_count: int) -> int:
+    """Initial capacity of `new HashSet<>(collection)`."""
+    return max(int(element_count / LOAD_FACTOR) + 1, TABLE_SIZE_DEFAULT)
+
+
+def _power_of_two_from(capacity: int) -> int:
+    """`HashMap.tableSizeFor`: the smallest power of two that is not below the capacity."""
+    return 1 << max(capacity - 1, 0).bit_length()

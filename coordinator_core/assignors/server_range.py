@@ -1,0 +1,39 @@
+"""The server assignor "range" (org.apache.kafka.coordinator.group.assignor.RangeAssignor of 4.3).
+
+Members stand in one line: static ones by instance id, then the others by member id. Each topic is cut into as many
+pieces as it has subscribers, the first pieces one longer where it does not come out even, and the pieces go down the
+line. What members had before plays no part.
+"""
+
+from collections import Counter
+
+from coordinator_core.assignors.java_order import string_order
+from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec
+
+
+def assign_range(spec: GroupSpec) -> GroupAssignment:
+    """A target assignment of every member. Raises AssignorError for a topic which does not exist."""
+    subscriber_counts = Counter(
+        topic_id for member in spec.members.values() for topic_id in member.subscribed_topic_ids
+    )
+    quotas = {topic_id: divmod(spec.partition_count(topic_id), count) for topic_id, count in subscriber_counts.items()}
+    served = Counter[str]()
+    assignment: GroupAssignment = {}
+    for member_id, member in sorted(spec.members.items(), key=_place_in_line):
+        topics = assignment.setdefault(member_id, {})
+        for topic_id in member.subscribed_topic_ids:
+            quota, extra_count = quotas[topic_id]
+            place = served[topic_id]
+            served[topic_id] += 1
+            start = quota * place + min(place, extra_count)
+            partitions = tuple(range(start, start + quota + (place < extra_count)))
+            if partitions:
+                topics[topic_id] = partitions
+    return assignment
+
+
+def _place_in_line(entry: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
+    member_id, member = entry
+    if member.instance_id is None:
+        return True, string_order(member_id)
+    return False, string_order(member.instance_id)

@@ -1,0 +1,181 @@
+"""The server assignor "simple" of share groups (SimpleAssignor of 4.3, KIP-932).
+
+A partition may have several members. Where there are fewer partitions than members, each partition is to have the same
+number of members (its sharing), and the places which this makes are dealt out evenly. Four steps: keep what is still
+subscribed, take from members who have too much, take from partitions which are shared too much, fill up. Where members
+are subscribed to different topics the same is done for each topic alone, so that balance too is by topic.
+
+Java's set order decides who loses and who gets what; the collections here are walked in that order.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from typing import Generic, TypeVar
+
+from coordinator_core.assignors.errors import NoMemberLeft
+from coordinator_core.assignors.java_order import (
+    HashCode,
+    HashMap,
+    HashSet,
+    TopicIdPartition,
+    capacity_for,
+    integer_hash_code,
+    topic_id_partition_hash_code,
+)
+from coordinator_core.assignors.server_group import (
+    GroupAssignment,
+    GroupSpec,
+    SubscriptionType,
+    group_assignment,
+)
+
+P = TypeVar("P")
+
+
+def assign_simple(spec: GroupSpec) -> GroupAssignment:
+    """A target assignment of every member; empty where nobody is subscribed to anything.
+
+    Raises AssignorError for a topic which does not exist, and NoMemberLeft where Kafka throws NoSuchElementException:
+    partitions which members have but which are no longer assignable take places that others then lack.
+    """
+    if not any(member.subscribed_topic_ids for member in spec.members.values()):
+        return {}
+    if spec.subscription_type == SubscriptionType.HOMOGENEOUS:
+        return _assign_all_topics(spec)
+    return _assign_topic_by_topic(spec)
+
+
+def _assign_all_topics(spec: GroupSpec) -> GroupAssignment:
+    """SimpleHomogeneousAssignmentBuilder. Partitions are TopicIdPartitions."""
+    topic_ids = next(iter(spec.members.values())).subscribed_topic_ids
+    targets = [TopicIdPartition(topic_id, number) for topic_id in topic_ids for number in _targets(spec, topic_id)]
+    sharing = _Sharing(range(len(spec.members)), targets, topic_id_partition_hash_code)
+    assigned: list[dict[str, set[int]]] = []
+    for member, had in enumerate(spec.members.values()):
+        # a topic of which nothing is left stays in the answer, without partitions
+        assigned.append({topic_id: set() for topic_id in had.assigned_partitions if topic_id in topic_ids})
+        for topic_id in assigned[member]:
+            for number in had.assigned_partitions[topic_id]:
+                sharing.keep(member, TopicIdPartition(topic_id, number))
+    sharing.settle()
+    for member, partition in sharing.places():
+        assigned[member].setdefault(partition.topic_id, set()).add(partition.partition)
+    return group_assignment(dict(zip(spec.members, assigned, strict=True)))
+
+
+def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
+    """SimpleHeterogeneousAssignmentBuilder. Partitions are numbers within the topic at hand."""
+    subscribers: dict[str, list[int]] = {}
+    for member, subscribed in enumerate(spec.members.values()):
+        for topic_id in subscribed.subscribed_topic_ids:
+            subscribers.setdefault(topic_id, []).append(member)
+    # what nobody is subscribed to any more stays with whoever has it: no topic's turn comes to take it away
+    assigned: list[dict[str, set[int]]] = [
+        {
+            topic_id: set() if topic_id in subscribers else set(numbers)
+            for topic_id, numbers in had.assigned_partitions.items()
+        }
+        for had in spec.members.values()
+    ]
+    for topic_id, members in subscribers.items():
+        sharing = _Sharing(members, _targets(spec, topic_id), integer_hash_code)
+        for member, had in enumerate(spec.members.values()):
+            for number in had.assigned_partitions.get(topic_id, ()):
+                sharing.keep(member, number)
+        sharing.settle()
+        for member, number in sharing.places():
+            assigned[member].setdefault(topic_id, set()).add(number)
+    return group_assignment(dict(zip(spec.members, assigned, strict=True)))
+
+
+def _targets(spec: GroupSpec, topic_id: str) -> list[int]:
+    return [number for number in range(spec.partition_count(topic_id)) if spec.is_assignable(topic_id, number)]
+
+
+class _Sharing(Generic[P]):
+    """Places of members at partitions, on their way to balance. Members are numbers: their places in the group."""
+
+    def __init__(self, members: Sequence[int], targets: Sequence[P], hash_code: HashCode[P]) -> None:
+        self._members = members
+        """Who is subscribed, ascending."""
+        self._targets = targets
+        self._hash_code = hash_code
+        self._members_of: HashMap[P, HashSet[int]] = HashMap(hash_code, capacity_for(len(targets)))
+        self._partitions_of: dict[int, HashSet[P]] = {}
+        self._sharing = -(-len(members) // len(targets)) if targets else 0
+        """How many members each partition is to have."""
+        part = self._sharing * len(targets) / len(members)
+        self._wanted = {member: ceil(part * (place + 1)) - ceil(part * place) for place, member in enumerate(members)}
+        """Member -> how many partitions it is to have."""
+
+    def keep(self, member: int, partition: P) -> None:
+        """A place from the last assignment, of anybody and at any partition: what is wrong with it shows later."""
+        self._members_of.compute_if_absent(partition, _no_members).add(member)
+        self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
+
+    def settle(self) -> None:
+        """Bring the places into balance. Raises NoMemberLeft."""
+        self._revoke_from_overfilled_members()
+        self._revoke_overshared_partitions()
+        for partition in self._targets:
+            self._members_of.compute_if_absent(partition, _no_members)
+        self._fill()
+
+    def places(self) -> Iterable[tuple[int, P]]:
+        """Who has what."""
+        return [(member, partition) for member, partitions in self._partitions_of.items() for partition in partitions]
+
+    def _revoke_from_overfilled_members(self) -> None:
+        for member, partitions in self._partitions_of.items():
+            excess_count = max(len(partitions) - self._wanted.get(member, 0), 0)
+            for partition in list(partitions)[:excess_count]:
+                self._revoke(member, partition)
+
+    def _revoke_overshared_partitions(self) -> None:
+        for partition, members in self._members_of.items():
+            excess_count = max(len(members) - self._sharing, 0)
+            for member in list(members)[:excess_count]:
+                self._revoke(member, partition)
+
+    def _revoke(self, member: int, partition: P) -> None:
+        self._partitions_of[member].discard(partition)
+        self._members_of[partition].discard(member)
+
+    def _fill(self) -> None:
+        """Go through the partitions once, and round and round the members who have too little.
+
+        A member who has the partition already is passed over, and a partition which a whole round did not help is left
+        as it is: a small imbalance, which Kafka takes.
+        """
+        unfilled = {member: None for member in self._members if self._is_unfilled(member)}
+        round_of_members = iter(list(unfilled))
+        is_helped = False
+        for partition, members in self._members_of.items():
+            wanted_count = self._sharing - len(members)
+            while wanted_count > 0:
+                member = next(round_of_members, None)
+                if member is None:
+                    if not is_helped:
+                        break
+                    if not unfilled:
+                        raise NoMemberLeft("SimpleAssignor: a partition lacks members when all have their part")
+                    round_of_members = iter(list(unfilled))
+                    is_helped = False
+                    continue
+                if member in members:
+                    continue
+                self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
+                # who comes round again at the same partition counts again: Kafka does not note new members here
+                wanted_count -= 1
+                is_helped = True
+                if not self._is_unfilled(member):
+                    del unfilled[member]
+            if not unfilled:
+                break
+
+    def _is_unfilled(self, member: int) -> bool:
+        return len(self._partitions_of.get(member, ())) < self._wanted[member]
+
+
+def _no_members() -> HashSet[int]:
+    return HashSet(integer_hash_code)
