@@ -182,7 +182,8 @@ class PartWriter:
             # whole batches never repeat: a dictionary of them would only cost
             use_dictionary=[name for name in schema.names if name not in binary and name not in encodings],
             column_encoding=encodings,
-            write_statistics=[name for name in schema.names if name in self._statistics.columns],
+            # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key
+            write_statistics=[name for name in encodings if name in self._table.key],
             store_schema=False,
         )
 
