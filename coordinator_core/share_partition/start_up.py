@@ -2,7 +2,7 @@
 
 from coordinator_core.share_partition.errors import InvalidReadState, NotInitialized
 from coordinator_core.share_partition.in_flight import NO_MEMBER, InFlightBatch, InFlightState
-from coordinator_core.share_partition.state import GapWindow, ReadState, SharePartition
+from coordinator_core.share_partition.state import BATCH_OFFSETS_MAX, GapWindow, ReadState, SharePartition
 from coordinator_core.share_partition.states import (
     TERMINAL,
     VALID_PREVIOUS_PARTITION,
@@ -39,9 +39,9 @@ def start_up(partition: SharePartition, read: ReadState, reset_offset: int = 0) 
 
     `reset_offset`: where to begin if nothing was ever written, as share.auto.offset.reset and the data log have it.
     Offsets without a persisted batch below a persisted one open the gap window. Raises InvalidReadState, and leaves the
-    share partition FAILED, where a batch begins below the start offset, overlaps another or has no known state; the
-    last two Kafka does not look for, and its share coordinator never writes them. Raises NotInitialized unless the
-    state is being read. Source: SharePartition.maybeInitialize.
+    share partition FAILED, where a batch begins below the start offset, overlaps another, is longer than any can be or
+    has no known state; Kafka looks for the first and the last of these, and its share coordinator writes none. Raises
+    NotInitialized unless the state is being read. Source: SharePartition.maybeInitialize.
     """
     if partition.partition_state is not SharePartitionState.INITIALIZING:
         raise NotInitialized(f"the share partition is {partition.partition_state}")
@@ -80,6 +80,8 @@ def _checked_batches(read: ReadState, start_offset: int) -> list[InFlightBatch]:
             raise InvalidReadState(
                 f"batch {persisted.first_offset}..{persisted.last_offset} where {expected_offset} or later is expected"
             )
+        if persisted.last_offset - persisted.first_offset >= BATCH_OFFSETS_MAX:
+            raise InvalidReadState(f"batch {persisted.first_offset}..{persisted.last_offset} is too long")
         try:
             state = RecordState(persisted.delivery_state)
         except ValueError:

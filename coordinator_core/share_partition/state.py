@@ -24,6 +24,9 @@ DELIVERY_COUNT_MAX: Final = 32_767
 """The count is persisted as an int16."""
 THROTTLE_DELIVERY_COUNT_MIN: Final = 2
 """Throttling begins at the third delivery at the earliest (MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT)."""
+BATCH_OFFSETS_MAX: Final = 2**22
+"""Offsets of one batch, from the log or persisted. A batch may be split into one state an offset, so a lie about its
+last offset must not get in; as many of the smallest records take 28 MiB, and brokers take 1 MiB unless told."""
 NO_PRODUCER_ID: Final = -1
 """Producer id of a batch whose producer is neither idempotent nor transactional."""
 
@@ -113,7 +116,7 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A record batch as it was read from the log, `last_offset` inclusive."""
+    """A record batch as it was read from the log, `last_offset` inclusive. Raises ValueError where it cannot be."""
 
     first_offset: int
     last_offset: int
@@ -122,8 +125,8 @@ class LogBatch:
     is_abort_marker: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.first_offset <= self.last_offset:
-            raise ValueError(f"{self.first_offset}..{self.last_offset} is no range of offsets")
+        if not 0 <= self.first_offset <= self.last_offset < self.first_offset + BATCH_OFFSETS_MAX:
+            raise ValueError(f"{self.first_offset}..{self.last_offset} is no range of offsets of a batch")
 
 
 class AbortedTransaction(NamedTuple):

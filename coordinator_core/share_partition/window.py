@@ -48,7 +48,9 @@ def advance_start_offset(partition: SharePartition) -> bool:
     """Move the start offset over what is settled, and forget batches which lie below it: whether it may have moved.
 
     It stops at the first record which is not final or whose write is under way, and at a gap still to be fetched.
-    Source: SharePartition.maybeUpdateCachedStateAndOffsets.
+    Where the log start had moved it beyond the records in flight, it may fall back to where those end, or to the gap;
+    so it does in Kafka 4.3.1, and the next fetch, out of the log's range, mends it. Source:
+    SharePartition.maybeUpdateCachedStateAndOffsets.
     """
     if not _can_move_start_offset(partition):
         return False
