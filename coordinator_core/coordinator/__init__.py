@@ -13,7 +13,8 @@ response; or it raises `Refused`, and the request is answered with that error. T
 
 1. appends the records (one operation: consecutive offsets, one timestamp) and replays them;
 2. calls `Result.on_append(context, None)`, or `on_append(context, error)` where the log refused; then nothing was
-   replayed, and the command's answer is the error (`answer_for_append_error`);
+   replayed, and the answer is the error (`answer_for_append_error`), unless the command has no response: then
+   `on_append` answers;
 3. returns an `Outcome`: response or error, records with their offsets, and `completed`, the answers which became
    available, to whatever request, in this step (`context.complete(request_id, response)`).
 

@@ -161,6 +161,8 @@ class GroupCoordinator:
         self.image = image or MetadataImage()
         self.log: Log = log or CountingLog()
         self.shard = shard or CoordinatorShard()
+        self.now_ms = now_ms
+        """The latest time that any call gave: a timer which is overdue runs then, not in the past."""
         self.classic_groups: dict[str, LiveClassicGroup] = {}
         self.timers = Timers()
         self.tasks: dict[str, Task] = {}
@@ -191,6 +193,7 @@ class GroupCoordinator:
 
         Raises UnknownOperation where no module serves it; errors of the request itself are in the outcome.
         """
+        self.now_ms = max(self.now_ms, now_ms)
         command = self.command(operation)
         context = Context(self, now_ms, api_version, client or Client(), request_id, new_uuid)
         response, error = None, None
@@ -203,19 +206,22 @@ class GroupCoordinator:
         return context.outcome(response, error)
 
     def advance(self, now_ms: int) -> Outcome:
-        """Run every timer that is due by `now_ms`, each at its own deadline."""
+        """Run every timer that is due by `now_ms`, each at its own deadline, or now where that is past."""
         step = _Step()
         while (timer := self.timers.pop_due(now_ms)) is not None:
             step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
-            context = Context(self, timer.deadline_ms, step=step)
+            self.now_ms = max(self.now_ms, timer.deadline_ms)
+            context = Context(self, self.now_ms, step=step)
             try:
                 context.apply(self._timers[timer.name](context, *timer.arguments))
             except Refused:
                 self._retry(timer)
+        self.now_ms = max(self.now_ms, now_ms)
         return step.outcome()
 
     def run_tasks(self, now_ms: int) -> Outcome:
         """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
+        self.now_ms = max(self.now_ms, now_ms)
         step = _Step()
         for task in tuple(self.tasks.values()):
             self.tasks.pop(task.key, None)
@@ -229,12 +235,14 @@ class GroupCoordinator:
 
     def end_transaction(self, producer: Producer, *, committed: bool, now_ms: int) -> int:
         """Write a transaction marker and replay it; gives its offset."""
+        self.now_ms = max(self.now_ms, now_ms)
         offset = self.log.append_marker(producer, now_ms, committed=committed)
         self.shard = replay_end_transaction_marker(self.shard, producer.producer_id, committed=committed)
         return offset
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], *, now_ms: int) -> None:
         """Take a new metadata image; `changed_topics` are names of topics made, grown or deleted."""
+        self.now_ms = max(self.now_ms, now_ms)
         self.image = image
         context = Context(self, now_ms)
         for module in self.modules:
@@ -243,6 +251,7 @@ class GroupCoordinator:
 
     def reload(self, *, now_ms: int) -> None:
         """Lose all that no record tells, as when another broker takes over: who waited for an answer gets none."""
+        self.now_ms = max(self.now_ms, now_ms)
         self.timers = Timers()
         self.tasks = {}
         self._live = {}
@@ -335,7 +344,7 @@ class GroupCoordinator:
         if timer.retry_backoff_ms is not None:
             self.timers.schedule(
                 timer.key,
-                timer.deadline_ms + timer.retry_backoff_ms,
+                self.now_ms + timer.retry_backoff_ms,
                 timer.name,
                 timer.arguments,
                 retry_backoff_ms=timer.retry_backoff_ms,
@@ -436,6 +445,8 @@ class Context:
             answer = Refused(answer_for_append_error(refused.code))
             if result.on_append is not None:
                 result.on_append(self, answer)
+                if result.response is None:
+                    return  # who asked is answered by `on_append`
             raise answer from refused
         if result.on_append is not None:
             result.on_append(self, None)

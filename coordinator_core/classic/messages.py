@@ -1,0 +1,167 @@
+"""Requests and responses of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups.
+
+Field names and defaults are Kafka's (JoinGroupRequest.json and its like). Times in milliseconds.
+"""
+
+from dataclasses import dataclass
+
+NO_GENERATION = -1
+AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
+"""MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED: nobody asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinProtocol:
+    """A protocol which the member supports, with its metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest:
+    """`member_id` is empty where the member has none yet."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    protocol_type: str
+    protocols: tuple[JoinProtocol, ...]
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponseMember:
+    """A member, as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """`members` is for the leader alone. `skip_assignment`: the leader need not assign, the old one holds."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = ""
+    leader: str | None = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinGroupResponseMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequestAssignment:
+    """What the leader gives a member."""
+
+    member_id: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequest:
+    """`protocol_type` and `protocol_name` are checked where they are given."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse:
+    """What the member is to do."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """A sign of life."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """`error_code` REBALANCE_IN_PROGRESS asks the member to rejoin."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """Who leaves: by member id, or by group instance id with an empty member id."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupRequest:
+    """Members which leave."""
+
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResponse:
+    """What became of one of them."""
+
+    member_id: str
+    group_instance_id: str | None
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResponse:
+    """One line a member, in the order of the request."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    members: tuple[MemberResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroupMember:
+    """`member_metadata` only while the group is Stable: before, no protocol is chosen for sure."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as DescribeGroups prints it."""
+
+    group_id: str
+    error_code: int = 0
+    error_message: str | None = None
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED

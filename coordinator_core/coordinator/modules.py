@@ -1,0 +1,13 @@
+"""The group types which a coordinator serves: one line each."""
+
+from typing import Final
+
+from coordinator_core.classic import commands as classic
+from coordinator_core.coordinator.shard import GroupModule
+from coordinator_core.offsets import commands as offsets
+
+MODULES: Final[tuple[GroupModule, ...]] = (
+    classic.MODULE,
+    offsets.MODULE,
+)
+"""In the order in which they are told of a load: what ties between timers set there go by."""

@@ -1,0 +1,315 @@
+"""Conformance of the live coordinator with GroupCoordinatorShard: the same requests, step by step.
+
+A step is right when the answer, the errors, the records, the answers which became available, the timers which ran and
+the state after it are Kafka's. Where Kafka's order is that of a hash map, order does not count: members, topics and
+partitions in answers, and records of one kind and one group. A case is judged up to `kafkaBugFromStep`.
+
+A case which needs an operation that no group type serves is *not judged*, whatever the steps before gave: such cases
+are counted apart and are no passes. A group type's operations are made known to the judge by a line in `OPERATIONS`.
+"""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from coordinator_core.coordinator.config import config_of
+from coordinator_core.coordinator.errors import UnknownOperation
+from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.messages import json_of, message_of
+from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
+from coordinator_core.coordinator.shard import CountingLog, GroupCoordinator, GroupModule, Outcome
+from coordinator_core.offsets.messages import (
+    DeletedTopic,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
+from tests.conformance.families.group_replay import differs, fold
+
+Json = dict[str, Any]
+UUID_CHARACTERS = 36
+TOPIC_IDS_FROM_VERSION = 10
+"""OffsetCommit: from here on the answer has topic ids, before names."""
+
+
+class Operation(NamedTuple):
+    """How a step of a trace is put to the coordinator."""
+
+    name: str
+    request: Callable[[Any], Any]
+
+
+def _fetch_request(node: Json) -> OffsetFetchRequest:
+    """The traces read at the latest state; there Kafka withholds unstable offsets whatever the request says."""
+    return message_of(OffsetFetchRequest, {**node, "requireStable": True})
+
+
+OPERATIONS: dict[str, Operation] = {
+    "classicJoin": Operation("classic_join", partial(message_of, JoinGroupRequest)),
+    "classicSync": Operation("classic_sync", partial(message_of, SyncGroupRequest)),
+    "classicHeartbeat": Operation("classic_heartbeat", partial(message_of, HeartbeatRequest)),
+    "classicLeave": Operation("classic_leave", partial(message_of, LeaveGroupRequest)),
+    "describeGroups": Operation("describe_groups", tuple),
+    "commitOffset": Operation("commit_offset", partial(message_of, OffsetCommitRequest)),
+    "commitTransactionalOffset": Operation("commit_transactional_offset", partial(message_of, TxnOffsetCommitRequest)),
+    "fetchOffsets": Operation("fetch_offsets", _fetch_request),
+    "deleteOffsets": Operation("delete_offsets", partial(message_of, OffsetDeleteRequest)),
+    "deleteGroups": Operation("delete_groups", tuple),
+    "listGroups": Operation("list_groups", partial(message_of, ListGroupsRequest)),
+    "onTopicsDeleted": Operation("on_topics_deleted", lambda node: (message_of(DeletedTopic, node),)),
+}
+
+
+class Verdict(NamedTuple):
+    """What was found in one case."""
+
+    steps: int
+    """Steps which were judged and are right."""
+    failure: str | None = None
+    unserved: str | None = None
+    """The operation which nobody serves: the case was not judged."""
+
+
+class Report(NamedTuple):
+    """All cases of a trace."""
+
+    cases: int
+    passed: int
+    not_judged: int
+    unserved: dict[str, int]
+    """Operation -> cases which it kept from being judged."""
+    steps: int
+    failures: list[str]
+
+
+def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+    """Judge the cases of a trace: (cases which were judged, passed, failures)."""
+    report = judge_all(path_to_jsonl_gz)
+    return report.cases - report.not_judged, report.passed, report.failures
+
+
+def judge_all(path_to_jsonl_gz: str | Path, modules: Iterable[GroupModule] = MODULES) -> Report:
+    """Judge every case of a trace."""
+    modules = tuple(modules)
+    failures: list[str] = []
+    unserved: dict[str, int] = defaultdict(int)
+    cases = passed = steps = 0
+    for case in cases_of(path_to_jsonl_gz):
+        cases += 1
+        verdict = judge(case, modules)
+        steps += verdict.steps
+        if verdict.failure is not None:
+            failures.append(f"case {case['id']}: {verdict.failure}")
+        elif verdict.unserved is not None:
+            unserved[verdict.unserved] += 1
+        else:
+            passed += 1
+    return Report(cases, passed, sum(unserved.values()), dict(unserved), steps, failures)
+
+
+def cases_of(path_to_jsonl_gz: str | Path) -> Iterator[Json]:
+    """The cases of a trace."""
+    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def judge(case: Json, modules: Iterable[GroupModule] = MODULES) -> Verdict:
+    """Play one case."""
+    player = Player(case, modules)
+    first_bug = case["kafkaBugFromStep"]
+    steps = case["steps"] if first_bug < 0 else case["steps"][:first_bug]
+    for number, step in enumerate(steps):
+        try:
+            failure = player.play(step)
+        except UnknownOperation as error:
+            return Verdict(number, unserved=f"{step['op']}: {error}")
+        if failure is not None:
+            return Verdict(number, f"step {number} ({step['op']}): {failure}")
+    return Verdict(len(steps))
+
+
+class Player:
+    """One coordinator, and the state in which Kafka's was after the same steps."""
+
+    def __init__(self, case: Json, modules: Iterable[GroupModule]) -> None:
+        topics = [Topic(topic["name"], topic["topicId"], topic["partitions"]) for topic in case["topics"]]
+        self.coordinator = GroupCoordinator(
+            modules,
+            now_ms=case["startTimeMs"],
+            config=config_of(case["config"]),
+            image=image_of(topics),
+            log=CountingLog(case["startLogOffset"]),
+        )
+        self.expected: dict[str, Json] = {}
+        self.steps = case["steps"]
+
+    def play(self, step: Json) -> str | None:
+        """What is wrong in one step, or None. Raises UnknownOperation."""
+        outcome = self._do(step)
+        fold(self.expected, step["stateChanges"])
+        return (
+            _answer_differs(step, outcome)
+            or _records_differ(step, outcome)
+            or _completed_differ(step, outcome)
+            or _fired_differ(step, outcome)
+            or _tasks_differ(step, outcome)
+            or differs(canonical(self.coordinator.dump()), canonical(self.expected))
+        )
+
+    def _do(self, step: Json) -> Outcome:
+        now_ms, request = step["timeMs"], step["request"]
+        match step["op"]:
+            case "advance":
+                return self.coordinator.advance(now_ms)
+            case "reload":
+                self.coordinator.reload(now_ms=now_ms)
+                return Outcome()
+            case "runTasks":
+                return self.coordinator.run_tasks(now_ms)
+            case "metadataUpdate":
+                image, name = self.coordinator.image, request["topic"]
+                if request["kind"] == "delete":
+                    image = image.without_topic(name)
+                else:
+                    image = image.with_topic(Topic(name, request["topicId"], request["partitions"]))
+                self.coordinator.update_metadata(image, [name], now_ms=now_ms)
+                return Outcome()
+            case "endTransactionMarker":
+                producer = Producer(request["producerId"], request["producerEpoch"])
+                is_commit = request["result"] == "COMMIT"
+                offset = self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
+                assert offset == request["offset"]
+                return Outcome()
+        operation = OPERATIONS.get(step["op"])
+        if operation is None:
+            raise UnknownOperation("the judge does not know it")
+        return self.coordinator.handle(
+            operation.name,
+            operation.request(request),
+            now_ms=now_ms,
+            api_version=step["apiVersion"] if step.get("apiVersion") is not None else -1,
+            request_id=step["i"],
+            new_uuid=self._generated_uuid(step),
+        )
+
+    def _generated_uuid(self, step: Json) -> str:
+        """The UUID which Kafka made in this step: the end of an id that was not there before."""
+        if step["op"] != "classicJoin":
+            return ""
+        group_id = step["request"]["groupId"]
+        before, after = _member_ids(self.expected.get(group_id)), _member_ids(step["stateChanges"].get(group_id))
+        for member_id in sorted(after - before):
+            return member_id[-UUID_CHARACTERS:]
+        for later in self.steps[step["i"] :]:
+            for completed in later["completed"]:
+                if completed["step"] == step["i"]:
+                    return str(completed["response"]["memberId"])[-UUID_CHARACTERS:]
+        return ""
+
+
+def _member_ids(dump: Json | None) -> set[str]:
+    group = (dump or {}).get("group") or {}
+    return {*group.get("members", {}), *group.get("pendingJoinMembers", [])}
+
+
+def canonical(node: Any, name: str = "") -> Any:
+    """JSON with the lists whose order is that of a hash map in one order. Protocols keep theirs: it is a preference."""
+    if isinstance(node, dict):
+        return {key: canonical(value, key) for key, value in node.items()}
+    if isinstance(node, list):
+        items = [canonical(item) for item in node]
+        return items if name == "protocols" else sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+    return node
+
+
+def _answer_differs(step: Json, outcome: Outcome) -> str | None:
+    error = None if outcome.error is None else (int(outcome.error.code), outcome.error.code.name, outcome.error.message)
+    kafkas = None if step["error"] is None else (step["error"]["code"], step["error"]["name"], step["error"]["message"])
+    if error != kafkas:
+        return f"error {error}, Kafka's {kafkas}"
+    mine = json_of(outcome.response)
+    if step["op"] in {"commitOffset", "commitTransactionalOffset"} and mine is not None:
+        left_out = "name" if step["apiVersion"] >= TOPIC_IDS_FROM_VERSION else "topicId"
+        for topic in mine["topics"]:
+            del topic[left_out]
+    if canonical(mine) != canonical(step["response"]):
+        return f"response {mine}, Kafka's {step['response']}"
+    return None
+
+
+def _completed_differ(step: Json, outcome: Outcome) -> str | None:
+    mine = canonical([{"step": done.request_id, "response": json_of(done.response)} for done in outcome.completed])
+    kafkas = canonical([{"step": done["step"], "response": done["response"]} for done in step["completed"]])
+    return None if mine == kafkas else f"completed {mine}, Kafka's {kafkas}"
+
+
+def _fired_differ(step: Json, outcome: Outcome) -> str | None:
+    mine = [[fired.key, fired.at_ms, fired.first_record] for fired in outcome.fired]
+    kafkas = [[fired["key"], fired["atMs"], fired["firstRecord"]] for fired in step.get("fired") or []]
+    if step.get("timerTie"):
+        mine, kafkas = sorted(fired[:2] for fired in mine), sorted(fired[:2] for fired in kafkas)
+    return None if mine == kafkas else f"fired {mine}, Kafka's {kafkas}"
+
+
+def _tasks_differ(step: Json, outcome: Outcome) -> str | None:
+    mine, kafkas = list(outcome.tasks), step.get("tasks") or []
+    return None if mine == kafkas else f"tasks {mine}, Kafka's {kafkas}"
+
+
+def _records_differ(step: Json, outcome: Outcome) -> str | None:
+    """Kinds in order, and the records of each run of one kind, by group; offsets as Kafka's."""
+    my_offsets = [entry.offset for entry in outcome.records]
+    if my_offsets != [record["offset"] for record in step["records"]]:
+        kafkas = [(record["typeName"], record["keyJson"], record["valueJson"]) for record in step["records"]]
+        return f"records {[_mine(entry) for entry in outcome.records]}, Kafka's {kafkas}"
+    mine = _runs(_mine(entry) for entry in outcome.records)
+    theirs = _runs(_kafkas(record) for record in step["records"])
+    return None if mine == theirs else f"records {mine}, Kafka's {theirs}"
+
+
+class Record(NamedTuple):
+    """A record as it is compared."""
+
+    group_id: str
+    record_type: int
+    key: str
+    value: str | None
+    producer: tuple[int, int]
+
+
+def _mine(entry: AppendedRecord) -> Record:
+    key, value = encode_record(entry.record)
+    fields = entry.record.key
+    group_id = fields.group if hasattr(fields, "group") else fields.group_id
+    producer = (entry.producer.producer_id, entry.producer.producer_epoch)
+    return Record(group_id, entry.record.record_type, key.hex(), None if value is None else value.hex(), producer)
+
+
+def _kafkas(record: Json) -> Record:
+    group_id = record["keyJson"].get("group", record["keyJson"].get("groupId"))
+    producer = (record.get("producerId", -1), record.get("producerEpoch", -1))
+    return Record(group_id, record["type"], record["key"], record["value"], producer)
+
+
+def _runs(records: Iterable[Record]) -> dict[str, list[list[Record]]]:
+    """Group id -> runs of one kind, each sorted."""
+    runs: dict[str, list[list[Record]]] = defaultdict(list)
+    for record in records:
+        so_far = runs[record.group_id]
+        if so_far and so_far[-1][0].record_type == record.record_type:
+            so_far[-1].append(record)
+        else:
+            so_far.append([record])
+    return {
+        group_id: [sorted(run, key=lambda record: (record.key, record.value or "")) for run in of_group]
+        for group_id, of_group in runs.items()
+    }

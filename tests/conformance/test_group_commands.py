@@ -1,0 +1,111 @@
+"""The live coordinator against traces of Kafka's own, step by step, and proof that the judge can say no."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.shard import Context, GroupModule, Result
+from tests.conformance.families import group_commands
+
+TRACES = Path(__file__).parent.parent / "data" / "traces"
+FAMILIES = ["classic", "consumer", "share", "streams", "offsets", "migration", "mixed"]
+PASSED_AT_LEAST = {"classic": 31, "offsets": 40}
+"""Cases which need classic groups and offsets only."""
+
+Json = dict[str, Any]
+
+
+def trace(name: str) -> Path:
+    return TRACES / f"group_{name}.jsonl.gz"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_live_coordinator_does_as_kafka(name: str) -> None:
+    """Every step of every case that can be judged: answers, records, timers and state are Kafka's."""
+    report = group_commands.judge_all(trace(name))
+    assert report.failures == []
+    assert report.cases == report.passed + report.not_judged == 75
+    assert report.passed >= PASSED_AT_LEAST.get(name, 0)
+
+
+def test_a_case_with_an_operation_nobody_serves_is_no_pass() -> None:
+    """Without the module of offsets, cases with commits are not judged; `run` leaves them out."""
+    without_offsets = tuple(module for module in MODULES if module.name != "offsets")
+    report = group_commands.judge_all(trace("offsets"), without_offsets)
+    assert report.passed == 0
+    assert report.not_judged + len(report.failures) == report.cases
+    cases, passed, failures = group_commands.run(trace("offsets"))
+    assert cases == passed + len(failures)
+
+
+def with_command(name: str, change: Callable[[Result], Result]) -> tuple[GroupModule, ...]:
+    """The modules, with the result of one command changed."""
+    modules = []
+    for module in MODULES:
+        commands = dict(module.commands)
+        if name in commands:
+            original = commands[name]
+
+            def changed(context: Context, request: Any, original: Any = original) -> Result:
+                return change(original(context, request))
+
+            commands[name] = changed
+        modules.append(replace(module, commands=commands))
+    return tuple(modules)
+
+
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        ("commit_offset", lambda result: replace(result, records=result.records[1:])),
+        ("commit_offset", lambda result: replace(result, response=None)),
+        ("classic_join", lambda result: replace(result, records=result.records * 2)),
+    ],
+)
+def test_the_judge_sees_a_wrong_command(command: str, change: Callable[[Result], Result]) -> None:
+    """A record too few, a record too many, an answer which is not given."""
+    report = group_commands.judge_all(trace("offsets"), with_command(command, change))
+    assert report.failures
+
+
+def first_case(name: str, wanted: Callable[[Json], bool]) -> tuple[Json, int]:
+    """The first case with such a step which passes up to it, and the place of the step."""
+    for case in group_commands.cases_of(trace(name)):
+        judged = group_commands.judge(case).steps
+        for number, step in enumerate(case["steps"][:judged]):
+            if wanted(step):
+                return case, number
+    raise AssertionError(f"no such step in {name}")
+
+
+def answered_heartbeat(step: Json) -> bool:
+    return step["op"] == "classicHeartbeat" and bool(step["response"])
+
+
+SPOILERS: dict[str, tuple[Callable[[Json], bool], Callable[[Json], None]]] = {
+    "error": (lambda step: step["error"] is not None, lambda step: step["error"].update(code=99)),
+    "response": (answered_heartbeat, lambda step: step["response"].update(errorCode=5)),
+    "completed": (lambda step: bool(step["completed"]), lambda step: step["completed"].clear()),
+    "fired": (lambda step: bool(step.get("fired")), lambda step: step["fired"].pop()),
+    "tasks": (lambda step: step["op"] == "classicJoin", lambda step: step.update(tasks=["x"])),
+    "record": (lambda step: bool(step["records"]), lambda step: step["records"][0].update(key="0002000161")),
+    "offset": (lambda step: bool(step["records"]), lambda step: step["records"][0].update(offset=0)),
+    "state": (lambda step: bool(step["stateChanges"]), lambda step: step["stateChanges"].clear()),
+}
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_the_judge_sees_what_is_spoilt(name: str) -> None:
+    """Whatever is changed in what Kafka gave, the case fails at that step."""
+    wanted, spoil = SPOILERS[name]
+    case, number = first_case("classic", wanted)
+    spoilt = copy.deepcopy(case)
+    spoil(spoilt["steps"][number])
+    verdict = group_commands.judge(spoilt)
+    assert verdict.failure is not None
+    assert verdict.steps == number
