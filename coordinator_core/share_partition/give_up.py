@@ -85,9 +85,10 @@ def _acknowledge_batch(
                 continue
             batch.split(partition.locks)
         from_offset = max(first_offset, partition.start_offset)
+        type_of_all = types[0] if len(types) == 1 else None
         for offset, state in batch.states_between(from_offset, last_offset):
             _check_holder(state, member_id)
-            acknowledge_type = types[offset - first_offset] if len(types) > 1 else types[0]
+            acknowledge_type = types[offset - first_offset] if type_of_all is None else type_of_all
             if is_renewal_refused and acknowledge_type == RENEW:
                 raise InvalidRecordState("renewal is not enabled")
             _acknowledge_state(partition, state, acknowledge_type, offset, offset, now_ms, changes)

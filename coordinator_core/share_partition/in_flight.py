@@ -75,7 +75,7 @@ class LockTimers:
         self._cancelled_count += 1
         # Locks are cancelled far more often than they run out: without this the heap would hold every acquisition of
         # a lock duration.
-        if self._cancelled_count > max(CANCELLED_LOCKS_MIN, len(self._heap) // 2):
+        if self._cancelled_count > CANCELLED_LOCKS_MIN and self._cancelled_count > len(self._heap) // 2:
             self._heap = [entry for entry in self._heap if not entry[2].is_cancelled]
             heapify(self._heap)
             self._cancelled_count = 0
@@ -198,8 +198,9 @@ class InFlightState:
 
     def release_lock(self, timers: LockTimers) -> None:
         """End the lock, if there is one (cancelAndClearAcquisitionLockTimeoutTask)."""
-        if self.lock is not None:
-            timers.cancel(self.lock)
+        lock = self.lock
+        if lock is not None:
+            timers.cancel(lock)
             self.lock = None
 
 
