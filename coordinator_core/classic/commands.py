@@ -220,7 +220,7 @@ def _replace_static_member(
     member.awaiting_join = context.request_id
     if group.state == COMPLETING_REBALANCE:
         # The leader may be at work on an assignment for the old id.
-        return _prepare_rebalance(context, group)
+        return prepare_rebalance(context, group)
     if group.state != STABLE:
         return _complete_join_phase_if_all_joined(context, group)
     if group.select_protocol() != group.protocol_name:
@@ -254,11 +254,11 @@ def _replace_static_member(
 
 def _prepare_rebalance_or_complete_join(context: Context, group: LiveClassicGroup) -> Result:
     if group.can_rebalance:
-        return _prepare_rebalance(context, group)
+        return prepare_rebalance(context, group)
     return _complete_join_phase_if_all_joined(context, group)
 
 
-def _prepare_rebalance(context: Context, group: LiveClassicGroup) -> Result:
+def prepare_rebalance(context: Context, group: LiveClassicGroup) -> Result:
     """Start the join phase. The first one of a group waits a while for others; any other ends once all are there."""
     if group.state == COMPLETING_REBALANCE:
         _reset_assignment(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -359,6 +359,13 @@ def _join_response(group: LiveClassicGroup, member_id: str, *, is_leader: bool) 
         member_id=member_id,
         members=members,
     )
+
+
+def answer_all(context: Context, group: LiveClassicGroup, code: ErrorCode) -> None:
+    """Answer everybody who waits with an error: the group is about to become one of another type."""
+    for member in group.members_in_hash_order():
+        _complete_join(context, member, JoinGroupResponse(error_code=code, member_id=member.member_id))
+        _complete_sync(context, member, SyncGroupResponse(error_code=code))
 
 
 def _refuse_join(context: Context, member_id: str, code: ErrorCode) -> Result:
@@ -477,7 +484,7 @@ def _expire_sync(context: Context, group_id: str, generation_id: int) -> Result:
     for member_id in sorted(group.pending_sync_members):
         group.remove(member_id)
         context.cancel(heartbeat_key(group_id, member_id))
-    return _prepare_rebalance(context, group)
+    return prepare_rebalance(context, group)
 
 
 # --- Heartbeat ---
@@ -616,7 +623,7 @@ def on_loaded(context: Context) -> None:
         for member in group.members_in_hash_order():
             schedule_heartbeat(context, group, member.member_id)
         if len(group.members) > context.config.group_max_size:
-            context.apply(_prepare_rebalance(context, group))
+            context.apply(prepare_rebalance(context, group))
 
 
 MODULE: Final = GroupModule(

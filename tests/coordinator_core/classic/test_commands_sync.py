@@ -1,0 +1,284 @@
+"""Tests of SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of classic groups, and of what a reload leaves."""
+
+from typing import Any
+
+import pytest
+
+from coordinator_core.classic.commands import answer_all
+from coordinator_core.classic.live import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    IllegalTransition,
+    LiveClassicGroup,
+)
+from coordinator_core.classic.messages import LeaveGroupRequest, MemberIdentity
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.shard import Context
+from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
+
+
+def joined(count: int = 2) -> tuple[Clients, list[str]]:
+    """A group in its sync phase; members, the leader first."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    numbers = [clients.join() for _ in range(count)]
+    clients.wait(0)
+    leader = clients.group.leader
+    members = [clients.answers[number].member_id for number in numbers]
+    return clients, sorted(members, key=lambda member_id: member_id != leader)
+
+
+def test_all_are_answered_once_the_leaders_assignment_is_written() -> None:
+    """One record holds the generation; who is missing in it is assigned nothing; the group is stable."""
+    clients, (leader, follower) = joined()
+    early = clients.sync(follower)
+    assert early not in clients.answers
+    number = clients.sync(leader, {leader: b"mine", "stranger": b"?"})
+    assert clients.answers[number].assignment == b"mine"
+    assert clients.answers[early].assignment == b""
+    assert clients.group.state == STABLE
+    value = clients.records[-1].record.value
+    assert value is not None
+    assert (value.generation, value.leader, value.protocol) == (1, leader, "range")
+    assert {member.member_id: member.assignment for member in value.members} == {leader: b"mine", follower: b""}
+    assert clients.sync(leader) in clients.answers
+    assert clients.coordinator.timers.get("sync-g") is None
+
+
+def test_who_does_not_sync_in_time_is_out() -> None:
+    """The others rebalance; their SyncGroup is answered with the news."""
+    clients, (leader, follower) = joined()
+    waiting = clients.sync(follower)
+    for _ in range(7):
+        clients.wait(9000)
+        if leader in clients.group.members:
+            clients.heartbeat(leader)
+    assert clients.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert leader not in clients.group.members
+    assert "sync-g" in clients.fired
+
+
+def test_a_member_that_never_syncs_goes_even_after_the_group_is_stable() -> None:
+    """The leader has assigned; the sync timer still looks for who has not come."""
+    clients, (leader, follower) = joined()
+    clients.sync(leader, {})
+    assert clients.group.state == STABLE
+    for _ in range(7):
+        clients.wait(9000)
+        for member_id in (leader, follower):
+            if member_id in clients.group.members:
+                clients.heartbeat(member_id)
+    assert set(clients.group.members) <= {leader}
+    assert clients.group.state != STABLE
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"generation_id": 9}, ErrorCode.ILLEGAL_GENERATION),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_wrong_sync_is_refused(change: dict[str, Any], code: ErrorCode) -> None:
+    """Generation, protocol and member have to be the group's."""
+    clients, (leader, _) = joined()
+    fields: dict[str, Any] = {"member_id": leader, **change}
+    assert clients.answers[clients.sync(**fields)].error_code == code
+    assert clients.group.state == COMPLETING_REBALANCE
+
+
+def test_a_sync_out_of_place_is_refused() -> None:
+    """No group, an empty one, one that rebalances, one that is dead."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    assert clients.answers[clients.sync("m", generation_id=1)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    leader, _ = clients.stable_members(2)
+    clients.join(leader)
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.group.state = DEAD
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clients.group.state = EMPTY
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
+    """All who wait are told; nobody is assigned anything."""
+    clients, (leader, follower) = joined()
+    early = clients.sync(follower)
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    number = clients.sync(leader, {leader: b"mine"})
+    assert clients.answers[number].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.answers[early].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.group.state == PREPARING_REBALANCE
+    assert {member.assignment for member in clients.group.members.values()} == {b""}
+
+
+def test_heartbeats_keep_a_member_alive() -> None:
+    """Without them its session ends, and the others rebalance."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2)
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert clients.heartbeat(leader) == ErrorCode.NONE
+    assert set(clients.group.members) == {leader, follower}
+    clients.wait(1)
+    assert set(clients.group.members) == {leader}
+    assert clients.group.state == PREPARING_REBALANCE
+    assert clients.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_waits_is_alive() -> None:
+    """A member that has rejoined sends no heartbeats; its session does not end while it waits."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2)
+    clients.join(leader)
+    for _ in range(3):
+        clients.heartbeat(follower)
+        clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert set(clients.group.members) == {leader, follower}
+
+
+def test_the_last_member_gone_leaves_an_empty_generation() -> None:
+    """The next generation has nobody; that is written, with the protocol type that was."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    clients.wait(SESSION_TIMEOUT_MS)
+    value = clients.records[-1].record.value
+    assert value is not None
+    assert (value.generation, value.protocol_type, value.protocol, value.leader) == (2, "consumer", None, None)
+    assert value.members == ()
+    assert value.current_state_timestamp == clients.now_ms
+    assert clients.group.state == EMPTY
+    assert clients.group.subscribed_topics == frozenset()
+
+
+def test_wrong_heartbeats_are_refused() -> None:
+    """By group, member, generation."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    assert clients.heartbeat("m", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    (member_id,) = clients.stable_members(1)
+    assert clients.heartbeat("m") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.heartbeat(member_id, generation_id=0) == ErrorCode.ILLEGAL_GENERATION
+    clients.group.state = DEAD
+    assert clients.heartbeat(member_id) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_leaving() -> None:
+    """One by one and together, by member id, by instance id, and by an id which is only pending."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    static_number, number = clients.join(instance="i"), clients.join()
+    clients.wait(0)
+    static, dynamic = clients.answers[static_number].member_id, clients.answers[number].member_id
+    pending = clients.answers[clients.join(api_version=5)].member_id
+    codes = clients.leave((pending, None), ("", "i"), ("", "nobody"), ("", None), (static, None), (dynamic, "i"))
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert codes == [0, 0, unknown, unknown, unknown, unknown]
+    assert clients.group.state == PREPARING_REBALANCE
+    assert set(clients.group.members) == {dynamic}
+    assert clients.leave((dynamic, None)) == [0]
+    assert clients.group.state == EMPTY
+    assert clients.records[-1].record.value is not None
+    assert clients.coordinator.timers.get(f"heartbeat-g-{pending}") is None
+
+
+def test_nobody_leaves_a_group_that_is_not_there() -> None:
+    """The whole request is refused; a dead group answers with an error of its own."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    outcome = clients.ask("classic_leave", LeaveGroupRequest("g", (MemberIdentity("m"),)))
+    assert outcome.error is not None
+    assert outcome.error.code == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.stable_members(1)
+    clients.group.state = DEAD
+    outcome = clients.ask("classic_leave", LeaveGroupRequest("g", (MemberIdentity("m"),)))
+    assert outcome.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_leaves_while_it_waits_is_answered() -> None:
+    """So that a client which is still there tries again."""
+    clients = Clients()
+    number = clients.join()
+    clients.leave(("client-uuid1", None))
+    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.wait(3000)
+    assert clients.group.state == EMPTY
+
+
+def test_describe() -> None:
+    """Metadata of members only while the group is stable; groups which are not there are dead."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, _ = clients.stable_members(2)
+    (described,) = clients.ask("describe_groups", ("g",)).response
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    assert all(member.member_metadata and member.member_assignment for member in described.members)
+    clients.join(leader)
+    (described,) = clients.ask("describe_groups", ("g",)).response
+    assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
+    assert not any(member.member_metadata for member in described.members)
+    (absent,) = clients.ask("describe_groups", ("x",)).response
+    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
+    (absent,) = clients.ask("describe_groups", ("x",), api_version=5).response
+    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.NONE)
+
+
+def test_a_reload_keeps_what_is_written() -> None:
+    """Stable as at the last record; sessions start anew, and who waited gets no answer."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2, protocols=("range", "sticky"))
+    waiting = clients.join(leader, protocols=("range", "sticky"))
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert waiting not in clients.answers
+    assert clients.group.state == STABLE
+    assert clients.group.members[leader].assignment == leader.encode()
+    assert [name for name, _ in clients.group.members[leader].protocols] == ["range"]
+    assert clients.heartbeat(follower) == ErrorCode.NONE
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.group.members == {}
+
+
+def test_a_group_that_is_too_large_when_loaded_rebalances() -> None:
+    """The limit was lowered meanwhile: those who rejoin first find room."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    first, second = clients.stable_members(2)
+    clients.coordinator.config = type(clients.coordinator.config)(group_max_size=1)
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.group.state == PREPARING_REBALANCE
+    clients.join(first)
+    assert clients.answers[clients.join(second)].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_everybody_can_be_answered_at_once() -> None:
+    """As before a conversion to another type: those in the join phase and those in the sync phase."""
+    clients = Clients()
+    joining = clients.join()
+    context = Context(clients.coordinator, clients.now_ms)
+    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
+    (done,) = context.outcome(None, None).completed
+    assert (done.request_id, done.response.error_code) == (joining, ErrorCode.REBALANCE_IN_PROGRESS)
+    clients, (_, follower) = joined()
+    syncing = clients.sync(follower)
+    context = Context(clients.coordinator, clients.now_ms)
+    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert [done.request_id for done in context.outcome(None, None).completed] == [syncing]
+
+
+def test_timers_of_a_group_that_is_gone_do_nothing() -> None:
+    """A deleted group leaves its timers behind, as in Kafka; so do members that are gone."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    before = len(clients.records)
+    clients.coordinator.classic_groups.clear()
+    clients.coordinator.shard = type(clients.coordinator.shard)()
+    clients.wait(REBALANCE_TIMEOUT_MS)
+    assert clients.fired[-1].startswith("heartbeat-g-")
+    assert len(clients.records) == before
+
+
+def test_an_illegal_transition_changes_nothing() -> None:
+    """States follow each other as the table says."""
+    group = LiveClassicGroup("g")
+    with pytest.raises(IllegalTransition):
+        group.transition_to(STABLE, 5)
+    assert group.state == EMPTY
+    assert group.current_state_timestamp_ms is None
