@@ -63,8 +63,7 @@ def assign_cooperative_sticky(topics: Mapping[str, Topic], subscriptions: Mappin
     if transferring is None:
         transferring = _transferring(lists, subscriptions)
     for partition, member_id in transferring.items():
-        if partition in lists[member_id]:
-            lists[member_id].remove(partition)
+        lists[member_id].remove(partition)
     return _answer(lists)
 
 
@@ -110,7 +109,9 @@ def _assign(
 
 
 def _is_same_for_all(subscriptions: Mapping[str, Subscription]) -> bool:
-    """Compared with the first subscription that is not empty, those before it count as equal (Kafka's loop)."""
+    """All are compared with the first subscription that is not empty. Who stands before it counts as equal, which is
+    Kafka's slip: such a member is given partitions of topics that it is not subscribed to.
+    """
     first: frozenset[str] = frozenset()
     for subscription in subscriptions.values():
         if not first:
@@ -129,6 +130,7 @@ def _owned_partitions(
     `sticky` the two may differ (allSubscriptionsEqual). Not as Kafka: a partition beyond the end of its topic, which
     was made anew with fewer, is nobody's. Kafka's assignor keeps it and then gives others to two members.
     """
+    numbers = {name: range(topic.partition_count) for name, topic in topics.items()}
     owned: HashMap[str, list[TopicPartition]] = HashMap(string_hash_code)
     claimed_twice: dict[TopicPartition, None] = {}
     owners: dict[TopicPartition, str] = {}
@@ -137,7 +139,9 @@ def _owned_partitions(
         partitions: list[TopicPartition] = []
         owned[member_id] = partitions
         for partition in member_data.partitions:
-            if partition.topic not in topics or partition.partition >= topics[partition.topic].partition_count:
+            if partition.topic not in topics or partition.partition not in range(
+                topics[partition.topic].partition_count
+            ):
                 continue
             other = owners.get(partition)
             if other is None:
@@ -288,10 +292,8 @@ class _Constrained:
                 if place is None:
                     left.append(partition)
                     continue
-                member_id = self._at_min[place]
-                if len(self._lists[member_id]) + 1 == self._quota_max:
-                    del self._at_min[place]
-                    self._count_extra()
+                member_id = self._at_min.pop(place)
+                self._count_extra()
             self._give(partition, member_id)
         return left
 
@@ -308,10 +310,9 @@ class _Constrained:
                 turn = 0
             if self._below_min:
                 member_id = self._below_min[turn]
-            elif self._at_min:
-                member_id = self._at_min.pop(0)
             else:
-                raise AssignorError("sticky assignor: a partition is left when all members have their part")
+                assert self._at_min, "quotas add up to all partitions"
+                member_id = self._at_min.pop(0)
             count = self._give(partition, member_id)
             if count == self._quota_min:
                 del self._below_min[turn]
@@ -319,8 +320,7 @@ class _Constrained:
             else:
                 turn += 1
                 self._extras_given += count == self._quota_max
-        if self._below_min:
-            raise AssignorError("sticky assignor: a member lacks partitions when all are given out")
+        assert not self._below_min, "who may have more is only asked when all have the smaller quota"
 
     def _give(self, partition: TopicPartition, member_id: str) -> int:
         self._lists[member_id].append(partition)
