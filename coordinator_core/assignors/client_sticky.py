@@ -128,7 +128,7 @@ def _owned_partitions(
 
     The generation of the member met first is taken from its subscription, that of the other from its data: for
     `sticky` the two may differ (allSubscriptionsEqual). Not as Kafka: a partition beyond the end of its topic, which
-    was made anew with fewer, is nobody's. Kafka's assignor keeps it and then gives others to two members.
+    was made anew with fewer, is nobody's. Kafka's assignor keeps it, and then fails or gives others out twice.
     """
     numbers = {name: range(topic.partition_count) for name, topic in topics.items()}
     owned: HashMap[str, list[TopicPartition]] = HashMap(string_hash_code)
@@ -139,9 +139,7 @@ def _owned_partitions(
         partitions: list[TopicPartition] = []
         owned[member_id] = partitions
         for partition in member_data.partitions:
-            if partition.topic not in topics or partition.partition not in range(
-                topics[partition.topic].partition_count
-            ):
+            if partition.partition not in numbers.get(partition.topic, ()):
                 continue
             other = owners.get(partition)
             if other is None:
