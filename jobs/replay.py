@@ -382,6 +382,8 @@ class _Parts:
         self._writers: dict[str, PartWriter] = {}
         self._stack = ExitStack()
         self.done = ReplayDone()
+        self.share_lane: ShareStateLane | None = None
+        """The lane of the log partition before, whose buffers the next one takes over."""
 
     def __enter__(self) -> Self:
         return self
@@ -467,7 +469,7 @@ def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts) -> None:
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    lane = ShareStateLane()
+    lane = parts.share_lane = ShareStateLane(after=parts.share_lane)
 
     def write(output: LaneOutput) -> None:
         keys = ShareKeys(output.keys, work.names)

@@ -171,8 +171,8 @@ class PartWriter:
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         if isinstance(self._filesystem, fs.LocalFileSystem):
             self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
-        encodings = dict(_number_encodings(schema))
-        binary = {column.name for column in self._table.columns if column.type is Scalar.BINARY}
+        leaves = dict(_leaves(schema))
+        encodings = {path: "DELTA_BINARY_PACKED" for path, type_ in leaves.items() if _is_number(type_)}
         return pq.ParquetWriter(
             self._full_path,
             schema,
@@ -180,7 +180,7 @@ class PartWriter:
             compression=self._codec,
             compression_level=1 if self._codec == "zstd" else None,
             # whole batches never repeat: a dictionary of them would only cost
-            use_dictionary=[name for name in schema.names if name not in binary and name not in encodings],
+            use_dictionary=[p for p, type_ in leaves.items() if p not in encodings and not pa.types.is_binary(type_)],
             column_encoding=encodings,
             # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key
             write_statistics=[name for name in encodings if name in self._table.key],
@@ -205,17 +205,24 @@ class PartWriter:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _number_encodings(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Offsets, times and counts grow by small steps: written as deltas they cost a third less time than through a
-    dictionary, and half the bytes. All readers know the encoding (Parquet 2.0; Spark since 3.3)."""
+def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Columns as Parquet has them: path and type of all that is not itself a list, map or struct."""
     for item in fields:
         path = prefix + item.name
-        if pa.types.is_int32(item.type) or pa.types.is_int64(item.type) or pa.types.is_timestamp(item.type):
-            yield path, "DELTA_BINARY_PACKED"
-        elif pa.types.is_struct(item.type):
-            yield from _number_encodings(item.type.fields, f"{path}.")
+        if pa.types.is_struct(item.type):
+            yield from _leaves(item.type.fields, f"{path}.")
         elif pa.types.is_list(item.type):
-            yield from _number_encodings([item.type.value_field.with_name("element")], f"{path}.list.")
+            yield from _leaves([item.type.value_field.with_name("element")], f"{path}.list.")
+        elif pa.types.is_map(item.type):
+            yield from _leaves([item.type.key_field, item.type.item_field], f"{path}.key_value.")
+        else:
+            yield path, item.type
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    """Offsets, times and counts grow by small steps: as deltas they cost a third less time than through a dictionary,
+    and half the bytes. All readers know the encoding (Parquet 2.0; Spark since 3.3)."""
+    return bool(pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_))
 
 
 def write_part(

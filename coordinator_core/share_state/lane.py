@@ -231,8 +231,12 @@ class _Keys:
 class ShareStateLane:
     """Replays one `__share_group_state` partition. Feed the chunks in log order, each record once."""
 
-    def __init__(self, state: LaneState | None = None) -> None:
-        """Begin at the start of a log, or where another lane's `export_state` was taken."""
+    def __init__(self, state: LaneState | None = None, *, after: "ShareStateLane | None" = None) -> None:
+        """Begin at the start of a log, or where another lane's `export_state` was taken.
+
+        `after`: a finished lane whose buffers this one takes over. The kernel clears memory which is touched first, and
+        that costs as much as the replay of a small log.
+        """
         self._interner = Interner()
         self._keys = _Keys()
         self._lane = fast.Lane(
@@ -251,6 +255,8 @@ class ShareStateLane:
         )
         self._quarantined: list[Finding] = []
         self._is_finished = False
+        if after is not None:
+            self._take_over(after)
         if state is not None:
             self._import(state)
 
@@ -309,6 +315,15 @@ class ShareStateLane:
             open_states=lane.states[:, : lane.sizes[fast.N_STATES]].copy(),
             open_changed=lane.changed[:, : lane.sizes[fast.N_CHANGED]].copy(),
         )
+
+    def _take_over(self, other: "ShareStateLane") -> None:
+        if not other._is_finished:
+            raise LaneError("only a finished lane gives its buffers away")
+        of_keys = self._lane
+        self._set_lane(
+            other._lane._replace(key_ids=of_keys.key_ids, keys=of_keys.keys, sizes=of_keys.sizes, fields=of_keys.fields)
+        )
+        other._lane = of_keys
 
     def _import(self, state: LaneState) -> None:
         named = zip(state.group_ids, state.topic_ids, state.partitions.tolist(), strict=True)

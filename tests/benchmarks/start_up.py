@@ -1,6 +1,8 @@
-"""What every job pays before it begins: a Spark session with the jobs' own settings, and its end."""
+"""What every PySpark job pays before it begins: a session with the jobs' own settings, a task in Python, and the end."""
 
 from jobs.session import spark_defaults, start_session
 
 if __name__ == "__main__":
-    start_session("start-up", spark_defaults()).stop()
+    session = start_session("start-up", spark_defaults())
+    session.sparkContext.parallelize([1, 2], 2).map(abs).collect()
+    session.stop()
