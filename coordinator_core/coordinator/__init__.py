@@ -18,6 +18,8 @@ response; or it raises `Refused`, and the request is answered with that error. T
 3. returns an `Outcome`: response or error, records with their offsets, and `completed`, the answers which became
    available, to whatever request, in this step (`context.complete(request_id, response)`).
 
+What needs no state is checked before (`service.refusal`), as on the broker that takes the request.
+
 A command whose answer comes later (JoinGroup, SyncGroup) has no response: it keeps `context.request_id` and completes
 it. Clock and randomness come in with each call: `now_ms`, `new_uuid`.
 
@@ -37,6 +39,7 @@ Write `<type>/commands.py` with one `GroupModule`, and name it in `modules.MODUL
 * `tasks`: task name -> function `(context, *arguments) -> Result`, run by `GroupCoordinator.run_tasks` in the order of
   `context.schedule_task(key, name, *arguments)`; a key which is queued already is not queued again;
 * `on_loaded`: `(context) -> None`, after a (re)load: set the timers of what was loaded;
+* `on_unloaded`: `(context) -> None`, before another broker takes over: answer who waits;
 * `on_metadata`: `(context, changed topic names) -> None`, after `GroupCoordinator.update_metadata`;
 * `rules`: class of the group's state -> `GroupRules`, what the operations which all types share (offsets, deletion,
   lists) ask of a group. An operation on a group without rules raises `UnknownOperation`.

@@ -70,6 +70,7 @@ class GroupModule:
     timers: Mapping[str, Function] = field(default_factory=dict)
     tasks: Mapping[str, Function] = field(default_factory=dict)
     on_loaded: Callable[["Context"], None] | None = None
+    on_unloaded: Callable[["Context"], None] | None = None
     on_metadata: Callable[["Context", frozenset[str]], None] | None = None
     rules: Mapping[type, "GroupRules"] = field(default_factory=dict)
 
@@ -264,6 +265,16 @@ class GroupCoordinator:
         for module in self.modules:
             if module.on_loaded is not None:
                 module.on_loaded(context)
+
+    def unload(self, *, now_ms: int) -> Outcome:
+        """Another broker takes over: who waits is told, and nothing runs any more. Only `reload` may follow."""
+        context = Context(self, max(self.now_ms, now_ms))
+        for module in self.modules:
+            if module.on_unloaded is not None:
+                module.on_unloaded(context)
+        self.timers = Timers()
+        self.tasks = {}
+        return context.outcome(None, None)
 
     def live(self, kind: type[T]) -> T:
         """The one object of this class which a group type keeps in memory; made by `kind()` when first asked for."""

@@ -7,6 +7,8 @@ Source: OffsetMetadataManager, GroupCoordinatorShard (deleteGroups, listGroups, 
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from coordinator_core.classic.live import LiveClassicGroup
@@ -167,18 +169,22 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Result:
                 raise
             is_there = False
     offsets = context.shard.offsets
-    asked: dict[str, list[int]] = {}
     if request.topics is not None:
-        asked = {topic.name: list(topic.partition_indexes) for topic in request.topics}
-    elif is_there:
-        for key in _keys_of(offsets.offsets, request.group_id):
-            asked.setdefault(key.topic, []).append(key.partition)
+        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    else:
+        asked = _committed_partitions(offsets, request.group_id) if is_there else []
     topics = []
-    for topic, partitions in asked.items():
+    for topic, partitions in asked:
         keys = [OffsetKey(request.group_id, topic, partition) for partition in partitions]
         answers = (_fetched(offsets, key, request.require_stable, is_there=is_there) for key in keys)
         topics.append(OffsetFetchResponseTopic(topic, tuple(answers)))
     return Result(response=OffsetFetchResponse(request.group_id, tuple(topics)))
+
+
+def _committed_partitions(offsets: OffsetsState, group_id: str) -> list[tuple[str, tuple[int, ...]]]:
+    """(topic, partitions) of what a group has committed."""
+    keys = _keys_of(offsets.offsets, group_id)
+    return [(topic, tuple(key.partition for key in of_topic)) for topic, of_topic in groupby(keys, attrgetter("topic"))]
 
 
 def _fetched(

@@ -254,6 +254,22 @@ def test_a_static_member_that_comes_back_replaces_itself() -> None:
     assert clients.heartbeat(new, instance="i") == ErrorCode.NONE
 
 
+def test_a_follower_that_comes_back_does_not_lead() -> None:
+    """It is told who does; the leader stays what it was."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    first, second = clients.join(instance="i"), clients.join(instance="j")
+    clients.wait(0)
+    instances = {clients.answers[first].member_id: "i", clients.answers[second].member_id: "j"}
+    leader = clients.group.leader
+    assert leader is not None
+    for member_id, instance in instances.items():
+        clients.sync(member_id, instance=instance)
+    other = next(instance for member_id, instance in instances.items() if member_id != leader)
+    answer = clients.answers[clients.join(instance=other)]
+    assert (answer.leader, answer.skip_assignment, answer.members) == (leader, False, ())
+    assert clients.group.leader == leader
+
+
 def test_an_old_client_that_comes_back_is_not_told_that_it_leads() -> None:
     """Up to version 8 there is no way to say that the assignment holds: it is told its old id leads."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -305,8 +321,22 @@ def test_a_group_that_cannot_be_written_is_not_made() -> None:
     number = clients.join()
     assert clients.answers[number].error_code == ErrorCode.NOT_COORDINATOR
     assert clients.coordinator.group("g") is None
-    clients.wait(1_000_000)
-    assert clients.records == []
+    again = clients.join(api_version=4)
+    assert clients.answers[again].error_code == ErrorCode.MEMBER_ID_REQUIRED
+    clients.wait(3000)
+    assert clients.fired == []
+    assert clients.group.state == EMPTY
+
+
+def test_an_id_given_out_by_a_group_that_is_not_made_is_forgotten() -> None:
+    """With its timer."""
+    clients = Clients()
+    clients.log.next_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    number = clients.join(api_version=4)
+    assert clients.answers[number].error_code == ErrorCode.MEMBER_ID_REQUIRED
+    clients.wait(100_000)
+    assert clients.fired == []
+    assert clients.coordinator.group("g") is None
 
 
 def test_a_replacement_that_cannot_be_written_is_undone() -> None:

@@ -1,8 +1,10 @@
 """Tests of SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of classic groups, and of what a reload leaves."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from coordinator_core.classic.commands import answer_all
 from coordinator_core.classic.live import (
@@ -13,10 +15,21 @@ from coordinator_core.classic.live import (
     STABLE,
     IllegalTransition,
     LiveClassicGroup,
+    LiveMember,
 )
 from coordinator_core.classic.messages import LeaveGroupRequest, MemberIdentity
-from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.classic.rules import ClassicGroupRules
+from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
+from coordinator_core.codec import make
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.coordinator.errors import ErrorCode, UnknownOperation
+from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
+from coordinator_core.replay import CoordinatorShard
+from coordinator_core.share.state import ShareGroup
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
 from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
 
 
@@ -195,6 +208,14 @@ def test_nobody_leaves_a_group_that_is_not_there() -> None:
     assert outcome.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_who_is_no_member_leaves_nothing_changed() -> None:
+    """A stable group stays stable."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    assert clients.leave(("m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert clients.group.state == STABLE
+
+
 def test_who_leaves_while_it_waits_is_answered() -> None:
     """So that a client which is still there tries again."""
     clients = Clients()
@@ -264,15 +285,140 @@ def test_everybody_can_be_answered_at_once() -> None:
 
 
 def test_timers_of_a_group_that_is_gone_do_nothing() -> None:
-    """A deleted group leaves its timers behind, as in Kafka; so do members that are gone."""
+    """A group of another type may have its id by now."""
+    for is_initial in (True, False):
+        clients = Clients(group_initial_rebalance_delay_ms=0)
+        if is_initial:
+            clients.join()
+        else:
+            leader, follower = clients.stable_members(2)
+            clients.sync(follower)
+            clients.join(leader)
+        clients.coordinator.timers.schedule("sync-g", clients.now_ms + 1, EXPIRE_SYNC, ("g", 1))
+        before = len(clients.records)
+        clients.coordinator.classic_groups.clear()
+        clients.coordinator.shard = type(clients.coordinator.shard)()
+        clients.wait(REBALANCE_TIMEOUT_MS)
+        assert {key.split("-")[0] for key in clients.fired} >= {"heartbeat", "join", "sync"} or is_initial
+        assert len(clients.records) == before
+
+
+def test_a_sync_timer_of_another_generation_does_nothing() -> None:
+    """It outlived its group, and another has the id now."""
+    clients, _ = joined()
+    clients.coordinator.timers.schedule("sync-g", clients.now_ms + 1, EXPIRE_SYNC, ("g", 77))
+    clients.wait(1)
+    assert len(clients.group.members) == 2
+
+
+@pytest.mark.parametrize(("name", "arguments"), [(COMPLETE_JOIN, ()), (COMPLETE_INITIAL_JOIN, (1, 1))])
+def test_a_join_timer_of_another_group_does_nothing(name: str, arguments: tuple[int, ...]) -> None:
+    """It outlived its group, and the one which has the id now does not rebalance."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     clients.stable_members(1)
-    before = len(clients.records)
-    clients.coordinator.classic_groups.clear()
-    clients.coordinator.shard = type(clients.coordinator.shard)()
-    clients.wait(REBALANCE_TIMEOUT_MS)
-    assert clients.fired[-1].startswith("heartbeat-g-")
-    assert len(clients.records) == before
+    clients.coordinator.timers.schedule("join-g", clients.now_ms + 1, name, ("g", *arguments))
+    clients.wait(1)
+    assert (clients.group.state, clients.group.generation_id) == (STABLE, 1)
+
+
+def test_timers_of_members_that_are_gone_do_nothing() -> None:
+    """The heartbeat of a replaced static member expires without effect."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    (old,) = clients.stable_members(1, instance="i")
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    number = clients.join(instance="i")
+    clients.wait(1)
+    assert clients.fired[-1] == f"heartbeat-g-{old}"
+    assert set(clients.group.members) == {clients.answers[number].member_id}
+    assert clients.group.state == STABLE
+
+
+def test_groups_of_other_types() -> None:
+    """Members of the classic protocol in a consumer group are its module's; share groups take none."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    groups = clients.coordinator.shard.groups
+    consumer = ConsumerGroup("g", members=Map({"m": ConsumerMember("m")}))
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": consumer})))
+    for ask in (
+        clients.join,
+        lambda: clients.sync("m", generation_id=1),
+        lambda: clients.heartbeat("m", generation_id=1),
+    ):
+        with pytest.raises(UnknownOperation):
+            ask()
+    with pytest.raises(UnknownOperation):
+        clients.leave(("m", None))
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": ShareGroup("g")})))
+    assert clients.answers[clients.join()].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert clients.answers[clients.sync("m", generation_id=1)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.heartbeat("m", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class EmptyConsumerGroupRules(ClassicGroupRules):
+    """As much of the rules of consumer groups as the end of one needs."""
+
+    def tombstones(self, context: Context, group: Any) -> tuple[CoordinatorRecord, ...]:
+        key = make(CONSUMER_GROUP_METADATA_KEY, group_id=group.group_id)
+        return (CoordinatorRecord(RecordType.CONSUMER_GROUP_METADATA, key, None),)
+
+
+def test_an_empty_group_of_another_type_gives_way() -> None:
+    """Its tombstones come first, in the same operation. A member of the old group is not known."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    groups = clients.coordinator.shard.groups
+    empty = ConsumerGroup("g", assignment_epoch=-1)
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
+    clients.coordinator.rules = {**clients.coordinator.rules, ConsumerGroup: EmptyConsumerGroupRules()}
+    assert clients.answers[clients.join("m")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.join()
+    types = [entry.record.record_type for entry in clients.records]
+    assert types == [RecordType.CONSUMER_GROUP_METADATA, RecordType.GROUP_METADATA]
+    assert clients.group.state == PREPARING_REBALANCE
+    assert isinstance(clients.coordinator.shard.groups.groups["g"], ClassicGroup)
+
+
+def test_a_dead_group_takes_nobody() -> None:
+    """The client looks for the coordinator again."""
+    clients = Clients()
+    clients.join()
+    clients.group.state = DEAD
+    assert clients.answers[clients.join()].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_waits_is_told_when_the_coordinator_goes() -> None:
+    """NOT_COORDINATOR, for JoinGroup and SyncGroup alike; the groups are dead."""
+    clients, (leader, follower) = joined()
+    waiting = clients.sync(follower)
+    outcome = clients.coordinator.unload(now_ms=clients.now_ms)
+    (done,) = outcome.completed
+    assert (done.request_id, done.response.error_code) == (waiting, ErrorCode.NOT_COORDINATOR)
+    assert clients.group.state == DEAD
+    assert clients.heartbeat(leader) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.group.state == EMPTY
+
+
+def test_who_is_only_pending_leaves_an_empty_group_as_it_is() -> None:
+    """Nothing is to be rebalanced."""
+    clients = Clients()
+    member_id = clients.answers[clients.join(api_version=5)].member_id
+    written = len(clients.records)
+    assert clients.leave((member_id, None)) == [0]
+    assert clients.group.state == EMPTY
+    assert len(clients.records) == written
+
+
+def test_topics_that_cannot_be_read_are_not_known() -> None:
+    """Metadata which is no subscription: the group counts as subscribed to everything."""
+    group = LiveClassicGroup("g", protocol_type="consumer")
+    assert group.compute_subscribed_topics() == frozenset()
+    group.add(LiveMember("m", None, "c", "h", 1, 1, "consumer", (("range", b"\x00"),)))
+    assert group.compute_subscribed_topics() is None
+    group.protocol_name = "range"
+    assert group.compute_subscribed_topics() is None
+    assert group.is_subscribed_to("t")
+    group.remove("nobody")
+    assert set(group.members) == {"m"}
 
 
 def test_an_illegal_transition_changes_nothing() -> None:

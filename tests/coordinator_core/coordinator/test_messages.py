@@ -35,6 +35,7 @@ def test_requests_are_read_from_kafkas_json() -> None:
     assert request.protocols == (JoinProtocol("range", b"\x00\x01"),)
     assert request.group_instance_id is None
     assert message_of(JoinGroupRequest, {**JOIN, "groupInstanceId": "i"}).group_instance_id == "i"
+    assert message_of(JoinGroupRequest, {**JOIN, "groupInstanceId": None}).group_instance_id is None
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def on_loaded(context: Context) -> None:
 
 
 def on_metadata(context: Context, topics: frozenset[str]) -> None:
+    assert topics <= set(context.image.topics)
     context.live(Memory).seen.append(sorted(topics))
 
 
@@ -177,6 +178,73 @@ def test_tasks_run_once_in_order() -> None:
     assert coordinator.run_tasks(5).tasks == ("b", "a")
     assert coordinator.run_tasks(6).tasks == ()
     assert coordinator.group_ids() == ["a", "b"]
+
+
+def test_a_task_that_fails_is_dropped() -> None:
+    """As in Kafka, whoever queued it queues it again when it is needed; the others run."""
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=RefusingLog())
+    for key in ("b", "a"):
+        coordinator.handle("queue", key, now_ms=1)
+    assert coordinator.run_tasks(5).tasks == ("b", "a")
+    assert coordinator.group_ids() == ["a"]
+
+
+def test_a_timer_without_back_off_is_dropped_when_it_fails() -> None:
+    """It has run."""
+    log = RefusingLog()
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=log)
+    coordinator.timers.schedule("once", 10, "ring", (10,))
+    assert [fired.key for fired in coordinator.advance(10).fired] == ["once"]
+    assert coordinator.advance(10_000).fired == ()
+    assert coordinator.group_ids() == []
+
+
+def test_an_overdue_timer_does_not_run_in_the_past() -> None:
+    """Time goes on with requests; a timer that became due meanwhile runs at the time of the last one."""
+    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator.handle("schedule", (10,), now_ms=0)
+    coordinator.handle("queue", "a", now_ms=15)
+    outcome = coordinator.advance(20)
+    assert [fired.at_ms for fired in outcome.fired] == [10]
+    assert [entry.timestamp_ms for entry in outcome.records] == [15]
+
+
+def test_an_unloaded_coordinator_does_nothing_more() -> None:
+    """Its modules are told first; then timers and tasks are gone."""
+    told = []
+    module = GroupModule("other", on_unloaded=lambda context: told.append(context.now_ms))
+    coordinator = GroupCoordinator([MODULE, module], now_ms=0)
+    coordinator.handle("schedule", (10,), now_ms=0)
+    coordinator.handle("queue", "a", now_ms=0)
+    coordinator.unload(now_ms=5)
+    assert told == [5]
+    assert coordinator.advance(100).fired == ()
+    assert coordinator.run_tasks(100).tasks == ()
+
+
+def test_a_module_may_bring_very_little() -> None:
+    """Neither loading nor metadata concern everybody; operations are those of all modules."""
+    coordinator = GroupCoordinator([GroupModule("nothing"), MODULE], now_ms=0)
+    coordinator.update_metadata(MetadataImage(), [], now_ms=1)
+    assert coordinator.operations == {"write", "refuse", "schedule", "queue"}
+    assert coordinator.unload(now_ms=2).completed == ()
+
+
+def test_a_command_without_response_answers_a_failed_append_itself() -> None:
+    """Then the outcome has no error of its own."""
+    told: list[ErrorCode | None] = []
+
+    def park(context: Context, request: object) -> Result:
+        return Result(
+            (classic_record("a"),),
+            on_append=lambda later, error: told.append(None if error is None else error.code),
+        )
+
+    module = GroupModule("parking", commands={"park": park})
+    coordinator = GroupCoordinator([module], now_ms=0, log=RefusingLog())
+    assert coordinator.handle("park", None, now_ms=1).error is None
+    assert coordinator.handle("park", None, now_ms=1).error is None
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE, None]
 
 
 def test_live_classic_groups_follow_the_records() -> None:

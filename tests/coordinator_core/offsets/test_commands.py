@@ -208,6 +208,53 @@ def test_a_stale_member_epoch_is_an_illegal_generation_to_a_transaction() -> Non
     assert code_of(clients.commit()) == ErrorCode.STALE_MEMBER_EPOCH
 
 
+class PickyRules(ClassicGroupRules):
+    """Rules of a group that refuses one partition, readers without member id, and expiry."""
+
+    def validate_offset_commit(
+        self, context: Context, group: LiveClassicGroup, committer: OffsetCommitter
+    ) -> CheckPartition | None:
+        def check(topic: str, topic_id: str, partition: int) -> None:
+            if topic == "u":
+                raise Refused(ErrorCode.STALE_MEMBER_EPOCH)
+
+        return check
+
+    def validate_offset_fetch(self, group: LiveClassicGroup, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def should_expire(self, group: LiveClassicGroup) -> bool:
+        return False
+
+
+def test_the_rules_of_the_group_decide() -> None:
+    """Partition by partition for commits; other refusals of a transaction are told as they are."""
+    clients = Clients(offsets_retention_check_interval_ms=RETENTION_MS)
+    clients.commit("t")
+    clients.coordinator.rules = {LiveClassicGroup: PickyRules()}
+    assert only_partition_code(clients.commit("t", offset=8)) == 0
+    assert only_partition_code(clients.commit("u")) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(clients.ask("fetch_offsets", OffsetFetchRequest("g"))) == ErrorCode.UNKNOWN_MEMBER_ID
+    (topic,) = clients.ask("fetch_offsets", OffsetFetchRequest("g", member_id="m")).response.topics
+    assert topic.partitions[0].committed_offset == 8
+    clients.wait(10 * RETENTION_MS)
+    assert keys(clients) == [("t", 0)]
+    clients.coordinator.rules = {LiveClassicGroup: ClassicGroupRules()}
+    clients.group.state = DEAD
+    assert code_of(commit_in_transaction(clients)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_request_is_answered_as_it_asks() -> None:
+    """Topics in the order of the request, also where one comes twice."""
+    clients = Clients()
+    clients.commit("t")
+    asked = (OffsetFetchTopic("t", (0,)), OffsetFetchTopic("s", ()), OffsetFetchTopic("t", (1, 0)))
+    topics = clients.ask("fetch_offsets", OffsetFetchRequest("g", asked)).response.topics
+    offsets = [(topic.name, [partition.committed_offset for partition in topic.partitions]) for topic in topics]
+    assert offsets == [("t", [7]), ("s", []), ("t", [-1, 7])]
+
+
 def test_fetching_all() -> None:
     """All topics with offsets; a group that is not there has none, and that is no error."""
     clients = Clients()

@@ -1,0 +1,48 @@
+"""What is checked before a request reaches a coordinator partition (GroupCoordinatorService).
+
+The checks need the settings only. Kafka makes them on the broker which takes the request; commands rely on them.
+"""
+
+from typing import Any, Final
+
+from coordinator_core.classic.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.errors import ErrorCode
+
+CLASSIC_RESPONSES: Final[dict[type, Any]] = {
+    SyncGroupRequest: SyncGroupResponse,
+    HeartbeatRequest: HeartbeatResponse,
+    LeaveGroupRequest: LeaveGroupResponse,
+}
+
+
+def refusal(request: Any, config: GroupCoordinatorConfig) -> Any:
+    """The response to a request which no coordinator is to see, or None where there is nothing to object.
+
+    Requests of members need a group id: the empty one is for stand-alone consumers that only commit. A session
+    time-out has to be within the broker's bounds.
+    """
+    if isinstance(request, JoinGroupRequest):
+        code = _join_code(request, config)
+        return None if code is None else JoinGroupResponse(error_code=code, member_id=request.member_id)
+    response = CLASSIC_RESPONSES.get(type(request))
+    if response is None or request.group_id:
+        return None
+    return response(error_code=ErrorCode.INVALID_GROUP_ID)
+
+
+def _join_code(request: JoinGroupRequest, config: GroupCoordinatorConfig) -> ErrorCode | None:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    longest_ms, shortest_ms = config.group_max_session_timeout_ms, config.group_min_session_timeout_ms
+    is_allowed = shortest_ms <= request.session_timeout_ms <= longest_ms
+    return None if is_allowed else ErrorCode.INVALID_SESSION_TIMEOUT
