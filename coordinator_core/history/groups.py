@@ -10,8 +10,9 @@ attributes at its end. `finish` gives the intervals that are still open.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from coordinator_core.classic.state import ClassicGroup
@@ -133,7 +134,8 @@ class _Track:
     incarnation: int = -1
     generation: _Generation | None = None
     members: dict[str, _Open] = field(default_factory=dict)
-    assignments: dict[str, dict[AssignmentKey, _Open]] = field(default_factory=dict)
+    assignments: dict[str, dict[str, dict[AssignmentKey, _Open]]] = field(default_factory=dict)
+    """Member id -> kind -> what it has."""
     assignors: Counter[str] = field(default_factory=Counter)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Group type -> newest (incarnation, generation)."""
@@ -156,6 +158,8 @@ class _Step:
     touched: dict[str, None] = field(default_factory=dict)
     """Members named by the operation's keys, in order."""
     events: list[EventRow] = field(default_factory=list)
+    opened: _Open | None = None
+    """Where every interval begins that this operation opens."""
 
     def offset_of(self, record_type: RecordType) -> int:
         """Offset of the operation's last record of a type; of its last record where there is none."""
@@ -252,7 +256,7 @@ class GroupHistory:
             group = self.shard.groups.get(group_id)
             if group is None:
                 continue
-            self._close_assignments(track, group_id, group, list(track.assignments), None)
+            self._close_all_assignments(track, group_id, group, None)
             for member_id in list(track.members):
                 self._close_member(track, group_id, group, member_id, None, None)
             self._close_generation(track, group_id, group, None)
@@ -497,7 +501,7 @@ class GroupHistory:
         for member_id in names:
             if member_id in old and member_id in after.members:
                 self._compare_member(track, step, old[member_id], after.members[member_id])
-            self._compare_assignments(track, step, after, member_id)
+            self._compare_assignments(track, step, before, after, member_id)
         assignor_after = _preferred_assignor(track.assignors)
         if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
             details = {"from": assignor_before, "to": assignor_after}
@@ -540,27 +544,39 @@ class GroupHistory:
         self._count_assignor(track, old, -1)
         self._count_assignor(track, new, +1)
 
-    def _compare_assignments(self, track: _Track, step: _Step, after: Group, member_id: str) -> None:
-        keys = views.assignment_keys(after, member_id)
+    def _compare_assignments(
+        self, track: _Track, step: _Step, before: Group | None, after: Group, member_id: str
+    ) -> None:
+        old = views.assignment_sources(before, member_id) if before is not None else {}
+        new = views.assignment_sources(after, member_id)
         opened = track.assignments.get(member_id)
-        if opened is None:
-            if not keys:
-                return
-            opened = track.assignments[member_id] = {}
-        for key in sorted(opened.keys() - keys, key=_assignment_order):
-            self._close_assignment(track, step.operation.group_id, views.group_type(after), member_id, key, step)
-        for key in keys - opened.keys():
-            opened[key] = self._opened(track, step, after)
-        if not opened:
+        for kind in {**old, **new}:
+            source = new.get(kind)
+            if kind in old and (old[kind] is source or old[kind] == source):
+                continue
+            keys = views.assignment_keys(source)
+            held = opened.get(kind) if opened is not None else None
+            if held:
+                gone = held.keys() - keys
+                self._close_assignments(track, step.operation.group_id, after, member_id, kind, gone, step)
+            if keys:
+                if opened is None:
+                    opened = track.assignments[member_id] = {}
+                held = opened.setdefault(kind, {})
+                for key in keys - held.keys():
+                    held[key] = self._opened(track, step, after)
+        if opened is not None and not any(opened.values()):
             del track.assignments[member_id]
 
     def _opened(self, track: _Track, step: _Step, after: Group) -> _Open:
-        return _Open(
-            log_offset=step.operation.last_offset,
-            timestamp_ms=step.operation.timestamp_ms,
-            incarnation=track.incarnation,
-            generation=views.generation(after),
-        )
+        if step.opened is None:
+            step.opened = _Open(
+                log_offset=step.operation.last_offset,
+                timestamp_ms=step.operation.timestamp_ms,
+                incarnation=track.incarnation,
+                generation=views.generation(after),
+            )
+        return step.opened
 
     def _open_generation(
         self, track: _Track, step: _Step, after: Group, *, previous: int | None, is_contiguous: bool
@@ -592,48 +608,52 @@ class GroupHistory:
     def _end(self, track: _Track, step: _Step, before: Group, reason: str) -> None:
         """Close everything of a group; `before` is its last state."""
         group_id = step.operation.group_id
-        self._close_assignments(track, group_id, before, list(track.assignments), step)
+        self._close_all_assignments(track, group_id, before, step)
         for member_id in list(track.members):
             self._close_member(track, group_id, before, member_id, step, reason)
         self._close_generation(track, group_id, before, step)
 
-    def _close_assignments(
-        self, track: _Track, group_id: str, group: Group, member_ids: Sequence[str], step: _Step | None
-    ) -> None:
-        for member_id in member_ids:
-            for key in sorted(track.assignments[member_id], key=_assignment_order):
-                self._close_assignment(track, group_id, views.group_type(group), member_id, key, step)
-            del track.assignments[member_id]
+    def _close_all_assignments(self, track: _Track, group_id: str, group: Group, step: _Step | None) -> None:
+        for member_id, kinds in track.assignments.items():
+            for kind, held in kinds.items():
+                self._close_assignments(track, group_id, group, member_id, kind, list(held), step)
+        track.assignments.clear()
 
-    def _close_assignment(
+    def _close_assignments(
         self,
         track: _Track,
         group_id: str,
-        group_type: str,
+        group: Group,
         member_id: str,
-        key: AssignmentKey,
+        kind: str,
+        keys: Iterable[AssignmentKey],
         step: _Step | None,
     ) -> None:
-        opened = track.assignments[member_id].pop(key)
-        self._rows.assignments.append(
-            AssignmentRow(
-                group_id=group_id,
-                group_type=group_type,
-                member_id=member_id,
-                topic_id=key.topic_id,
-                topic=key.topic,
-                partition=key.partition,
-                assignment=key.assignment,
-                task_type=key.task_type,
-                from_log_offset=opened.log_offset,
-                to_log_offset=_end_offset(step),
-                valid_from=opened.timestamp_ms,
-                valid_to=_end_time(step),
-                incarnation=opened.incarnation,
-                from_generation=opened.generation,
-                to_generation=self._last_generation(group_id, step, opened),
+        held = track.assignments[member_id][kind]
+        group_type, to_offset, to_time = views.group_type(group), _end_offset(step), _end_time(step)
+        last_generation = self._last_generation(group_id, step)
+        for key in sorted(keys, key=_assignment_order):
+            opened = held.pop(key)
+            topic_id, topic, partition, task_type = key
+            self._rows.assignments.append(
+                AssignmentRow(
+                    group_id,
+                    group_type,
+                    member_id,
+                    topic_id,
+                    topic,
+                    partition,
+                    kind,
+                    task_type,
+                    opened.log_offset,
+                    to_offset,
+                    opened.timestamp_ms,
+                    to_time,
+                    opened.incarnation,
+                    opened.generation,
+                    max(opened.generation, last_generation),
+                )
             )
-        )
 
     def _close_member(
         self,
@@ -659,7 +679,7 @@ class GroupHistory:
                 valid_to=_end_time(step),
                 incarnation=opened.incarnation,
                 from_generation=opened.generation,
-                to_generation=self._last_generation(group_id, step, opened),
+                to_generation=max(opened.generation, self._last_generation(group_id, step)),
                 ended_by=ended_by,
                 **views.member_fields(group, member)._asdict(),
             )
@@ -695,10 +715,10 @@ class GroupHistory:
             )
         )
 
-    def _last_generation(self, group_id: str, step: _Step | None, opened: _Open) -> int:
+    def _last_generation(self, group_id: str, step: _Step | None) -> int:
         """The last generation in which an interval held: the one before the operation that ended it."""
         group = self.shard.groups.get(group_id) if step is None else step.before
-        return max(opened.generation, views.generation(group)) if group is not None else opened.generation
+        return views.generation(group) if group is not None else -1
 
     def _compare_share_partitions(self, step: _Step) -> None:
         after = self.shard.share_partitions.get(step.operation.group_id)
@@ -780,12 +800,21 @@ class GroupHistory:
             )
 
 
-def _numbered(events: list[EventRow]) -> Iterator[EventRow]:
+def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
     """Events of one operation by record, each record's counted from 0."""
-    indexes: Counter[int] = Counter()
-    for event in sorted(events, key=lambda event: event.log_offset):
-        yield event._replace(event_index=indexes[event.log_offset])
-        indexes[event.log_offset] += 1
+    if len(events) < 2:
+        return events
+    events.sort(key=_log_offset)
+    numbered = []
+    offset, index = -1, 0
+    for event in events:
+        index = index + 1 if event.log_offset == offset else 0
+        offset = event.log_offset
+        numbered.append(event._replace(event_index=index) if index else event)
+    return numbered
+
+
+_log_offset = attrgetter("log_offset")
 
 
 def _is_first(group: Group) -> bool:
@@ -833,8 +862,9 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
 """MemberState by its code in the record: streams groups count from 1."""
 
 
-def _assignment_order(key: AssignmentKey) -> tuple[str, str, str, str, int]:
-    return key.assignment, key.task_type or "", key.topic_id or "", key.topic or "", key.partition
+def _assignment_order(key: AssignmentKey) -> tuple[str, str, str, int]:
+    topic_id, topic, partition, task_type = key
+    return task_type or "", topic_id or "", topic or "", partition
 
 
 def _end_offset(step: _Step | None) -> int | None:

@@ -3,9 +3,9 @@
 The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
 from coordinator_core.client_protocols import Subscription, decode_assignment, decode_connect_assignment
@@ -14,7 +14,7 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.errors import DecodeError
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
-from coordinator_core.streams.state import StreamsGroup, StreamsMember
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
 
 Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
@@ -29,14 +29,11 @@ CURRENT = "CURRENT"
 REVOKING = "REVOKING"
 
 
-class AssignmentKey(NamedTuple):
-    """What a member has: the natural key of silver.member_assignments within one member."""
+AssignmentKey = tuple[str | None, str | None, int, str | None]
+"""What a member has, of one kind: topic id, topic, partition, task type. Plain tuples: a large group has thousands."""
 
-    topic_id: str | None
-    topic: str | None
-    partition: int
-    assignment: str
-    task_type: str | None
+AssignmentSources = Mapping[str, Any]
+"""Kind (TARGET, CURRENT, REVOKING) -> what a group's state holds of it; equal sources give equal keys."""
 
 
 class MemberFields(NamedTuple):
@@ -241,30 +238,62 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
             yield member.member_id, error
 
 
-def assignment_keys(group: Group, member_id: str) -> frozenset[AssignmentKey]:
-    """All that a member has in a group: as target, held, and to be given up."""
-    match group:
-        case ClassicGroup():
-            return frozenset(_classic_assignment(group, member_id))
-        case ConsumerGroup():
-            return frozenset(_consumer_assignment(group, member_id))
-        case ShareGroup():
-            return frozenset(_share_assignment(group, member_id))
-        case StreamsGroup():
-            return frozenset(_streams_assignment(group, member_id))
-
-
-def _classic_assignment(group: ClassicGroup, member_id: str) -> Iterator[AssignmentKey]:
+def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
+    """Where all that a member has stands in a group's state: as target, held, and to be given up."""
     member = group.members.get(member_id)
-    if member is None:
-        return
+    if isinstance(group, ClassicGroup):
+        return {CURRENT: (group.protocol_type, group.members[member_id].assignment)} if member is not None else {}
+    sources: dict[str, Any] = {TARGET: group.target_assignment.get(member_id)}
+    match member:
+        case ConsumerMember():
+            sources[CURRENT], sources[REVOKING] = member.assigned, member.pending_revocation
+        case ShareMember():
+            sources[CURRENT] = member.assigned
+        case StreamsMember():
+            sources[CURRENT] = TaskAssignment(_partitions(member.active), member.standby, member.warmup)
+            sources[REVOKING] = TaskAssignment(
+                _partitions(member.active_pending_revocation),
+                member.standby_pending_revocation,
+                member.warmup_pending_revocation,
+            )
+    return sources
+
+
+def assignment_keys(source: Any) -> frozenset[AssignmentKey]:
+    """The keys in one of `assignment_sources`."""
+    match source:
+        case None:
+            return frozenset()
+        case TaskAssignment():
+            return frozenset(
+                (None, subtopology_id, partition, task_type)
+                for task_type, tasks in (
+                    ("ACTIVE", source.active),
+                    ("STANDBY", source.standby),
+                    ("WARMUP", source.warmup),
+                )
+                for subtopology_id, partitions in tasks.items()
+                for partition in partitions
+            )
+        case tuple():
+            return _classic_keys(*source)
+        case _:
+            return frozenset(
+                (topic_id, None, partition, None) for topic_id, partitions in source.items() for partition in partitions
+            )
+
+
+def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
+    return {subtopology_id: tuple(epochs) for subtopology_id, epochs in tasks.items()}
+
+
+@lru_cache(EMBEDDED_CACHE_SIZE)
+def _classic_keys(protocol_type: str | None, assignment: bytes) -> frozenset[AssignmentKey]:
     try:
-        assigned = _embedded_assignment(group.protocol_type, member.assignment)
+        assigned = _embedded_assignment(protocol_type, assignment)
     except DecodeError:
-        return  # said once, as an anomaly of the record which brought it
-    for topic, partitions in assigned:
-        for partition in partitions:
-            yield AssignmentKey(None, topic, partition, CURRENT, None)
+        return frozenset()  # said once, as an anomaly of the record which brought it
+    return frozenset((None, topic, partition, None) for topic, partitions in assigned for partition in partitions)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
@@ -283,50 +312,3 @@ def _embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[
         connect = decode_connect_assignment(data)
         return () if connect is None else connect.assigned
     return ()
-
-
-def _by_id(assignment: Iterable[tuple[str, Iterable[int]]], kind: str) -> Iterator[AssignmentKey]:
-    for topic_id, partitions in assignment:
-        for partition in partitions:
-            yield AssignmentKey(topic_id, None, partition, kind, None)
-
-
-def _consumer_assignment(group: ConsumerGroup, member_id: str) -> Iterator[AssignmentKey]:
-    target = group.target_assignment.get(member_id)
-    if target is not None:
-        yield from _by_id(target.items(), TARGET)
-    member = group.members.get(member_id)
-    if member is not None:
-        yield from _by_id(member.assigned.items(), CURRENT)
-        yield from _by_id(member.pending_revocation.items(), REVOKING)
-
-
-def _share_assignment(group: ShareGroup, member_id: str) -> Iterator[AssignmentKey]:
-    target = group.target_assignment.get(member_id)
-    if target is not None:
-        yield from _by_id(target.items(), TARGET)
-    member = group.members.get(member_id)
-    if member is not None:
-        yield from _by_id(member.assigned.items(), CURRENT)
-
-
-def _tasks(tasks: Iterable[tuple[str, Iterable[int]]], kind: str, task_type: str) -> Iterator[AssignmentKey]:
-    for subtopology_id, partitions in tasks:
-        for partition in partitions:
-            yield AssignmentKey(None, subtopology_id, partition, kind, task_type)
-
-
-def _streams_assignment(group: StreamsGroup, member_id: str) -> Iterator[AssignmentKey]:
-    target = group.target_assignment.get(member_id)
-    if target is not None:
-        yield from _tasks(target.active.items(), TARGET, "ACTIVE")
-        yield from _tasks(target.standby.items(), TARGET, "STANDBY")
-        yield from _tasks(target.warmup.items(), TARGET, "WARMUP")
-    member = group.members.get(member_id)
-    if member is not None:
-        yield from _tasks(member.active.items(), CURRENT, "ACTIVE")
-        yield from _tasks(member.standby.items(), CURRENT, "STANDBY")
-        yield from _tasks(member.warmup.items(), CURRENT, "WARMUP")
-        yield from _tasks(member.active_pending_revocation.items(), REVOKING, "ACTIVE")
-        yield from _tasks(member.standby_pending_revocation.items(), REVOKING, "STANDBY")
-        yield from _tasks(member.warmup_pending_revocation.items(), REVOKING, "WARMUP")

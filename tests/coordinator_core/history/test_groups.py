@@ -332,11 +332,12 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
     assert open_generations == ([(views.group_type(group), views.generation(group))] if group is not None else [])
     for member in {a.member_id for a in rows.assignments} | open_members:
         open_keys = {
-            (a.topic_id, a.topic, a.partition, a.assignment, a.task_type)
+            (a.assignment, (a.topic_id, a.topic, a.partition, a.task_type))
             for a in rows.assignments
             if a.to_log_offset is None and a.member_id == member
         }
-        assert open_keys == (set(map(tuple, views.assignment_keys(group, member))) if group is not None else set())
+        sources = {} if group is None else views.assignment_sources(group, member)
+        assert open_keys == {(kind, key) for kind, source in sources.items() for key in views.assignment_keys(source)}
     generation_keys = [(g.group_type, g.incarnation, g.generation) for g in rows.generations]
     assert len(set(generation_keys)) == len(generation_keys)
     event_keys = [(e.log_offset, e.event_index) for e in rows.events]
