@@ -162,6 +162,9 @@ def _join_new_member(context: Context, request: JoinGroupRequest, group: LiveCla
 def _join_existing_member(context: Context, request: JoinGroupRequest, group: LiveClassicGroup) -> Result:
     member_id = request.member_id
     if member_id in group.pending_join_members:
+        if request.group_instance_id is not None:
+            # Only dynamic members are given an id to come back with; Kafka fails here.
+            return _refuse_join(context, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add_member(context, request, group, member_id)
     try:
         group.validate_member(member_id, request.group_instance_id)

@@ -5,6 +5,7 @@ A timer names the function to run instead of holding it, so that the set of time
 
 import heapq
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Timer:
     arguments: tuple[object, ...]
     retry_backoff_ms: int | None = None
     """Run again after so long where the log refused what the timer wrote; None: it is dropped."""
+
+
+STALE_ENTRIES_MAX: Final = 1024
+"""Entries of replaced and cancelled timers which are kept, beyond as many as there are timers, before a clean-up."""
 
 
 class Timers:
@@ -43,6 +48,9 @@ class Timers:
         timer = Timer(key, deadline_ms, self._scheduled_count, name, arguments, retry_backoff_ms)
         self._by_key[key] = timer
         heapq.heappush(self._heap, (deadline_ms, timer.sequence, key))
+        if len(self._heap) > 2 * len(self._by_key) + STALE_ENTRIES_MAX:
+            self._heap = [(left.deadline_ms, left.sequence, left.key) for left in self._by_key.values()]
+            heapq.heapify(self._heap)
 
     def cancel(self, key: str) -> None:
         """Forget the timer of this key. Absence is fine."""
@@ -65,6 +73,11 @@ class Timers:
     def next_deadline_ms(self) -> int | None:
         """When the next timer is due, or None without timers."""
         return min((timer.deadline_ms for timer in self._by_key.values()), default=None)
+
+    @property
+    def entry_count(self) -> int:
+        """Entries in memory: timers, and what is left of replaced and cancelled ones."""
+        return len(self._heap)
 
     def __len__(self) -> int:
         return len(self._by_key)

@@ -59,6 +59,15 @@ def test_from_version_4_on_a_new_member_is_told_its_id_first() -> None:
     assert clients.group.pending_join_members == set()
 
 
+def test_a_pending_id_is_no_static_members() -> None:
+    """Who asked for it had no group instance id."""
+    clients = Clients()
+    member_id = clients.answers[clients.join(api_version=4)].member_id
+    number = clients.join(member_id, instance="i")
+    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert clients.group.pending_join_members == {member_id}
+
+
 def test_a_pending_id_expires() -> None:
     """Who never comes back with its id holds the others up for a session time-out at most."""
     clients = Clients(group_initial_rebalance_delay_ms=0)

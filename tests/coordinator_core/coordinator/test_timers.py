@@ -1,6 +1,6 @@
 """Tests of the timers of a coordinator."""
 
-from coordinator_core.coordinator.timers import Timers
+from coordinator_core.coordinator.timers import STALE_ENTRIES_MAX, Timers
 
 
 def due_keys(timers: Timers, now_ms: int) -> list[str]:
@@ -43,3 +43,13 @@ def test_a_cancelled_timer_does_not_run() -> None:
     assert timers.pop_due(100) is None
     assert timers.get("k") is None
     assert timers.next_deadline_ms() is None
+
+
+def test_replaced_timers_do_not_pile_up() -> None:
+    """A heartbeat replaces a timer; memory goes by timers, not by heartbeats."""
+    timers = Timers()
+    for number in range(10 * STALE_ENTRIES_MAX):
+        timers.schedule(f"k{number % 3}", 1_000_000 - number, "run")
+    assert timers.entry_count <= 2 * 3 + STALE_ENTRIES_MAX
+    assert len(due_keys(timers, 1_000_000)) == 3
+    assert timers.entry_count == 0
