@@ -124,11 +124,12 @@ def _group_for(shard: GroupShard, kind: type[G], group_id: str, *, is_value: boo
 
 
 def _with_group(shard: GroupShard, group: Group) -> GroupShard:
-    return replace(shard, groups=shard.groups.set(group.group_id, group))
+    # once a record: dataclasses.replace costs more than the update itself
+    return GroupShard(shard.groups.set(group.group_id, group), shard.share_partitions)
 
 
 def _without_group(shard: GroupShard, group_id: str) -> GroupShard:
-    return replace(shard, groups=without(shard.groups, group_id))
+    return GroupShard(without(shard.groups, group_id), shard.share_partitions)
 
 
 REPLAY: Final[Mapping[RecordType, Replay]] = {

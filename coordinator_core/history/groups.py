@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
@@ -79,8 +79,7 @@ KEYED_BY_MEMBER: Final = MEMBER_RECORDS | TARGET_MEMBER_RECORDS | CURRENT_ASSIGN
 OFFSET_RECORDS: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(NamedTuple):
     """One record of an operation.
 
     Offset commits come in two cut-down forms only: a tombstone (`value` None), and the first value committed to a group
@@ -236,6 +235,11 @@ class GroupHistory:
 
     def apply(self, operation: Operation) -> None:
         """Replay one operation and write down what it changed."""
+        if all(isinstance(record.key, OffsetKey) for record in operation.records):
+            # most of a large log: no group can change
+            group = self.shard.groups.get(operation.group_id)
+            self._rows.events.extend(_offsets_deleted(operation, record, group) for record in operation.records)
+            return
         shard = self.shard
         step = self._replay(operation)
         if self.shard is shard:
@@ -293,22 +297,7 @@ class GroupHistory:
             if not isinstance(record.key, OffsetKey):
                 self.shard = touch_simple_group(self.shard, group_id)
             else:
-                group = self.shard.groups.get(group_id)
-                step.events.append(
-                    EventRow(
-                        log_offset=record.offset,
-                        event_index=0,
-                        group_id=group_id,
-                        group_type=None if group is None else views.group_type(group),
-                        event_type="OFFSETS_DELETED",
-                        at=step.operation.timestamp_ms,
-                        generation=None if group is None else views.generation(group),
-                        member_id=None,
-                        topic=record.key.topic,
-                        partition=record.key.partition,
-                        details={},
-                    )
-                )
+                step.events.append(_offsets_deleted(step.operation, record, self.shard.groups.get(group_id)))
             return
         assert isinstance(record.key, Struct), "only offset commits come with less than the codec's key"
 
@@ -798,6 +787,23 @@ class GroupHistory:
                 member_id=member_id,
                 details={"code": f"EMBEDDED_{error.code}", "message": str(error)},
             )
+
+
+def _offsets_deleted(operation: Operation, record: GroupRecord, group: Group | None) -> EventRow:
+    assert isinstance(record.key, OffsetKey)
+    return EventRow(
+        record.offset,
+        0,
+        operation.group_id,
+        None if group is None else views.group_type(group),
+        "OFFSETS_DELETED",
+        operation.timestamp_ms,
+        None if group is None else views.generation(group),
+        None,
+        record.key.topic,
+        record.key.partition,
+        {},
+    )
 
 
 def _numbered(events: list[EventRow]) -> Iterable[EventRow]:

@@ -6,7 +6,7 @@ simple group. Put back in log order and cut into operations, they are what the g
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,14 +35,17 @@ class OffsetsLogOutput:
     counts: LedgerCounts
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(NamedTuple):
     """A record with its place: which operation it belongs to."""
 
     operation: int
     group_id: str
     timestamp_ms: int
     record: GroupRecord
+
+
+def _offset(placed: _Placed) -> int:
+    return placed.record.offset
 
 
 class OffsetsLogReplay:
@@ -58,7 +61,7 @@ class OffsetsLogReplay:
         lane = self._lane.feed(chunk)
         others, findings, unknown_count, tombstone_count = self._decode_others(chunk, lane)
         placed = [*others, *_touches(lane), *_deleted_offsets(lane)]
-        placed.sort(key=lambda item: item.record.offset)
+        placed.sort(key=_offset)
         for operation in _operations(placed, lane.operation_last_offset):
             self._history.apply(operation)
         rows = self._history.take()
@@ -148,16 +151,18 @@ def _touches(lane: LaneOutput) -> Iterator[_Placed]:
 def _deleted_offsets(lane: LaneOutput) -> Iterator[_Placed]:
     commits = lane.commits
     rows = np.flatnonzero(~commits.is_value)
-    operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
-    for row, operation in zip(rows.tolist(), operations.tolist(), strict=True):
-        group, topic = commits.groups[commits.group[row]], commits.topics[commits.topic[row]]
-        key = OffsetKey(group, topic, int(commits.partition[row]))
-        yield _Placed(
-            operation,
-            group,
-            int(commits.recorded_at_ms[row]),
-            GroupRecord(int(commits.log_offset[row]), RecordType.OFFSET_COMMIT, key, None),
-        )
+    groups, topics = commits.groups, commits.topics
+    for operation, group, topic, partition, at, offset in zip(
+        np.searchsorted(lane.operation_last_offset, commits.log_offset[rows]).tolist(),
+        commits.group[rows].tolist(),
+        commits.topic[rows].tolist(),
+        commits.partition[rows].tolist(),
+        commits.recorded_at_ms[rows].tolist(),
+        commits.log_offset[rows].tolist(),
+        strict=True,
+    ):
+        key = OffsetKey(groups[group], topics[topic], partition)
+        yield _Placed(operation, key.group, at, GroupRecord(offset, RecordType.OFFSET_COMMIT, key, None))
 
 
 def _operations(placed: list[_Placed], last_offsets: I64) -> Iterator[Operation]:

@@ -10,7 +10,17 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.conformance.families import batches, combiner, group_replay, groups, lookups, share_coordinator, vectors
+from tests.conformance.families import (
+    assignors,
+    batches,
+    combiner,
+    group_replay,
+    groups,
+    lookups,
+    share_coordinator,
+    share_partition,
+    vectors,
+)
 
 DATA: Final = Path(__file__).parent.parent / "data"
 """The traces and vectors that come with the project."""
@@ -22,7 +32,9 @@ TRACES: Final[dict[str, Judge]] = {
     "lookups": lookups.run,
     "share_coordinator": share_coordinator.run,
     "group_replay": group_replay.run,
+    "share_partition": share_partition.run,
 }
+ASSIGNOR_TRACES: Final = "assignor_"
 GROUP_TRACES: Final = "group_"
 """All other files of this prefix are lives of group coordinators: `groups` judges their `replay` dumps."""
 
@@ -61,6 +73,8 @@ def family_files(folder: Path) -> list[FamilyFile]:
 
 def _trace_judge(path: Path) -> Judge | None:
     name = path.name.removesuffix(".jsonl.gz")
+    if name.startswith(ASSIGNOR_TRACES):
+        return assignors.run
     return TRACES.get(name) or (groups.run if name.startswith(GROUP_TRACES) else None)
 
 
@@ -97,7 +111,7 @@ def test_copies_hold_every_family() -> None:
     """The data that come with the project reach every judge, and families of later work reach none."""
     files = family_files(DATA)
     judged = {file.judge for file in files}
-    assert judged >= {*TRACES.values(), groups.run, batches.run, judge_vectors}
+    assert judged >= {*TRACES.values(), groups.run, assignors.run, batches.run, judge_vectors}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +121,9 @@ def test_copies_hold_every_family() -> None:
         ("group_replay", group_replay.run),
         ("group_mixed", groups.run),
         ("group_anything_new", groups.run),
-        ("assignor_server_uniform", None),
-        ("share_partition", None),
+        ("assignor_server_uniform", assignors.run),
+        ("share_partition", share_partition.run),
+        ("of_a_later_kafka", None),
     ],
 )
 def test_the_name_of_a_file_says_its_family(tmp_path: Path, name: str, judge: Judge | None) -> None:
