@@ -6,20 +6,20 @@ ended; rows still open are kept, and `finish` gives them. So the rows do not dep
 chunks, nor on how it is cut into runs: `export_state` is all that a later lane needs to go on.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed
+from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray, Finding, RecordChunk
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state import fast
-from schemas.share_group_state import STATE_BATCH, TOPIC
+from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
 
 RECORD_KINDS: Final = ("SNAPSHOT", "COLD_SNAPSHOT", "UPDATE", "TOMBSTONE", "RESET")
 """By code of `PartitionStateRows.record_kind`."""
@@ -35,6 +35,8 @@ TRANSITION_KINDS: Final = (
 """By code of `TransitionRows.kind`."""
 DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
 """By Kafka's own code (RecordState). Bytes may hold others: see `delivery_state_name`."""
+
+_KNOWN_TYPES: Final = frozenset(int(record_type).to_bytes(2, "big") for record_type in ShareStateRecordType)
 
 _FINDINGS: Final = (
     ("STALE_WRITER", "an update sets the start offset back from {before} to {after}"),
@@ -283,7 +285,10 @@ class ShareStateLane:
         while at < len(records.offset):
             self._replay_unusual(records, at, int(chunk.batches.base_offset[records.batch_index[at]]))
             at = self._replay(records, at + 1)
-        return self._output()
+        output = self._output()
+        if output.counts.unknown_type:
+            output = replace(output, findings=(*output.findings, *_unknown_types(chunk)))
+        return output
 
     def finish(self) -> LaneOutput:
         """The rows which are still open. The lane takes no more chunks; export its state before, if it is to
@@ -663,6 +668,29 @@ def _transition_rows(rows: I64) -> TransitionRows:
         kind=rows[fast.T_KIND].astype(np.int8),
         leader_changed=rows[fast.T_LEADER_CHANGED] != 0,
     )
+
+
+def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
+    """The records which the loop passed over, as Kafka does: of a type which no declaration knows."""
+    records, data = chunk.records, chunk.data
+    is_data = ~chunk.batches.is_control[records.batch_index]
+    for row in np.flatnonzero(is_data & (records.key_length >= 2)).tolist():
+        position = int(records.key_position[row])
+        raw_key = data[position : position + int(records.key_length[row])].tobytes()
+        if raw_key[:2] in _KNOWN_TYPES:
+            continue
+        try:
+            codec.decode_key(TOPIC, raw_key)
+        except UnknownRecordType as error:
+            yield Finding(
+                stage="VALUE",
+                code=error.code,
+                message=error.message,
+                base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
+                offset=int(records.offset[row]),
+                byte_position=error.byte_position,
+                payload=raw_key[:QUARANTINE_BYTES_MAX],
+            )
 
 
 def _with_room(rows: I64, used: int, more: int) -> I64:

@@ -242,8 +242,12 @@ LEDGER = [
     pytest.param(Raw(KEY + b"behind", VALUE + b"behind"), LaneCounts(decoded=1), None, id="bytes-behind"),
     pytest.param(Raw(KEY, TAGGED_BATCH), LaneCounts(decoded=1), None, id="a-batch-with-an-unknown-tag"),
     pytest.param(Raw(KEY, VALUE, is_control=True), LaneCounts(control=1), None, id="control"),
-    pytest.param(Raw(b"\x00\x02" + KEY[2:], VALUE), LaneCounts(unknown_type=1), None, id="unknown-type"),
-    pytest.param(Raw(b"\xff\xff", None), LaneCounts(unknown_type=1), None, id="unknown-type-of-a-tombstone"),
+    pytest.param(
+        Raw(b"\x00\x02" + KEY[2:], VALUE), LaneCounts(unknown_type=1), "UNKNOWN_RECORD_TYPE", id="unknown-type"
+    ),
+    pytest.param(
+        Raw(b"\xff\xff", None), LaneCounts(unknown_type=1), "UNKNOWN_RECORD_TYPE", id="unknown-type-of-a-tombstone"
+    ),
     pytest.param(Raw(KEY, None), LaneCounts(tombstones=1), "UPDATE_TOMBSTONE", id="tombstone-of-an-update"),
     pytest.param(Raw(None, VALUE), LaneCounts(quarantined=1), "NULL_NOT_ALLOWED", id="null-key"),
     pytest.param(Raw(b"\x00", VALUE), LaneCounts(quarantined=1), "BUFFER_UNDERFLOW", id="key-of-one-byte"),
@@ -356,6 +360,22 @@ def test_all_offsets_together_are_counted_as_the_largest_number() -> None:
     rows = lane.finish().partition_states
     assert rows.acknowledged_count.tolist() == [OFFSET_MAX]
     assert rows.effective_start_offset.tolist() == [OFFSET_MAX]
+
+
+def test_a_lane_may_take_over_the_buffers_of_a_finished_one() -> None:
+    """What the other left in them shows nowhere; a lane which is not finished keeps them."""
+    chunk = chunk_of([(i, i, event.encoded()) for i, event in enumerate(walk(1, 200))])
+    other = ShareStateLane()
+    with pytest.raises(LaneError):
+        ShareStateLane(after=other)
+    other.feed(chunk_of([(i, i, event.encoded()) for i, event in enumerate(walk(2, 300))]))
+    other.finish()
+    fresh, reused = ShareStateLane(), ShareStateLane(after=other)
+    for from_fresh, from_reused in ((fresh.feed(chunk), reused.feed(chunk)), (fresh.finish(), reused.finish())):
+        assert repr(from_reused) == repr(from_fresh)
+        assert from_reused.transitions.log_offset.tolist() == from_fresh.transitions.log_offset.tolist()
+        assert from_reused.state_batches.first_offset.tolist() == from_fresh.state_batches.first_offset.tolist()
+        assert from_reused.partition_states.start_offset.tolist() == from_fresh.partition_states.start_offset.tolist()
 
 
 def test_a_finished_lane_takes_no_more() -> None:
