@@ -91,7 +91,8 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
     if isinstance(existing, LiveClassicGroup):
         return _join_classic_group(context, request, existing)
     if request.member_id != UNKNOWN_MEMBER_ID:
-        # Kafka 4.3.1 forgets an empty group of another type here without writing so; we leave it alone.
+        if existing is not None:
+            context.coordinator.forget_group(request.group_id)
         return _refuse_join(context, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     return _join_new_group(context, request)
 

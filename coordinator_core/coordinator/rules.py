@@ -39,7 +39,7 @@ class ListedGroup:
 
 
 class CheckPartition(Protocol):
-    """Raises Refused where one partition of an accepted commit is refused: (topic name, topic id, partition)."""
+    """Raises Refused, for the whole commit, where it may not be for (topic name, topic id, partition)."""
 
     def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
 

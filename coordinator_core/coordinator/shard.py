@@ -4,7 +4,7 @@ The contract with commands, timers and group types is the docstring of `coordina
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from coordinator_core.anomalies import Anomaly
@@ -16,7 +16,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.errors import CoreError
-from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
+from coordinator_core.replay import CoordinatorShard, Group, replay_end_transaction_marker, replay_record
 from coordinator_core.state_dump import Json, dump_shard
 from schemas.consumer_offsets import RecordType
 
@@ -168,6 +168,7 @@ class GroupCoordinator:
         self.timers = Timers()
         self.tasks: dict[str, Task] = {}
         self._live: dict[type, object] = {}
+        self._forgotten: dict[str, Group] = {}
         self._commands = _merged(module.commands for module in self.modules)
         self._timers = _merged(module.timers for module in self.modules)
         self._tasks = _merged(module.tasks for module in self.modules)
@@ -256,6 +257,11 @@ class GroupCoordinator:
         self.timers = Timers()
         self.tasks = {}
         self._live = {}
+        groups = self.shard.groups.groups
+        for group_id, group in self._forgotten.items():
+            groups = groups if group_id in groups else groups.set(group_id, group)
+        self.shard = replace(self.shard, groups=replace(self.shard.groups, groups=groups))
+        self._forgotten = {}
         self.classic_groups = {
             group_id: LiveClassicGroup.of(group)
             for group_id, group in self.shard.groups.groups.items()
@@ -265,6 +271,16 @@ class GroupCoordinator:
         for module in self.modules:
             if module.on_loaded is not None:
                 module.on_loaded(context)
+
+    def forget_group(self, group_id: str) -> None:
+        """Drop a group from memory without a record, so that a reload brings it back.
+
+        No rule asks for this: it is what Kafka 4.3.1 does to an empty group of another type when a JoinGroup with a
+        member id comes, and what clients then see is part of its behaviour (classicGroupJoinToClassicGroup).
+        """
+        groups = self.shard.groups.groups
+        self._forgotten[group_id] = groups[group_id]
+        self.shard = replace(self.shard, groups=replace(self.shard.groups, groups=groups.delete(group_id)))
 
     def unload(self, *, now_ms: int) -> Outcome:
         """Another broker takes over: who waits is told, and nothing runs any more. Only `reload` may follow."""

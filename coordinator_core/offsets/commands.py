@@ -110,14 +110,11 @@ def _commit(
     for topic in topics:
         partitions = []
         for partition in topic.partitions:
+            if check_partition is not None:
+                check_partition(topic.name, topic.topic_id, partition.partition_index)
             code = ErrorCode.NONE
-            try:
-                if check_partition is not None:
-                    check_partition(topic.name, topic.topic_id, partition.partition_index)
-                if _metadata_size(partition) > context.config.offset_metadata_max_bytes:
-                    raise Refused(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            except Refused as refused:
-                code = refused.code
+            if _metadata_size(partition) > context.config.offset_metadata_max_bytes:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 key = OffsetKey(group.group_id, topic.name, partition.partition_index)
                 topic_id = ZERO_UUID if committer.is_transactional else topic.topic_id

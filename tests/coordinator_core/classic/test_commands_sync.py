@@ -363,18 +363,34 @@ class EmptyConsumerGroupRules(ClassicGroupRules):
 
 
 def test_an_empty_group_of_another_type_gives_way() -> None:
-    """Its tombstones come first, in the same operation. A member of the old group is not known."""
+    """Its tombstones come first, in the same operation."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     groups = clients.coordinator.shard.groups
     empty = ConsumerGroup("g", assignment_epoch=-1)
     clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
     clients.coordinator.rules = {**clients.coordinator.rules, ConsumerGroup: EmptyConsumerGroupRules()}
-    assert clients.answers[clients.join("m")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     clients.join()
     types = [entry.record.record_type for entry in clients.records]
     assert types == [RecordType.CONSUMER_GROUP_METADATA, RecordType.GROUP_METADATA]
     assert clients.group.state == PREPARING_REBALANCE
     assert isinstance(clients.coordinator.shard.groups.groups["g"], ClassicGroup)
+
+
+def test_an_empty_group_of_another_type_is_forgotten_when_a_member_asks() -> None:
+    """Kafka drops it from memory and writes nothing; after a reload it is back, unless its id was used again."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    groups = clients.coordinator.shard.groups
+    empty = ConsumerGroup("g", assignment_epoch=-1)
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
+    assert clients.answers[clients.join("m")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.records == []
+    assert clients.coordinator.dump() == {}
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.coordinator.group("g") == empty
+    clients.join("m")
+    clients.stable_members(1)
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.group.state == STABLE
 
 
 def test_a_dead_group_takes_nobody() -> None:
