@@ -38,7 +38,7 @@ RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
 
-TASKS_PER_CORE: Final = 4
+TASKS_PER_CORE: Final = 2
 """So that the last tasks end at about one time, without paying for many small tasks."""
 
 DAMAGED: Final = "damaged"

@@ -5,12 +5,14 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quaran
 
 import os
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -104,10 +106,10 @@ def nightly(
     """Capture from the configured sources and replay; prints the ledger and where to look."""
 
     def job() -> int:
+        settings = _settings(warehouse, cluster_id, segments, topic)
+        session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
-        settings = _settings(warehouse, cluster_id, segments, topic)
-        session, tables, steps = open_session("nightly", settings)
         run = Run.start()
         return run_nightly(session, tables, settings, run_id=run.run_id, started_at=run.started_at, steps=steps)
 
@@ -149,10 +151,10 @@ def replay(
     """Replay bronze into the silver tables."""
 
     def job() -> int:
+        settings = _settings(warehouse, cluster_id)
+        session, tables, steps = open_session("replay", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_replay  # noqa: PLC0415
 
-        settings = _settings(warehouse, cluster_id)
-        session, tables, steps = open_session("replay", settings)
         run = Run.start()
         return run_replay(
             session,
@@ -221,13 +223,22 @@ def sql(
     _run(job, debug)
 
 
-def open_session(job: str, settings: Settings) -> "tuple[SparkSession, Warehouse, Steps]":
-    """The Spark session of a job, its warehouse, and where it tells its steps."""
-    from jobs.progress import Steps  # noqa: PLC0415
+def open_session(
+    job: str, settings: Settings, *, meanwhile: str | None = None
+) -> "tuple[SparkSession, Warehouse, Steps]":
+    """The Spark session of a job, its warehouse, and where it tells its steps.
+
+    `meanwhile`: a module to import while the JVM starts, which takes seconds and leaves Python idle.
+    """
     from jobs.session import start_session  # noqa: PLC0415
+
+    loading = threading.Thread(target=import_module, args=(meanwhile or "jobs.sinks",), daemon=True)
+    loading.start()
+    session = start_session(job)
+    loading.join()
+    from jobs.progress import Steps  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415
 
-    session = start_session(job)
     tables = Warehouse(
         settings.warehouse,
         lane=settings.write_lane,

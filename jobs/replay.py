@@ -69,7 +69,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 """Log partitions of one task together; a larger one has a task of its own."""
-TASKS_PER_CORE: Final = 4
+TASKS_PER_CORE: Final = 2
 """Enough tasks that the cores end together, few enough that part files stay large."""
 BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables which a task holds before it writes a row group."""
