@@ -127,11 +127,11 @@ def capture(
     """Read the sources and add to bronze what it lacks."""
 
     def job() -> int:
+        settings = _settings(warehouse, cluster_id, segments, topic)
+        session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.capture import capture as run_capture  # noqa: PLC0415
         from jobs.nightly import tell_capture  # noqa: PLC0415
 
-        settings = _settings(warehouse, cluster_id, segments, topic)
-        session, tables, steps = open_session("capture", settings)
         run = Run.start()
         with steps.step("capture"):
             summary = run_capture(session, tables, settings, capture_id=run.run_id, captured_at=run.started_at)
@@ -234,7 +234,7 @@ def open_session(
 
     loading = threading.Thread(target=import_module, args=(meanwhile or "jobs.sinks",), daemon=True)
     loading.start()
-    session = start_session(job)
+    session = start_session(job, wakes_workers=meanwhile is not None)
     loading.join()
     from jobs.progress import Steps  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415

@@ -4,10 +4,14 @@ import atexit
 import logging
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.errors import JobError
@@ -37,15 +41,20 @@ def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
     return settings
 
 
-def start_session(job: str, overrides: Mapping[str, str] | None = None) -> SparkSession:
+def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
     """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
 
     Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
+    With `wakes_workers` the Python workers start and load what tasks need while the JVM is still making the session.
     """
     folder = tempfile.mkdtemp(prefix="groupledger-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    builder = SparkSession.builder.appName(f"groupledger {job}").config("spark.sql.warehouse.dir", folder)
-    for name, value in (overrides or {}).items():
+    settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": folder, **(overrides or {})}
+    if wakes_workers:
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        threading.Thread(target=_wake_workers, args=(context,), daemon=True).start()
+    builder = SparkSession.builder
+    for name, value in settings.items():
         builder = builder.config(name, value)
     # PySpark logs each failed query with the JVM's whole stack; the job says it in one line
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -54,3 +63,14 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None) -> Spark
         session.stop()
         raise NotSubmittedError("Spark was started without Delta: start jobs with ./spark-submit.sh JOB")
     return session
+
+
+def _wake_workers(context: SparkContext) -> None:
+    with suppress(Exception):  # only a head start: a worker that cannot load fails its first task, and says why
+        core_count = context.defaultParallelism
+        context.parallelize(range(core_count), core_count).foreach(_load)
+
+
+def _load(_: int) -> None:
+    import_module("jobs.replay")
+    import_module("jobs.warm_up").warm_up()

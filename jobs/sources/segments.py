@@ -29,7 +29,7 @@ from schemas.tables import TABLES
 
 SOURCE_KIND: Final = "SEGMENT"
 
-CHUNK_BYTES_MAX: Final = 64 * 1024 * 1024
+CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of batches in one Arrow record batch. It bounds what a reader of bronze holds at a time, and keeps the 32-bit
 positions of an Arrow binary column far from their end. A single larger batch comes alone."""
 
