@@ -104,7 +104,7 @@ def test_errors_are_one_line_and_an_exit_code(
 ) -> None:
     """Whatever a job raises, the command says it in one line."""
 
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr(cli, "open_session", broken)
@@ -116,7 +116,7 @@ def test_errors_are_one_line_and_an_exit_code(
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --debug the error comes as it is."""
 
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise Broken("whole")
 
     monkeypatch.setattr(cli, "open_session", broken)
@@ -129,7 +129,7 @@ def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: i
     """3 says: done, but something was quarantined or is missing."""
     from jobs import nightly  # noqa: PLC0415
 
-    monkeypatch.setattr(cli, "open_session", lambda *_: (None, None, None))
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, None))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
     assert cli.main(["nightly"]) == expected
 
@@ -142,7 +142,7 @@ def test_capture_says_when_something_is_missing(
     from jobs import capture as capture_job  # noqa: PLC0415
 
     summary = capture_job.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
-    monkeypatch.setattr(cli, "open_session", lambda *_: (None, None, Steps()))
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, Steps()))
     monkeypatch.setattr(capture_job, "capture", lambda *_, **__: summary)
     assert cli.main(["capture"]) == code
 
@@ -152,7 +152,7 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     from jobs import nightly  # noqa: PLC0415
 
     seen: list[Any] = []
-    monkeypatch.setattr(cli, "open_session", lambda _, settings: (seen.append(settings), None, None))
+    monkeypatch.setattr(cli, "open_session", lambda _, settings, **__: (seen.append(settings), None, None))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
     awkward = str(tmp_path / "a 'b\" $c *")
     arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]
