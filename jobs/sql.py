@@ -49,7 +49,7 @@ class Catalogue:
         """Full names of the tables which are there."""
         for layer in dict.fromkeys(table.layer for table in self._waiting):
             # a layer is one of our own words
-            session.sql(f"CREATE DATABASE IF NOT EXISTS `{layer}`")
+            session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
 
     def prepare(self, statement: str) -> None:
         """Make known what the statement may name; all of them for SHOW, which names none."""

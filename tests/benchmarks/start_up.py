@@ -1,4 +1,4 @@
-"""What every PySpark job pays before it begins: a session with the jobs' own settings, a task in Python, and the end."""
+"""What every PySpark job pays before it begins: a session with the jobs' settings, a task in Python, and the end."""
 
 from jobs.session import spark_defaults, start_session
 
