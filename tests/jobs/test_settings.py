@@ -16,7 +16,7 @@ def test_defaults_are_those_of_the_project_file() -> None:
     assert settings.cluster_id == "kafka"
     assert settings.batch_decompressed_bytes_max == 64 * 1024 * 1024
     assert settings.delivery_count_limit == 5
-    assert (settings.write_lane, settings.codec_of("silver.topics")) == ("auto", "zstd")
+    assert (settings.write_lane, settings.codec_of("silver.topics")) == ("auto", "lz4")
 
 
 def test_environment_overrides_file_and_options_override_both(tmp_path: Path) -> None:
