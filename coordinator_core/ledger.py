@@ -18,12 +18,17 @@ class LedgerCounts:
         return LedgerCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(LedgerCounts)))
 
     @property
-    def is_balanced(self) -> bool:
-        """Records in = decoded + tombstones + control + unknown type + quarantined."""
-        return self.record_count == (
+    def difference(self) -> int:
+        """Records which came in and became nothing; below 0: which became two things."""
+        return self.record_count - (
             self.decoded_count
             + self.tombstone_count
             + self.control_count
             + self.unknown_type_count
             + self.quarantined_count
         )
+
+    @property
+    def is_balanced(self) -> bool:
+        """Records in = decoded + tombstones + control + unknown type + quarantined."""
+        return self.difference == 0

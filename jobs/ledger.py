@@ -12,17 +12,6 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
     return reduce(add, counts.values(), LedgerCounts())
 
 
-def difference(counts: LedgerCounts) -> int:
-    """Records which came in and became nothing; below 0: which became two things."""
-    return counts.record_count - (
-        counts.decoded_count
-        + counts.tombstone_count
-        + counts.control_count
-        + counts.unknown_type_count
-        + counts.quarantined_count
-    )
-
-
 def ledger_line(counts: LedgerCounts) -> str:
     """`1,679 records in = 1,436 decoded + 162 tombstones + 81 control + 0 unknown type + 0 quarantined`."""
     line = (
@@ -30,4 +19,4 @@ def ledger_line(counts: LedgerCounts) -> str:
         f" + {counts.tombstone_count:,} tombstones + {counts.control_count:,} control"
         f" + {counts.unknown_type_count:,} unknown type + {counts.quarantined_count:,} quarantined"
     )
-    return line if counts.is_balanced else f"{line}: DOES NOT BALANCE, {difference(counts):+,}"
+    return line if counts.is_balanced else f"{line}: DOES NOT BALANCE, {counts.difference:+,}"

@@ -33,6 +33,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema, timestamps
 from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.coverage import epoch_ms
 from jobs.quarantine import is_of_capture
 from jobs.silver_rows import (
     ShareKeys,
@@ -174,7 +175,7 @@ def replay(
         number=0,
         logs=(),
         targets=targets,
-        seen_at_ms=_epoch_ms(started_at),
+        seen_at_ms=epoch_ms(started_at),
         batch_decompressed_bytes_max=batch_decompressed_bytes_max,
         names={},
         staging=staging,
@@ -353,10 +354,6 @@ def _delete_folder(folder: str) -> None:
     filesystem, path = filesystem_of(folder)
     if filesystem.get_file_info(path).type == fs.FileType.Directory:
         filesystem.delete_dir(path)
-
-
-def _epoch_ms(time: datetime) -> int:
-    return int(time.timestamp() * 1000)
 
 
 # --- in a task

@@ -1,13 +1,13 @@
 """The ledger line: it balances, or it says by how much it does not."""
 
 from coordinator_core.ledger import LedgerCounts
-from jobs.ledger import difference, ledger_line, total
+from jobs.ledger import ledger_line, total
 
 
 def test_a_balanced_ledger_is_an_equation() -> None:
     """Every part is named, in one line."""
     counts = LedgerCounts(1679, 1436, 162, 81, 0, 0)
-    assert difference(counts) == 0
+    assert counts.difference == 0
     assert ledger_line(counts) == (
         "1,679 records in = 1,436 decoded + 162 tombstones + 81 control + 0 unknown type + 0 quarantined"
     )
