@@ -1,0 +1,57 @@
+"""A cluster on a virtual clock: from a scenario file to coordinator logs, and the truth beside them.
+
+Theory of operation
+-------------------
+`simulate(scenario, seed)` runs one event loop (`clock.EventLoop`): a heap of (time in ms, sequence, action). Nothing
+else moves time, and ties go by the order of scheduling, so a run is a function of the scenario and the seed.
+
+* `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. What is
+  wrong is told with the file, the key and what to do.
+* `world.World` builds the cluster from it and runs it to the end.
+* `cluster.Cluster` is the brokers: it routes a request to the broker which leads the coordinator's partition, drives
+  the coordinators' timers and tasks, and moves leaders when a broker goes. Coordinators and their logs of real record
+  batches are those of `coordinator_core.runtime`.
+* `topics.Topics` is the data: the end offset of a partition is a function of time, since nobody looks at payloads.
+  Poison records, retention and transactions are known by offset.
+* `clients/` has the clients, one file a kind, pure state machines: see `clients/__init__.py` for their contract.
+* `faults` turns the scenario's faults into events: crash, slow poll, pause, rolling deploy, broker failover ...
+* `truth.Truth` writes down what happened, as it happens: from the clients' side and from the coordinator's answers,
+  never from the bytes of the log.
+
+Randomness: every actor has its own `random.Random`, seeded from the run's seed and the actor's name (`draw.stream`).
+One more group in a scenario changes nothing in the others, and groups which share no log partition may be simulated
+apart from one another.
+
+Network: a request takes the sender's latency, drawn once for each client, to the broker and back. Requests of one
+client to one broker arrive in order. A broker which is gone does not answer; the client finds out after its request
+time-out, or when it is told of the new leader.
+
+Heartbeats: most of what a day's clients send changes nothing. While a group is *quiet* (no member joins, leaves,
+reconciles, and nobody waits) its members' heartbeats are not sent; they are known to come at `first + k * interval`.
+Whatever touches the group wakes it before: each member's last heartbeat is then made good, so the coordinator's session
+timers stand as if all had been sent. Heartbeats of quiet groups write no record, so the bytes are the same
+(`World(skips_heartbeats=False)` sends them all; the tests compare).
+
+The truth
+---------
+Files of `<output>/truth`, JSON, one object a line, in the order of `ts_ms` (epoch ms of the virtual clock). Keys ending
+in `_ms` are such times. `log` is `[log partition, log offset]` of the record which says the same, where one does.
+
+* `scenario.json`: name, seed, from_ms, to_ms, partition counts of the internal topics; one object.
+* `topics.jsonl`: topic, topic_id, partition_count. `log_ends.jsonl`: topic, partition, end_offset (exclusive).
+* `faults.jsonl`: every fault as it struck: `fault`, group, client_id, topic, broker, `until_ms`.
+* `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, cause, leader,
+  protocol_name, members: {member_id: {client_id, instance_id, assignment: {topic: [partition, ...]}}}, log. `cause` is the
+  true one: `reason` (FIRST_JOIN, MEMBER_JOINED, MEMBER_LEFT, SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED ...) and
+  `fault`, the index of the line in `faults.jsonl` behind it, or null.
+* `owners.jsonl`: group, topic, partition, member_id, client_id, generation, from_ms, to_ms, ended_by: from when to when a
+  client itself believed that it owned a partition. Stretches of two clients may overlap: that is the zombie's story.
+* `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the coordinator took: group, member_id, generation,
+  producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
+* `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log.
+* `deliveries.jsonl`: share groups: each delivery of records to a member: group, member_id, topic, partition, first_offset,
+  last_offset (inclusive), delivery_count. `acknowledgements.jsonl`: the same keys, with acknowledge_type, accepted, and
+  by: MEMBER, LOCK_TIMEOUT or SESSION. `archived.jsonl`: offsets given up, with why: REJECTED, DELIVERY_LIMIT or RETENTION.
+* `end.jsonl`: what the coordinators knew when the clock stopped: a line for every group (group, state: the dump of
+  `GroupCoordinator`) and every share partition.
+"""
