@@ -20,6 +20,7 @@ from coordinator_core.consumer.state import (
     MemberState,
     ResolvedRegex,
 )
+from coordinator_core.coordinator.java_order import grown_timeline_capacity
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
@@ -55,7 +56,7 @@ def replay_member_metadata(
     if value is None:
         return group if member is None else _remove_member(group, member, report)
     if member is None:
-        member = ConsumerMember(key.member_id)
+        member = ConsumerMember(key.member_id, place=group.members_ever)
     classic = value.classic_member_metadata
     member = replace(
         member,
@@ -112,7 +113,7 @@ def replay_current_assignment(
         owners = _release(group.owners, member)
         return _set_member(replace(group, owners=owners), left)
     if member is None:
-        member = ConsumerMember(key.member_id)
+        member = ConsumerMember(key.member_id, place=group.members_ever)
     epoch = value.member_epoch
     updated = replace(
         member,
@@ -196,6 +197,8 @@ def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
         members=group.members.set(member.member_id, member),
         static_members=static_members,
         subscription_regexes=group.resolved_regexes,
+        members_ever=group.members_ever + (member.member_id not in group.members),
+        table_capacity=grown_timeline_capacity(group.table_capacity, len(group.members)),
     )
 
 

@@ -6,6 +6,8 @@ from enum import IntEnum, StrEnum
 
 from immutables import Map
 
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+
 
 class ConsumerGroupState(StrEnum):
     """States of ConsumerGroup, all derived from members and epochs (ConsumerGroup.maybeUpdateGroupState)."""
@@ -58,6 +60,8 @@ class ConsumerMember:
     """None for a member of the consumer protocol."""
     assigned: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    place: int = field(default=0, compare=False)
+    """How many members came before it; see `ConsumerGroup.members_in_table_order`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,15 @@ class ConsumerGroup:
     owners: Map[tuple[str, int], str] = field(default_factory=Map)
     """(topic id, partition) -> member id which holds it, pending revocation included
     (currentPartitionEpoch)."""
+    members_ever: int = field(default=0, compare=False)
+    """How many members ever came: the place of the next one."""
+    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    """Slots of Kafka's hash table of members, which decide its order."""
+
+    def members_in_table_order(self) -> list[ConsumerMember]:
+        """Members as Kafka's TimelineHashMap gives them: the first one leads the classic group that comes of this."""
+        places = {member_id: member.place for member_id, member in self.members.items()}
+        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
 
     @property
     def state(self) -> ConsumerGroupState:
