@@ -1,0 +1,215 @@
+"""A replicated partition: leader, in-sync replicas, high watermark (Partition, ReplicaManager, KIP-101, KIP-966).
+
+The contract with callers is in the docstring of the package.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.errors import CoreError
+from coordinator_core.log.batch import parse_header
+from coordinator_core.runtime.replica import EpochStart, Replica, StoredBatch
+
+MESSAGE_BYTES_MAX: Final = 1_048_588
+"""`max.message.bytes` by default: 1 MiB and the overhead of a log entry."""
+
+UNKNOWN_OFFSET: Final = -1
+"""How far a follower is before it fetched from this leader."""
+
+
+class NoSuchReplica(CoreError):
+    """A broker which does not hold the partition, or may not lead it now."""
+
+
+class PartitionLog:
+    """One partition of the cluster. Brokers are named by their ids; the first of `replicas` leads at first."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        replicas: Sequence[int] = (0,),
+        *,
+        min_insync_replicas: int = 1,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.replicas = {broker_id: Replica(broker_id, start_offset) for broker_id in replicas}
+        self.min_insync_replicas = min(min_insync_replicas, len(self.replicas))
+        """Kafka's effective one: not more than there are replicas."""
+        self.message_bytes_max = message_bytes_max
+        self.log_start_offset = start_offset
+        self.isr: tuple[int, ...] = tuple(self.replicas)
+        """In-sync replicas, in the order of assignment."""
+        self.leader: int | None = None
+        self.leader_epoch = leader_epoch - 1
+        self.on_high_watermark: Callable[[], None] | None = None
+        """Called when the high watermark moved: the coordinator on the leader listens."""
+        self._follower_ends: dict[int, int] = {}
+        self._follower_epochs: dict[int, int] = {}
+        self.elect(next(iter(self.replicas)))
+
+    @property
+    def end_offset(self) -> int:
+        """The leader's log end offset."""
+        return self._leading().end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Offsets below it are committed, as the leader knows."""
+        return self._leading().high_watermark
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """The leader's epoch cache, as leader-epoch-checkpoint holds it."""
+        return tuple(self._leading().epochs)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Too few replicas are in sync: writes are refused and the high watermark rests (KIP-966)."""
+        return len(self.isr) < self.min_insync_replicas
+
+    def batches(self, from_offset: int = 0) -> Iterator[StoredBatch]:
+        """The leader's batches which hold `from_offset` or later offsets."""
+        return self._leading().batches(max(from_offset, self.log_start_offset))
+
+    def append(self, broker_id: int, batch: bytes) -> int:
+        """Append a batch of magic 2 on the leader, at the end and in its epoch; gives the new end offset.
+
+        Its base offset and leader epoch are set here: the checksum does not cover them. Raises Refused with
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or MESSAGE_TOO_LARGE; then nothing was appended.
+        """
+        if broker_id != self.leader:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.is_under_min_isr:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if len(batch) > self.message_bytes_max:
+            raise Refused(ErrorCode.MESSAGE_TOO_LARGE)
+        leader = self._leading()
+        header = parse_header(batch)
+        base_offset = leader.end_offset
+        next_offset = base_offset + header.last_offset - header.base_offset + 1
+        data = struct.pack(">q", base_offset) + batch[8:12] + struct.pack(">i", self.leader_epoch) + batch[16:]
+        leader.append(StoredBatch(base_offset, next_offset, self.leader_epoch, header.max_timestamp_ms, data))
+        self._move_high_watermark()
+        return next_offset
+
+    def fetch(self, follower_id: int) -> bool:
+        """One fetch of a follower from the leader; False where it had nothing to do.
+
+        The fetch offset tells the leader what the follower has: only then can it count as committed.
+        """
+        if self.leader is None or follower_id == self.leader:
+            return False
+        leader, follower = self._leading(), self._replica(follower_id)
+        if self._follower_epochs.get(follower_id) != self.leader_epoch:
+            follower.truncate_to_leader(leader)
+            self._follower_epochs[follower_id] = self.leader_epoch
+        before = (self._follower_ends.get(follower_id), leader.high_watermark, follower.high_watermark, self.isr)
+        self._follower_ends[follower_id] = follower.end_offset
+        self._expand_isr(follower_id)
+        self._move_high_watermark()
+        copied = 0
+        for batch in leader.batches(follower.end_offset):
+            follower.append(batch)
+            copied += 1
+        for entry in leader.epochs:
+            if entry.start_offset <= follower.end_offset:
+                follower.assign_epoch(entry.leader_epoch, entry.start_offset)
+        follower.high_watermark = min(leader.high_watermark, follower.end_offset)
+        after = (self._follower_ends[follower_id], leader.high_watermark, follower.high_watermark, self.isr)
+        return copied > 0 or before != after
+
+    def replicate(self, followers: Sequence[int] | None = None) -> None:
+        """Let the given followers (by default those in sync) fetch until there is nothing left to do."""
+        for _ in range(len(self.replicas) + 2):
+            chosen = self.isr if followers is None else followers
+            if not any([self.fetch(follower_id) for follower_id in chosen]):
+                return
+
+    def shrink_isr(self, broker_id: int) -> None:
+        """Take a replica which died or fell behind out of sync. The last one stays: nobody else has its records.
+
+        A leader which leaves so leads no more; `elect` names the next.
+        """
+        if len(self.isr) > 1:
+            self.isr = tuple(member for member in self.isr if member != broker_id)
+        if broker_id == self.leader:
+            self.leader = None
+            self.on_high_watermark = None
+        elif self.leader is not None:
+            self._move_high_watermark()
+
+    def elect(self, broker_id: int, *, is_unclean: bool = False) -> int:
+        """Make a broker the leader, in a new epoch, which is returned. What only others have will be lost.
+
+        Raises NoSuchReplica where it is not in sync, unless the election is unclean.
+        """
+        replica = self._replica(broker_id)
+        if broker_id not in self.isr:
+            if not is_unclean:
+                raise NoSuchReplica(f"broker {broker_id} is not in sync")
+            self.isr = (broker_id,)
+        self.leader = broker_id
+        self.leader_epoch += 1
+        self.on_high_watermark = None
+        self._follower_ends = dict.fromkeys(self.replicas, UNKNOWN_OFFSET)
+        self._follower_epochs = {}
+        replica.assign_epoch(self.leader_epoch, replica.end_offset)
+        self._move_high_watermark()
+        return self.leader_epoch
+
+    def elect_next(self, alive: Sequence[int]) -> int | None:
+        """As the controller does: the first replica in the order of assignment that is in sync and alive leads.
+
+        Gives the leader, or None where there is none; then the partition is offline.
+        """
+        for broker_id in self.replicas:
+            if broker_id in self.isr and broker_id in alive:
+                self.elect(broker_id)
+                return broker_id
+        self.leader = None
+        self.on_high_watermark = None
+        return None
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start offset up to `before_offset`, not beyond the high watermark; gives where it is then.
+
+        Batches stay where they are, as on a broker until a whole segment is below the log start (DeleteRecords).
+        """
+        self.log_start_offset = max(self.log_start_offset, min(before_offset, self.high_watermark))
+        return self.log_start_offset
+
+    def _leading(self) -> Replica:
+        if self.leader is None:
+            raise NoSuchReplica(f"{self.topic}-{self.partition} has no leader")
+        return self.replicas[self.leader]
+
+    def _replica(self, broker_id: int) -> Replica:
+        replica = self.replicas.get(broker_id)
+        if replica is None:
+            raise NoSuchReplica(f"broker {broker_id} has no replica of {self.topic}-{self.partition}")
+        return replica
+
+    def _expand_isr(self, follower_id: int) -> None:
+        """A follower is in sync again once it has all that is committed, and the start of the leader's epoch."""
+        leader, fetched = self._leading(), self._follower_ends[follower_id]
+        epoch_start = leader.epochs[-1].start_offset
+        if follower_id not in self.isr and fetched >= max(leader.high_watermark, epoch_start):
+            self.isr = tuple(member for member in self.replicas if member in {*self.isr, follower_id})
+
+    def _move_high_watermark(self) -> None:
+        """To the smallest end offset of those in sync; never back (maybeIncrementLeaderHW)."""
+        leader = self._leading()
+        if self.is_under_min_isr:
+            return
+        ends = [leader.end_offset if member == self.leader else self._follower_ends[member] for member in self.isr]
+        if min(ends) > leader.high_watermark:
+            leader.high_watermark = min(ends)
+            if self.on_high_watermark is not None:
+                self.on_high_watermark()
