@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
+from coordinator_core.coordinator.java_order import grown_timeline_capacity
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
@@ -29,16 +30,14 @@ def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None,
             return group
         check_member_tombstone(group, key.member_id, member.member_epoch, report)
         return replace(group, members=group.members.delete(key.member_id))
-    if member is None:
-        member = ShareMember(key.member_id)
     member = replace(
-        member,
+        ShareMember(key.member_id) if member is None else member,
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
         subscribed_topic_names=tuple(value.subscribed_topic_names),
     )
-    return replace(group, members=group.members.set(key.member_id, member))
+    return with_member(group, member)
 
 
 def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
@@ -88,7 +87,24 @@ def replay_current_assignment(
             state=value.state,
             assigned=target_partitions(value.assigned_partitions),
         )
-    return replace(group, members=group.members.set(key.member_id, member))
+    return with_member(group, member)
+
+
+def with_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
+    """The group with a member put in (ShareGroup.updateMember); a new one has its place in the order of arrival.
+
+    Kafka puts a new member twice, first empty, then with what the record says; each put may grow the table.
+    """
+    size = len(group.members)
+    capacity = grown_timeline_capacity(group.table_capacity, size)
+    if member.member_id in group.members:
+        return replace(group, members=group.members.set(member.member_id, member), table_capacity=capacity)
+    return replace(
+        group,
+        members=group.members.set(member.member_id, replace(member, place=group.members_ever)),
+        members_ever=group.members_ever + 1,
+        table_capacity=grown_timeline_capacity(capacity, size + 1),
+    )
 
 
 def state_partitions(value: Struct) -> ShareGroupStatePartitions:

@@ -6,14 +6,16 @@ from enum import StrEnum
 
 from immutables import Map
 
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+
 
 class ShareGroupState(StrEnum):
-    """States of ShareGroup."""
+    """States of ShareGroup (maybeUpdateGroupState): derived from the members, never set."""
 
     EMPTY = "Empty"
-    """No members."""
+    """No members. A member joins -> STABLE. Only now the group may be deleted, and its offsets altered or deleted."""
     STABLE = "Stable"
-    """At least one member."""
+    """At least one member. The last one leaves, or its session expires -> EMPTY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class ShareMember:
     subscribed_topic_names: tuple[str, ...] = ()
     state: int = 0
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    place: int = field(default=0, compare=False)
+    """How many members came before it; see `ShareGroup.members_in_table_order`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,15 @@ class ShareGroup:
     assignment_timestamp_ms: int = 0
     members: Map[str, ShareMember] = field(default_factory=Map)
     target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
+    members_ever: int = field(default=0, compare=False)
+    """How many members ever came: the place of the next one."""
+    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    """Slots of Kafka's hash table of members, which decide its order."""
+
+    def members_in_table_order(self) -> list[ShareMember]:
+        """Members as Kafka's TimelineHashMap gives them, and as the assignor comes to know them."""
+        places = {member_id: member.place for member_id, member in self.members.items()}
+        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
 
     @property
     def state(self) -> ShareGroupState:
