@@ -419,6 +419,8 @@ def _store_assignment(context: Context, request: SyncGroupRequest, group: LiveCl
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
 
     def on_append(later: Context, error: Refused | None) -> None:
+        if group.state != COMPLETING_REBALANCE or group.generation_id != request.generation_id:
+            return  # while the record was on its way another rebalance began, which answered those who waited
         if error is not None:
             _reset_assignment(later, group, error.code)
             later.apply(_prepare_rebalance_or_complete_join(later, group))

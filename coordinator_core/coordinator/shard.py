@@ -5,13 +5,14 @@ The contract with commands, timers and group types is the docstring of `coordina
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from coordinator_core.anomalies import Anomaly
 from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.coordinator.errors import Refused, UnknownOperation, answer_for_append_error
+from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.coordinator.timers import Timer, Timers
@@ -124,6 +125,14 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """An `on_append` which waits until the records are committed, where the coordinator defers them."""
+
+    context: "Context"
+    on_append: OnAppend
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """All that one step gave. At most one of `response` and `error` is there."""
 
@@ -133,6 +142,7 @@ class Outcome:
     completed: tuple[Completed, ...] = ()
     fired: tuple[Fired, ...] = ()
     tasks: tuple[str, ...] = ()
+    parked: tuple[Parked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +166,11 @@ class GroupCoordinator:
         image: MetadataImage | None = None,
         log: Log | None = None,
         shard: CoordinatorShard | None = None,
+        is_deferring: bool = False,
     ) -> None:
         self.modules = tuple(modules)
+        self.is_deferring = is_deferring
+        """`on_append` is not called here but parked in the outcome: who replicates the log calls `resume`."""
         self.config = config or GroupCoordinatorConfig()
         self.image = image or MetadataImage()
         self.log: Log = log or CountingLog()
@@ -217,9 +230,38 @@ class GroupCoordinator:
             try:
                 context.apply(self._timers[timer.name](context, *timer.arguments))
             except Refused:
-                self._retry(timer)
+                self.retry(timer)
+            else:
+                if self.is_deferring and timer.retry_backoff_ms is not None:
+                    step.parked.append(Parked(context, partial(_retry_where_lost, timer)))
         self.now_ms = max(self.now_ms, now_ms)
         return step.outcome()
+
+    def resume(self, parked: Parked, error: Refused | None, *, now_ms: int) -> Outcome:
+        """The records which `parked` waits for are committed (error None), or lost."""
+        self.now_ms = max(self.now_ms, now_ms)
+        context = parked.context.resumed(now_ms)
+        answer = None if error is None else Refused(answer_for_append_error(error.code))
+        try:
+            parked.on_append(context, answer)
+        except Refused as refused:
+            return context.outcome(None, refused)
+        return context.outcome(None, None)
+
+    def revert(self, shard: CoordinatorShard) -> None:
+        """Back to an earlier state: the log refused the records which came after. Timers stay, as in Kafka.
+
+        A live classic group which no record tells of any more stays while it has members: `on_append` ends it.
+        """
+        undone, self.shard = self.shard.groups.groups, shard
+        for group_id, group in shard.groups.groups.items():
+            if not isinstance(group, ClassicGroup):
+                self.classic_groups.pop(group_id, None)
+            elif group_id not in self.classic_groups:
+                self.classic_groups[group_id] = LiveClassicGroup.of(group)
+        for group_id, live in tuple(self.classic_groups.items()):
+            if group_id not in shard.groups.groups and group_id in undone and not live.members:
+                del self.classic_groups[group_id]
 
     def run_tasks(self, now_ms: int) -> Outcome:
         """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
@@ -367,7 +409,8 @@ class GroupCoordinator:
             elif not is_offset:
                 self.classic_groups.pop(group_id, None)
 
-    def _retry(self, timer: Timer) -> None:
+    def retry(self, timer: Timer) -> None:
+        """Run a timer again after its back-off, where it has one (CoordinatorTimerImpl)."""
         if timer.retry_backoff_ms is not None:
             self.timers.schedule(
                 timer.key,
@@ -386,10 +429,17 @@ class _Step:
         self.completed: list[Completed] = []
         self.fired: list[Fired] = []
         self.tasks: list[str] = []
+        self.parked: list[Parked] = []
 
     def outcome(self, response: Any = None, error: Refused | None = None) -> Outcome:
         return Outcome(
-            response, error, tuple(self.records), tuple(self.completed), tuple(self.fired), tuple(self.tasks)
+            response,
+            error,
+            tuple(self.records),
+            tuple(self.completed),
+            tuple(self.fired),
+            tuple(self.tasks),
+            tuple(self.parked),
         )
 
 
@@ -475,8 +525,16 @@ class Context:
                 if result.response is None:
                     return  # who asked is answered by `on_append`
             raise answer from refused
-        if result.on_append is not None:
+        if result.on_append is None:
+            return
+        if self.coordinator.is_deferring:
+            self._step.parked.append(Parked(self, result.on_append))
+        else:
             result.on_append(self, None)
+
+    def resumed(self, now_ms: int) -> "Context":
+        """The same operation at a later time: what it gives from now on is another step."""
+        return Context(self.coordinator, now_ms, self.api_version, self.client, self.request_id, self.new_uuid)
 
     def outcome(self, response: Any, error: Refused | None) -> Outcome:
         """The step, with what the request itself is answered."""
@@ -495,6 +553,12 @@ def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:
             raise ValueError(f"two group types bring {sorted(map(str, twice))}")
         merged.update(table)
     return merged
+
+
+def _retry_where_lost(timer: Timer, context: Context, error: Refused | None) -> None:
+    """Once the coordinator is no more the one of its partition, its timers are nobody's."""
+    if error is not None and error.code is not ErrorCode.NOT_COORDINATOR:
+        context.coordinator.retry(timer)
 
 
 def _contradiction(anomaly: Anomaly) -> None:

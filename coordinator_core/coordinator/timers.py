@@ -72,7 +72,13 @@ class Timers:
 
     def next_deadline_ms(self) -> int | None:
         """When the next timer is due, or None without timers."""
-        return min((timer.deadline_ms for timer in self._by_key.values()), default=None)
+        while self._heap:
+            deadline_ms, sequence, key = self._heap[0]
+            timer = self._by_key.get(key)
+            if timer is not None and timer.sequence == sequence:
+                return deadline_ms
+            heapq.heappop(self._heap)
+        return None
 
     @property
     def entry_count(self) -> int:
