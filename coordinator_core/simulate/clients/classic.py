@@ -1,0 +1,621 @@
+"""A consumer of the classic protocol: join, assign as leader, sync, heartbeat, poll interval; eager or cooperative.
+
+States, as those of AbstractCoordinator.MemberState:
+
+* UNJOINED: no generation. A join follows at the next poll.
+* LEAVING_OLD: before it joins again it commits what it has read (onJoinPrepare); eager members then give up all.
+* JOINING: JoinGroup is under way. * SYNCING: SyncGroup is. * STABLE: it has its assignment, and reads.
+* CLOSING: the last commit, then LeaveGroup. * CLOSED: gone.
+
+The client's own thread may be busy (`SlowPoll`): it then neither commits nor rejoins, while its heartbeats go on, until
+`max_poll_interval_ms` after the last poll, when the heartbeat thread leaves the group on its behalf (dynamic members).
+
+Source: ConsumerCoordinator and AbstractCoordinator of Kafka's clients.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from coordinator_core.assignors import CLIENT_ASSIGNORS
+from coordinator_core.assignors.client_group import Topic, TopicPartition, subscription_from_protocol
+from coordinator_core.assignors.java_order import HashMap, string_hash_code
+from coordinator_core.classic.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from coordinator_core.client_protocols import (
+    Assignment,
+    StickyUserData,
+    Subscription,
+    TopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_sticky_user_data,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.errors import CoreError
+from coordinator_core.offsets.messages import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+)
+from coordinator_core.simulate.clients.machine import (
+    RETRIABLE,
+    RETRY_BACKOFF_MS,
+    Actions,
+    Answered,
+    Beat,
+    CancelTimer,
+    Closed,
+    Event,
+    Gave,
+    Progress,
+    Send,
+    Service,
+    SetTimer,
+    SlowPoll,
+    Started,
+    Stop,
+    TimerFired,
+    Took,
+    Topics,
+    TopicsChanged,
+)
+
+JOIN_VERSION: Final = 9
+SYNC_VERSION: Final = 5
+HEARTBEAT_VERSION: Final = 4
+LEAVE_VERSION: Final = 5
+COMMIT_VERSION: Final = 10
+FETCH_VERSION: Final = 10
+"""The versions which 4.3 clients and brokers agree on."""
+
+PROTOCOL_TYPE: Final = "consumer"
+SUBSCRIPTION_VERSION: Final = 3
+COOPERATIVE: Final = "cooperative-sticky"
+
+FATAL: Final = frozenset(
+    {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED}
+)
+"""Errors which the application sees, and which end it."""
+FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""The group went on without this member."""
+
+POLL, COMMIT, BUSY, POLL_EXPIRED, RETRY = "poll", "commit", "busy", "poll-expired", "retry"
+"""Timers."""
+
+
+class MemberState(StrEnum):
+    """See the docstring of the module."""
+
+    UNJOINED = "UNJOINED"
+    LEAVING_OLD = "LEAVING_OLD"
+    JOINING = "JOINING"
+    SYNCING = "SYNCING"
+    STABLE = "STABLE"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+
+
+UNJOINED, LEAVING_OLD, JOINING = MemberState.UNJOINED, MemberState.LEAVING_OLD, MemberState.JOINING
+SYNCING, STABLE, CLOSING, CLOSED = MemberState.SYNCING, MemberState.STABLE, MemberState.CLOSING, MemberState.CLOSED
+
+VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
+    UNJOINED: frozenset({JOINING, SYNCING, STABLE, LEAVING_OLD, UNJOINED}),
+    LEAVING_OLD: frozenset({STABLE, UNJOINED, SYNCING}),
+    JOINING: frozenset({UNJOINED, LEAVING_OLD, JOINING}),
+    SYNCING: frozenset({JOINING}),
+    STABLE: frozenset({SYNCING}),
+    CLOSING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
+    CLOSED: frozenset(MemberState) - {CLOSED},
+}
+"""New state -> the states it may follow."""
+
+
+class IllegalClientState(CoreError):
+    """A transition which the table does not hold: a fault of the client's code."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """A consumer's settings. `records_per_second` is what it can handle."""
+
+    group_id: str
+    client_id: str
+    topics: tuple[str, ...]
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3000
+    max_poll_interval_ms: int = 300_000
+    poll_interval_ms: int = 1000
+    auto_commit_interval_ms: int | None = 5000
+    """None: it never commits by itself."""
+    records_per_second: float = 1000.0
+    stops_at_poison: bool = False
+    offset_reset: str = "earliest"
+
+    @property
+    def is_cooperative(self) -> bool:
+        """The rebalance protocol which all the assignors support: COOPERATIVE only where none is eager."""
+        return all(name == COOPERATIVE for name in self.assignors)
+
+
+@dataclass(slots=True)
+class ClassicConsumer:
+    """See the docstring of the module."""
+
+    config: ConsumerConfig
+    topics: Topics
+    draws: random.Random
+    state: MemberState = UNJOINED
+    member_id: str = ""
+    generation_id: int = -1
+    is_leader: bool = False
+    protocol_name: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+    """What the group gave it, sorted; it reads those of them whose positions it knows."""
+    progress: Progress = field(init=False)
+    partition_counts: dict[str, int] = field(default_factory=dict)
+    """Leader: what the assignment was made for."""
+    sticky_assignment: tuple[TopicPartition, ...] | None = None
+    """What the sticky assignor remembers of the last assignment."""
+    is_busy: bool = False
+    is_lost: bool = False
+    """The group went on without it, and its thread has not noticed."""
+    rejoin_reason: str = ""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
+
+    @property
+    def client_id(self) -> str:
+        """As in the configuration."""
+        return self.config.client_id
+
+    # --- the contract ---
+
+    def handle(self, event: Event, now_ms: int) -> Actions:
+        """Take an event; what to do."""
+        if self.state is CLOSED:
+            return []
+        match event:
+            case Started():
+                return self._rejoin("", now_ms)
+            case Answered():
+                return ANSWERS[event.tag](self, event, now_ms)
+            case TimerFired(name):
+                return TIMERS[name](self, now_ms)
+            case Stop():
+                return self._close(now_ms)
+            case SlowPoll(duration_ms):
+                return self._work(duration_ms, now_ms)
+            case TopicsChanged():
+                return self._on_topics_changed()
+
+    def heartbeat(self) -> Send:
+        """The heartbeat request as it is now."""
+        request = HeartbeatRequest(self.config.group_id, self.generation_id, self.member_id, self.config.instance_id)
+        return self._send("classic_heartbeat", request, "heartbeat", HEARTBEAT_VERSION)
+
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """What it owns and where it stands."""
+        self._read_on(now_ms)
+        return list(self.progress.offsets.items())
+
+    # --- joining ---
+
+    def _rejoin(self, reason: str, now_ms: int) -> Actions:
+        """Join at the present poll: what it has is committed first, and given up by eager members."""
+        if self.is_busy:
+            self.rejoin_reason = reason
+            return []
+        self.rejoin_reason = reason
+        if self.is_lost:
+            actions = self._give(self.assigned, "LOST", now_ms)
+            self.is_lost, self.assigned = False, ()
+            return [*actions, *self._join(now_ms)]
+        if self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+            self._enter(LEAVING_OLD)
+            return [CancelTimer(POLL), CancelTimer(COMMIT), self._commit("commit-before-join", now_ms)]
+        return self._prepare_and_join(now_ms)
+
+    def _prepare_and_join(self, now_ms: int) -> Actions:
+        actions: Actions = []
+        if not self.config.is_cooperative:
+            actions = self._give(self.assigned, "REVOKED", now_ms)
+            self.assigned = ()
+        return [*actions, *self._join(now_ms)]
+
+    def _join(self, now_ms: int) -> Actions:
+        self._enter(JOINING)
+        config = self.config
+        request = JoinGroupRequest(
+            config.group_id,
+            config.session_timeout_ms,
+            config.max_poll_interval_ms,
+            self.member_id,
+            PROTOCOL_TYPE,
+            tuple(JoinProtocol(name, self._subscription(name)) for name in config.assignors),
+            config.instance_id,
+            self.rejoin_reason,
+        )
+        return [CancelTimer(POLL), CancelTimer(COMMIT), self._send("classic_join", request, "join", JOIN_VERSION)]
+
+    def _subscription(self, assignor: str) -> bytes:
+        user_data = None
+        if assignor == "sticky" and self.sticky_assignment is not None:
+            user_data = encode_sticky_user_data(StickyUserData(_grouped(self.sticky_assignment), self.generation_id))
+        elif assignor == COOPERATIVE:
+            user_data = encode_cooperative_sticky_user_data(self.generation_id)
+        return encode_subscription(
+            Subscription(
+                SUBSCRIPTION_VERSION,
+                tuple(sorted(self.config.topics)),
+                user_data,
+                _grouped(self.assigned),
+                self.generation_id,
+            )
+        )
+
+    def _on_join(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not JOINING:
+            return []
+        code = answer.error or ErrorCode(answer.response.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.response.member_id
+            self.rejoin_reason = f"need to re-join with the given member-id: {self.member_id}"
+            return self._join(now_ms)
+        if code is not ErrorCode.NONE:
+            return self._on_join_refused(code)
+        response = answer.response
+        self.member_id, self.generation_id = response.member_id, response.generation_id
+        self.protocol_name, self.is_leader = response.protocol_name, response.leader == response.member_id
+        self._enter(SYNCING)
+        assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+        if self.is_leader and not response.skip_assignment:
+            assignments = self._assign(response, now_ms)
+        request = SyncGroupRequest(
+            self.config.group_id,
+            self.generation_id,
+            self.member_id,
+            self.config.instance_id,
+            PROTOCOL_TYPE,
+            self.protocol_name,
+            assignments,
+        )
+        return [Beat(self.config.heartbeat_interval_ms), self._send("classic_sync", request, "sync", SYNC_VERSION)]
+
+    def _on_join_refused(self, code: ErrorCode) -> Actions:
+        if code in FATAL:
+            return self._fail(code)
+        if code in FORGOTTEN:
+            self._forget_generation()
+        self._enter(UNJOINED)
+        return [Beat(0), SetTimer(RETRY, RETRY_BACKOFF_MS)]
+
+    def _assign(self, response: JoinGroupResponse, now_ms: int) -> tuple[SyncGroupRequestAssignment, ...]:
+        """What the leader does: run the assignor over the subscriptions of all members."""
+        subscriptions: HashMap[str, Any] = HashMap(string_hash_code)
+        for member in response.members:
+            decoded = decode_subscription(member.metadata)
+            subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
+        names = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
+        self.partition_counts = {name: self.topics.partition_count(name, now_ms) for name in names}
+        topics = {name: Topic(count) for name, count in self.partition_counts.items() if count}
+        assert response.protocol_name is not None
+        assignment = CLIENT_ASSIGNORS[response.protocol_name](topics, dict(subscriptions.items()))
+        return tuple(
+            SyncGroupRequestAssignment(
+                member_id, encode_assignment(Assignment(SUBSCRIPTION_VERSION, _grouped(partitions)))
+            )
+            for member_id, partitions in assignment.items()
+        )
+
+    def _on_sync(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not SYNCING:
+            return []
+        code = answer.error or ErrorCode(answer.response.error_code)
+        if code is not ErrorCode.NONE:
+            if code in FATAL:
+                return self._fail(code)
+            if code in FORGOTTEN:
+                self._forget_generation()
+                self.is_lost = True
+            self._enter(UNJOINED)
+            delay_ms = 0 if code is ErrorCode.REBALANCE_IN_PROGRESS else RETRY_BACKOFF_MS
+            return [Beat(0), SetTimer(RETRY, delay_ms)]
+        self._enter(STABLE)
+        decoded = decode_assignment(answer.response.assignment)
+        pairs = () if decoded is None else decoded.assigned_partitions
+        assigned = tuple(sorted(TopicPartition(topic, number) for topic, numbers in pairs for number in numbers))
+        return self._take_assignment(assigned, now_ms)
+
+    def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:
+        revoked = tuple(at for at in self.assigned if at not in set(assigned))
+        known = set(self.progress.offsets) - set(revoked)
+        self.assigned = self.sticky_assignment = assigned
+        actions = self._give(revoked, "REVOKED", now_ms)
+        if revoked and self.config.is_cooperative:
+            # Only in the next generation may another have what this member has just given up.
+            self.rejoin_reason = "need to revoke partitions and re-join"
+            actions.append(SetTimer(POLL, 0))
+        added = [at for at in assigned if at not in known]
+        if added:
+            actions.append(self._fetch(added))
+        elif self.config.auto_commit_interval_ms is not None:
+            actions.append(SetTimer(COMMIT, self.config.auto_commit_interval_ms))
+        return actions
+
+    def _fetch(self, partitions: Sequence[TopicPartition]) -> Send:
+        topics = tuple(OffsetFetchTopic(topic, numbers) for topic, numbers in _grouped(partitions))
+        request = OffsetFetchRequest(
+            self.config.group_id, topics, require_stable=True, member_id=self.member_id, member_epoch=-1
+        )
+        return self._send("fetch_offsets", request, "fetch", FETCH_VERSION)
+
+    def _on_fetch(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not STABLE:
+            return []
+        missing = [at for at in self.assigned if at not in self.progress.offsets]
+        if answer.error is not None or any(
+            partition.error_code for topic in answer.response.topics for partition in topic.partitions
+        ):
+            # Also where an open transaction may still change an offset (UNSTABLE_OFFSET_COMMIT).
+            return [SetTimer("fetch-retry", RETRY_BACKOFF_MS)] if missing else []
+        committed = {
+            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+            for topic in answer.response.topics
+            for partition in topic.partitions
+        }
+        took = [(at, self._first_position(at, committed[at], now_ms)) for at in missing if at in committed]
+        self._read_on(now_ms)
+        self.progress.take(took, now_ms)
+        actions: Actions = [Took(took, self.generation_id)] if took else []
+        if self.config.auto_commit_interval_ms is not None:
+            actions.append(SetTimer(COMMIT, self.config.auto_commit_interval_ms))
+        return actions
+
+    def _fetch_again(self, now_ms: int) -> Actions:
+        missing = [at for at in self.assigned if at not in self.progress.offsets]
+        return [self._fetch(missing)] if self.state is STABLE and missing else []
+
+    def _first_position(self, at: TopicPartition, committed: int, now_ms: int) -> int:
+        if committed >= 0:
+            return max(committed, self.topics.start_offset(at, now_ms))
+        if self.config.offset_reset == "latest":
+            return self.topics.end_offset(at, now_ms)
+        return self.topics.start_offset(at, now_ms)
+
+    # --- reading and committing ---
+
+    def _read_on(self, now_ms: int) -> None:
+        if self.is_busy:
+            self.progress.stand_still(now_ms)
+        else:
+            self.progress.advance(now_ms)
+
+    def _give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
+        self._read_on(now_ms)
+        given = self.progress.give(partitions, now_ms)
+        return [Gave(given, ended_by)] if given else []
+
+    def _commit(self, tag: str, now_ms: int) -> Send:
+        self._read_on(now_ms)
+        request = OffsetCommitRequest(
+            self.config.group_id,
+            self.committed_topics(),
+            self.generation_id,
+            self.member_id,
+            self.config.instance_id,
+        )
+        return self._send("commit_offset", request, tag, COMMIT_VERSION)
+
+    def committed_topics(self) -> tuple[OffsetCommitTopic, ...]:
+        """All positions, as a commit gives them."""
+        offsets = self.progress.offsets
+        return tuple(
+            OffsetCommitTopic(
+                tuple(
+                    OffsetCommitPartition(number, offsets[TopicPartition(topic, number)], 0, "") for number in numbers
+                ),
+                topic,
+                self.topics.topic_id(topic),
+            )
+            for topic, numbers in _grouped(sorted(offsets))
+        )
+
+    def _commit_in_time(self, now_ms: int) -> Actions:
+        if self.state is not STABLE or self.is_busy or self.config.auto_commit_interval_ms is None:
+            return []
+        again = SetTimer(COMMIT, self.config.auto_commit_interval_ms)
+        return [self._commit("commit", now_ms), again] if self.progress.offsets else [again]
+
+    def _on_commit(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not STABLE:
+            return []
+        return self._on_group_error(_commit_error(answer), now_ms)
+
+    def _on_commit_before_join(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not LEAVING_OLD:
+            return []
+        if _commit_error(answer) in FORGOTTEN:
+            self._forget_generation()
+            self.is_lost = True
+            self._enter(UNJOINED)
+            return self._rejoin(self.rejoin_reason, now_ms)
+        return self._prepare_and_join(now_ms)
+
+    def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
+        code = answer.error or ErrorCode(answer.response.error_code)
+        if code is ErrorCode.NONE or self.state not in {STABLE, SYNCING}:
+            return []
+        return self._on_group_error(code, now_ms)
+
+    def _on_group_error(self, code: ErrorCode, now_ms: int) -> Actions:
+        """What a heartbeat or a commit tells of the group."""
+        if code in FATAL:
+            return self._fail(code)
+        if code in FORGOTTEN:
+            self._forget_generation()
+            self._enter(UNJOINED)
+            self.is_lost = True
+            return [Beat(0), CancelTimer(COMMIT), *self._at_next_poll(f"group forgot the member: {code.name}")]
+        if code is ErrorCode.REBALANCE_IN_PROGRESS and self.state is STABLE:
+            return self._at_next_poll("group is already rebalancing")
+        return []
+
+    def _at_next_poll(self, reason: str) -> Actions:
+        """Polls are `poll_interval_ms` apart, and the present one began at some time."""
+        self.rejoin_reason = reason
+        return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
+
+    def _poll(self, now_ms: int) -> Actions:
+        """A poll at which there is something to do: the group is joined again."""
+        if self.state not in {STABLE, UNJOINED} or self.is_busy:
+            return []
+        return self._rejoin(self.rejoin_reason, now_ms)
+
+    # --- what the scenario makes it do ---
+
+    def _on_topics_changed(self) -> Actions:
+        if self.state is not STABLE or not self.is_leader or self.is_busy:
+            return []
+        return self._at_next_poll("cached metadata has changed")
+
+    def _work(self, duration_ms: int, now_ms: int) -> Actions:
+        """The thread is busy; the heartbeat thread watches the poll interval."""
+        if self.is_busy or self.state not in {STABLE, UNJOINED}:
+            return []
+        self._read_on(now_ms)
+        self.is_busy = True
+        actions: Actions = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self.config.max_poll_interval_ms:
+            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
+        return actions
+
+    def _poll_expired(self, now_ms: int) -> Actions:
+        """The heartbeat thread gives up on the application (maybeLeaveGroup). Static members fall silent only."""
+        if not self.is_busy or self.state is not STABLE:
+            return []
+        actions: Actions = [Beat(0), CancelTimer(COMMIT)]
+        if self.config.instance_id is None:
+            actions.append(self._leave("consumer poll timeout has expired.", "leave-poll-expired"))
+        self._forget_generation()
+        self._enter(UNJOINED)
+        self.is_lost = True
+        self.rejoin_reason = "consumer poll timeout has expired."
+        return actions
+
+    def _busy_no_more(self, now_ms: int) -> Actions:
+        self.progress.stand_still(now_ms)
+        self.is_busy = False
+        if self.is_lost or self.state is UNJOINED or self.rejoin_reason:
+            return self._rejoin(self.rejoin_reason, now_ms) if self.state in {STABLE, UNJOINED} else []
+        return self._commit_in_time(now_ms)
+
+    def _close(self, now_ms: int) -> Actions:
+        self.is_busy = False
+        before = self.state
+        self._enter(CLOSING)
+        if before is STABLE and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+            return [self._commit("commit-before-close", now_ms)]
+        return self._leave_for_good(now_ms)
+
+    def _on_commit_before_close(self, answer: Answered, now_ms: int) -> Actions:
+        return self._leave_for_good(now_ms)
+
+    def _leave_for_good(self, now_ms: int) -> Actions:
+        actions = [*self._give(self.assigned, "CLOSED", now_ms), Beat(0)]
+        if self.member_id and self.config.instance_id is None:
+            return [*actions, self._leave("the consumer is being closed", "leave")]
+        return [*actions, *self._gone("STOPPED")]
+
+    def _leave(self, reason: str, tag: str) -> Send:
+        member = MemberIdentity(self.member_id, self.config.instance_id, reason)
+        return self._send("classic_leave", LeaveGroupRequest(self.config.group_id, (member,)), tag, LEAVE_VERSION)
+
+    def _on_leave(self, answer: Answered, now_ms: int) -> Actions:
+        return self._gone("STOPPED")
+
+    def _fail(self, code: ErrorCode) -> Actions:
+        """An error which the application does not survive."""
+        return self._gone(code.name)
+
+    def _gone(self, reason: str) -> Actions:
+        self._enter(CLOSED)
+        return [Closed(reason)]
+
+    # --- small things ---
+
+    def _enter(self, state: MemberState) -> None:
+        if self.state not in VALID_PREVIOUS[state]:
+            raise IllegalClientState(f"{state} may not follow {self.state}")
+        self.state = state
+
+    def _forget_generation(self) -> None:
+        self.member_id, self.generation_id, self.is_leader = "", -1, False
+
+    def _send(self, operation: str, request: Any, tag: str, api_version: int) -> Send:
+        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version)
+
+    def _retry(self, now_ms: int) -> Actions:
+        return self._rejoin(self.rejoin_reason, now_ms) if self.state is UNJOINED else []
+
+    def _ignore(self, answer: Answered, now_ms: int) -> Actions:
+        return []
+
+
+def _grouped(partitions: Sequence[TopicPartition]) -> TopicPartitions:
+    """By topic, in the order in which the topics come."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return tuple((topic, tuple(numbers)) for topic, numbers in grouped.items())
+
+
+def _commit_error(answer: Answered) -> ErrorCode:
+    """The error of a commit: of the whole, or the first of a partition that is the group's."""
+    if answer.error is not None:
+        return answer.error
+    codes = (partition.error_code for topic in answer.response.topics for partition in topic.partitions)
+    return ErrorCode(next((code for code in codes if code in FATAL | FORGOTTEN | RETRIABLE), 0))
+
+
+ANSWERS: Final = {
+    "join": ClassicConsumer._on_join,
+    "sync": ClassicConsumer._on_sync,
+    "heartbeat": ClassicConsumer._on_heartbeat,
+    "fetch": ClassicConsumer._on_fetch,
+    "commit": ClassicConsumer._on_commit,
+    "commit-before-join": ClassicConsumer._on_commit_before_join,
+    "commit-before-close": ClassicConsumer._on_commit_before_close,
+    "leave": ClassicConsumer._on_leave,
+    "leave-poll-expired": ClassicConsumer._ignore,
+}
+"""Tag of a request -> what its answer does."""
+
+TIMERS: Final = {
+    POLL: ClassicConsumer._poll,
+    RETRY: ClassicConsumer._retry,
+    COMMIT: ClassicConsumer._commit_in_time,
+    BUSY: ClassicConsumer._busy_no_more,
+    POLL_EXPIRED: ClassicConsumer._poll_expired,
+    "fetch-retry": ClassicConsumer._fetch_again,
+}
+"""Timer -> what it does."""

@@ -1,0 +1,244 @@
+"""What a client is told and what it asks for: the contract is the docstring of the package."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+
+
+class Service(StrEnum):
+    """Which coordinator, or which leader, serves a request."""
+
+    GROUP = "group"
+    """The coordinator of the group `Send.key`."""
+    TRANSACTION = "transaction"
+    """The coordinator of the transactional id `Send.key`."""
+    DATA = "data"
+    """The leader of the data partition `Send.key`, a TopicPartition."""
+
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""Errors after which a client asks again, of the coordinator which it then finds."""
+
+RETRY_BACKOFF_MS: Final = 100
+"""retry.backoff.ms of all clients."""
+
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to the request of this tag; `error` in its place where the request as a whole was refused.
+
+    REQUEST_TIMED_OUT also stands for an answer that never came.
+    """
+
+    tag: str
+    response: Any
+    error: ErrorCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer of the client is due."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Close, as a good client does: the world waits until the client says `Closed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPoll:
+    """What the last poll gave takes `duration_ms` to process: the client's own thread is busy until then."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The client's metadata shows that topics were made or have grown."""
+
+
+Event = Started | Answered | TimerFired | Stop | SlowPoll | TopicsChanged
+
+
+# --- actions ---
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request. `api_version` is that of the request's kind."""
+
+    service: Service
+    key: Any
+    operation: str
+    request: Any
+    tag: str
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """`TimerFired(name)` in `delay_ms`; a timer of this name which runs is replaced."""
+
+    name: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Forget the timer of this name. Absence is fine."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """From now on a heartbeat (`Client.heartbeat`) every `interval_ms`, the first in `interval_ms`; 0: no more."""
+
+    interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """The client believes from now on that it owns these partitions, and reads on from these offsets."""
+
+    positions: Sequence[tuple[TopicPartition, int]]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gave:
+    """It no longer does; each with the next offset that it would have read. `ended_by`: REVOKED, LOST or CLOSED."""
+
+    positions: Sequence[tuple[TopicPartition, int]]
+    ended_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A line of the truth which only the client knows: `file` without its ending."""
+
+    file: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The client is gone for good: after `Stop`, or because of an error from which clients do not recover."""
+
+    reason: str = "STOPPED"
+
+
+Action = Send | SetTimer | CancelTimer | Beat | Took | Gave | Tell | Closed
+Actions = list[Action]
+
+
+class Topics(Protocol):
+    """What a client can find out about the data."""
+
+    def partition_count(self, topic: str, now_ms: int) -> int:
+        """Partitions of a topic; 0 where it does not exist."""
+        ...
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic."""
+        ...
+
+    def start_offset(self, at: TopicPartition, now_ms: int) -> int:
+        """The first offset that is still there."""
+        ...
+
+    def end_offset(self, at: TopicPartition, now_ms: int) -> int:
+        """The offset which the next record gets."""
+        ...
+
+    def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
+        """The first poison record from one offset to another (exclusive), or None."""
+        ...
+
+
+class Client(Protocol):
+    """A client of any kind."""
+
+    client_id: str
+    member_id: str
+    """Empty while it has none."""
+
+    def handle(self, event: Event, now_ms: int) -> Actions:
+        """Take an event; what to do."""
+        ...
+
+    def heartbeat(self) -> Send:
+        """The heartbeat request as the client would send it now, tagged "heartbeat"."""
+        ...
+
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """What it owns and where it stands, for a client which is about to die."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a consumer is in each partition it owns.
+
+    Each partition gets an even share of what the consumer can handle, and is read as far as there is data. Where data
+    went away (retention) it goes on at the first offset that is left. A poison record ends a partition's progress where
+    the consumer cannot pass it.
+    """
+
+    topics: Topics
+    records_per_second: float
+    stops_at_poison: bool
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to read."""
+    since_ms: int = 0
+
+    def advance(self, now_ms: int) -> None:
+        """Read on until now."""
+        elapsed_ms = now_ms - self.since_ms
+        self.since_ms = now_ms
+        if not self.offsets or elapsed_ms <= 0:
+            return
+        share = int(self.records_per_second * elapsed_ms / 1000 / len(self.offsets))
+        for at, offset in self.offsets.items():
+            first = max(offset, self.topics.start_offset(at, now_ms))
+            following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
+            if self.stops_at_poison and following > first:
+                poison = self.topics.next_poison_offset(at, first, following)
+                following = following if poison is None else poison
+            self.offsets[at] = following
+
+    def take(self, positions: Sequence[tuple[TopicPartition, int]], now_ms: int) -> None:
+        """Own these partitions, too, from these offsets on."""
+        self.advance(now_ms)
+        self.offsets.update(positions)
+
+    def give(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """Own these no longer: where each stands. Those which are not owned are passed over."""
+        self.advance(now_ms)
+        return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
+
+    def stand_still(self, now_ms: int) -> None:
+        """Nothing was read since the last look: the consumer's thread was busy."""
+        self.since_ms = now_ms

@@ -1,0 +1,491 @@
+"""Scenario files: what is simulated, as dataclasses, read from TOML and checked before anything runs.
+
+A file has `name`, `start` (a time with an offset), `duration`, and the tables `[cluster]`, `[[topic]]`, `[[group]]`,
+`[[producer]]` and `[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference.
+Durations are texts as "250ms", "45s", "5m", "2h" or "1d", and fields of durations end in `_ms` here but not in the file.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from coordinator_core.coordinator.config import GroupCoordinatorConfig, UnknownSetting, config_of
+from coordinator_core.simulate.errors import ScenarioError
+
+T = TypeVar("T")
+
+UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
+
+PARTITIONS_MAX: Final = 10_000
+MEMBERS_MAX: Final = 5000
+GROUPS_MAX: Final = 100_000
+BROKERS_MAX: Final = 64
+"""Far above any sensible scenario: a slip of a key, not the memory, should end a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """`[cluster]`: the brokers. The partition counts are those of the internal topics."""
+
+    brokers: int = 3
+    consumer_offsets_partitions: int = 5
+    share_group_state_partitions: int = 5
+    transaction_state_partitions: int = 5
+    latency_ms: tuple[int, int] = (1, 5)
+    """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
+    append_linger_ms: int = 5
+    """group.coordinator.append.linger.ms: how long a coordinator gathers records for one batch."""
+    segment_bytes: int = 104_857_600
+    """Size at which a log partition begins a new segment."""
+    compression: str = "none"
+    """offsets.topic.compression.codec: none, gzip, snappy, lz4 or zstd."""
+    retention_check_interval_ms: int = 300_000
+    """log.retention.check.interval.ms: how often data beyond its retention is deleted."""
+    transaction_version: int = 2
+    """2: the producer epoch goes up with every transaction (KIP-890)."""
+    share_record_lock_duration_ms: int = 30_000
+    share_delivery_count_limit: int = 5
+    share_snapshot_update_records_per_snapshot: int = 500
+    settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
+    """`[cluster.settings]`: settings of the group coordinator by Kafka's names, each in quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """`[[topic]]`: a data topic. Producers fill it at a steady rate, in batches, evenly over its partitions."""
+
+    name: str
+    partitions: int = 1
+    rate: float = 0.0
+    """Records a second, all partitions together."""
+    batch_records: int = 1
+    """Records of one batch: they come at once."""
+    retention_ms: int | None = None
+    """How long data is kept; none: for ever."""
+    poison_every: int = 0
+    """Every so-many-th record of a partition is poison; 0: none. See also the fault `poison`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """`[[group]]`: a group and its members, or `count` groups alike, called `name-0`, `name-1` ..."""
+
+    name: str
+    topics: tuple[str, ...]
+    protocol: str = "classic"
+    """classic, consumer or share."""
+    count: int = 1
+    members: int = 1
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first. Consumer: one of the server's."""
+    static: bool = False
+    """Members have a group instance id and come back as who they were."""
+    start_after_ms: int = 0
+    stagger_ms: int = 1000
+    """Members start one after another, so far apart."""
+    session_timeout_ms: int = 45_000
+    """Classic groups; the others go by the broker's."""
+    heartbeat_interval_ms: int = 3000
+    max_poll_interval_ms: int = 300_000
+    commit_interval_ms: int = 5000
+    """auto.commit.interval.ms; for transactional groups the time between two transactions."""
+    commits: str = "auto"
+    """auto, none, or transactional: offsets are committed within the producer's transactions."""
+    abort_every: int = 0
+    """Transactional: every so-many-th transaction is aborted; 0: none."""
+    rate: float = 1000.0
+    """Records a second which one member handles."""
+    on_poison: str = "skip"
+    """Classic and consumer: skip, or stuck (the partition makes no progress any more). Share: reject, release or
+    time_out (the member lets the lock run out)."""
+    acknowledge: str = "implicit"
+    """Share: implicit or explicit."""
+    max_poll_records: int = 500
+    poll_interval_ms: int = 1000
+    """Share: time between two polls of a member."""
+    release_every: int = 0
+    """Share, explicit: every so-many-th record is released once; 0: none."""
+    offset_reset: str = "earliest"
+    """earliest or latest: where a group without an offset begins."""
+
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups of this table."""
+        return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSpec:
+    """`[[fault]]`: what goes wrong, and when. Which keys a kind needs says `FAULT_KEYS`."""
+
+    kind: str
+    at_ms: int
+    """Time since the start."""
+    every_ms: int | None = None
+    """Again and again, so far apart."""
+    group: str | None = None
+    """Name of a `[[group]]`: with `count`, of one of its groups, or of the table for all of them."""
+    member: int | None = None
+    """Index of the member, from 0; none: all of them."""
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    duration_ms: int | None = None
+    offset: int | None = None
+    partitions: int | None = None
+
+
+FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "crash": ("group",),
+    "stop": ("group",),
+    "slow_poll": ("group", "duration"),
+    "pause": ("group", "duration"),
+    "rolling_deploy": ("group", "duration"),
+    "poison": ("topic", "partition", "offset"),
+    "broker_failover": ("broker", "duration"),
+    "producer_stall": ("topic", "duration"),
+    "delete_records": ("topic", "partition", "offset"),
+    "add_partitions": ("topic", "partitions"),
+}
+"""Fault -> the keys which it needs besides `kind` and `at`.
+
+crash: the member dies without a word, and a new process starts after `duration` (without it, none does). stop: the same,
+but it leaves as a good client does. slow_poll: processing one poll takes `duration`. pause: the whole process stands still,
+heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for `duration`.
+poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its partitions.
+producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions: the topic
+has `partitions` from now on.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A whole scenario file."""
+
+    name: str
+    start_ms: int
+    duration_ms: int
+    seed: int = 0
+    about: str = ""
+    cluster: ClusterSpec = field(default_factory=ClusterSpec)
+    topics: tuple[TopicSpec, ...] = ()
+    groups: tuple[GroupSpec, ...] = ()
+    faults: tuple[FaultSpec, ...] = ()
+
+    @property
+    def end_ms(self) -> int:
+        """When the clock stops."""
+        return self.start_ms + self.duration_ms
+
+
+# --- reading ---
+
+
+class Place(str):
+    """Where in a file something is, as `deploy.toml: group[0].members`."""
+
+    __slots__ = ()
+
+    def key(self, name: str) -> "Place":
+        """A key below."""
+        return Place(f"{self}{name}" if self.endswith(" ") else f"{self}.{name}")
+
+    def item(self, index: int) -> "Place":
+        """An item of a list."""
+        return Place(f"{self}[{index}]")
+
+    def error(self, what: str) -> ScenarioError:
+        """An error at this place."""
+        return ScenarioError(f"{self}: {what}")
+
+
+Reader = Callable[[Any, Place], Any]
+
+
+def parse_scenario(text: str, file_name: str) -> Scenario:
+    """The scenario of a TOML text; `file_name` is for errors. Raises ScenarioError."""
+    place = Place(f"{file_name}: ")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{file_name} is not valid TOML: {error}") from error
+    scenario: Scenario = _table(Scenario, document, place)
+    _check(scenario, place)
+    return scenario
+
+
+def _table(kind: type[T], value: Any, place: Place) -> T:
+    """A dataclass of a TOML table: every key is one of its fields, and none which it needs is missing."""
+    if not isinstance(value, dict):
+        raise place.error("must be a table")
+    known = {_key_of(kind, name): name for name in (spec.name for spec in fields(kind))}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, given in value.items():
+        if key not in known:
+            raise place.key(key).error(f"is not known here; known are: {', '.join(known)}")
+        values[known[key]] = READERS[kind.__name__, known[key]](given, place.key(key))
+    for spec in fields(kind):  # type: ignore[arg-type]
+        needed = spec.default is MISSING and spec.default_factory is MISSING
+        if needed and spec.name not in values:
+            raise place.key(_key_of(kind, spec.name)).error("is missing: add it")
+    return kind(**values)
+
+
+def _key_of(kind: type, name: str) -> str:
+    """The key of a field: durations go without their unit, lists of tables by one of them."""
+    if kind is Scenario and name in {"topics", "groups", "faults"}:
+        return name[:-1]
+    return name.removesuffix("_ms")
+
+
+def _tables(kind: type[T]) -> Reader:
+    def read(value: Any, place: Place) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise place.error(f"must be tables: write [[{place.rpartition(' ')[2]}]]")
+        return tuple(_table(kind, item, place.item(index)) for index, item in enumerate(value))
+
+    return read
+
+
+def _text(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or not value:
+        raise place.error("must be a text that is not empty")
+    return value
+
+
+def _any_text(value: Any, place: Place) -> str:
+    if not isinstance(value, str):
+        raise place.error("must be a text")
+    return value
+
+
+def _one_of(*names: str) -> Reader:
+    def read(value: Any, place: Place) -> str:
+        if value not in names:
+            raise place.error(f"must be one of {', '.join(names)}")
+        return str(value)
+
+    return read
+
+
+def _texts(value: Any, place: Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise place.error('must be a list, as ["one", "two"]')
+    return tuple(_text(item, place.item(index)) for index, item in enumerate(value))
+
+
+def _count(least: int, most: int) -> Reader:
+    def read(value: Any, place: Place) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise place.error(f"must be a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def _rate(value: Any, place: Place) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+        raise place.error("must be records a second, 0 or more")
+    return float(value)
+
+
+def _flag(value: Any, place: Place) -> bool:
+    if not isinstance(value, bool):
+        raise place.error("must be true or false")
+    return value
+
+
+def _duration(value: Any, place: Place) -> int:
+    match = DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise place.error('must be a duration, as "250ms", "45s", "5m", "2h" or "1d"')
+    return int(match[1]) * UNIT_MS[match[2]]
+
+
+def _positive_duration(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if duration_ms == 0:
+        raise place.error("must be longer than nothing")
+    return duration_ms
+
+
+def _latency(value: Any, place: Place) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise place.error('must be two durations, as ["1ms", "5ms"]')
+    low_ms, high_ms = (_duration(item, place.item(index)) for index, item in enumerate(value))
+    if low_ms > high_ms:
+        raise place.error("the first duration must not be above the second")
+    return low_ms, high_ms
+
+
+def _time(value: Any, place: Place) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise place.error("must be a time with an offset, as 2026-01-05T00:00:00Z")
+    return int(value.timestamp() * 1000)
+
+
+def _settings(value: Any, place: Place) -> GroupCoordinatorConfig:
+    if not isinstance(value, dict):
+        raise place.error("must be a table")
+    if any(isinstance(item, dict) for item in value.values()):
+        raise place.error('put the names of settings in quotes, as "group.max.size" = 100')
+    try:
+        return config_of(value)
+    except UnknownSetting as error:
+        raise place.error(str(error)) from error
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def _topic_name(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None or value in {".", ".."} or value.startswith("__"):
+        raise place.error("must be the name of a topic: letters, digits, '.', '_' and '-', and no internal one")
+    return value
+
+
+READERS: Final[Mapping[tuple[str, str], Reader]] = {
+    ("Scenario", "name"): _text,
+    ("Scenario", "start_ms"): _time,
+    ("Scenario", "duration_ms"): _positive_duration,
+    ("Scenario", "seed"): _count(0, 2**63 - 1),
+    ("Scenario", "about"): _any_text,
+    ("Scenario", "cluster"): lambda value, place: _table(ClusterSpec, value, place),
+    ("Scenario", "topics"): _tables(TopicSpec),
+    ("Scenario", "groups"): _tables(GroupSpec),
+    ("Scenario", "faults"): _tables(FaultSpec),
+    ("ClusterSpec", "brokers"): _count(1, BROKERS_MAX),
+    ("ClusterSpec", "consumer_offsets_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "share_group_state_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "transaction_state_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "latency_ms"): _latency,
+    ("ClusterSpec", "append_linger_ms"): _duration,
+    ("ClusterSpec", "segment_bytes"): _count(10_000, 2**31 - 1),
+    ("ClusterSpec", "compression"): _one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    ("ClusterSpec", "retention_check_interval_ms"): _positive_duration,
+    ("ClusterSpec", "transaction_version"): _count(0, 2),
+    ("ClusterSpec", "share_record_lock_duration_ms"): _positive_duration,
+    ("ClusterSpec", "share_delivery_count_limit"): _count(2, 100),
+    ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
+    ("ClusterSpec", "settings"): _settings,
+    ("TopicSpec", "name"): _topic_name,
+    ("TopicSpec", "partitions"): _count(1, PARTITIONS_MAX),
+    ("TopicSpec", "rate"): _rate,
+    ("TopicSpec", "batch_records"): _count(1, 1_000_000),
+    ("TopicSpec", "retention_ms"): _positive_duration,
+    ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "name"): _text,
+    ("GroupSpec", "topics"): _texts,
+    ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share"),
+    ("GroupSpec", "count"): _count(1, GROUPS_MAX),
+    ("GroupSpec", "members"): _count(1, MEMBERS_MAX),
+    ("GroupSpec", "assignors"): _texts,
+    ("GroupSpec", "static"): _flag,
+    ("GroupSpec", "start_after_ms"): _duration,
+    ("GroupSpec", "stagger_ms"): _duration,
+    ("GroupSpec", "session_timeout_ms"): _positive_duration,
+    ("GroupSpec", "heartbeat_interval_ms"): _positive_duration,
+    ("GroupSpec", "max_poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "commit_interval_ms"): _positive_duration,
+    ("GroupSpec", "commits"): _one_of("auto", "none", "transactional"),
+    ("GroupSpec", "abort_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "rate"): _rate,
+    ("GroupSpec", "on_poison"): _one_of("skip", "stuck", "reject", "release", "time_out"),
+    ("GroupSpec", "acknowledge"): _one_of("implicit", "explicit"),
+    ("GroupSpec", "max_poll_records"): _count(1, 1_000_000),
+    ("GroupSpec", "poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "release_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "offset_reset"): _one_of("earliest", "latest"),
+    ("FaultSpec", "kind"): _one_of(*FAULT_KEYS),
+    ("FaultSpec", "at_ms"): _duration,
+    ("FaultSpec", "every_ms"): _positive_duration,
+    ("FaultSpec", "group"): _text,
+    ("FaultSpec", "member"): _count(0, MEMBERS_MAX),
+    ("FaultSpec", "topic"): _text,
+    ("FaultSpec", "partition"): _count(0, PARTITIONS_MAX),
+    ("FaultSpec", "broker"): _count(1, BROKERS_MAX),
+    ("FaultSpec", "duration_ms"): _positive_duration,
+    ("FaultSpec", "offset"): _count(0, 2**62),
+    ("FaultSpec", "partitions"): _count(1, PARTITIONS_MAX),
+}
+"""(dataclass, field) -> how its value is read and checked. A field without a line cannot be set."""
+
+CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "classic": ("skip", "stuck"),
+    "consumer": ("skip", "stuck"),
+    "share": ("skip", "reject", "release", "time_out"),
+}
+
+
+# --- checks between tables ---
+
+
+def _check(scenario: Scenario, place: Place) -> None:
+    topics = {topic.name: topic for topic in scenario.topics}
+    if len(topics) < len(scenario.topics):
+        raise place.key("topic").error("two topics have one name: give each its own")
+    group_ids: set[str] = set()
+    for index, group in enumerate(scenario.groups):
+        _check_group(scenario, group, topics, place.key("group").item(index))
+        if not group_ids.isdisjoint(group.group_ids()):
+            raise place.key("group").item(index).key("name").error("is taken by another group: give each its own")
+        group_ids.update(group.group_ids())
+    for index, fault in enumerate(scenario.faults):
+        _check_fault(scenario, fault, topics, place.key("fault").item(index))
+
+
+def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    for topic in group.topics:
+        if topic not in topics:
+            raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+    known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
+    for assignor in group.assignors:
+        if group.protocol in known and assignor not in known[group.protocol] and "assignors" not in _defaulted(group):
+            raise place.key("assignors").error(f"must be among {', '.join(known[group.protocol])}")
+    if group.on_poison not in POISON_OF[group.protocol]:
+        raise place.key("on_poison").error(
+            f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
+        )
+    if group.protocol == "share" and group.commits == "transactional":
+        raise place.key("commits").error("share groups commit no offsets: leave it out")
+    if group.heartbeat_interval_ms >= group.session_timeout_ms:
+        raise place.key("heartbeat_interval").error("must be below session_timeout")
+    settings = scenario.cluster.settings
+    shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if group.protocol == "classic" and not shortest_ms <= group.session_timeout_ms <= longest_ms:
+        raise place.key("session_timeout").error(
+            f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
+        )
+
+
+def _defaulted(group: GroupSpec) -> set[str]:
+    """Fields which stand at their default, as far as can be told."""
+    return {spec.name for spec in fields(group) if getattr(group, spec.name) == spec.default}
+
+
+def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    given = {_key_of(FaultSpec, spec.name) for spec in fields(fault) if getattr(fault, spec.name) is not None}
+    for key in FAULT_KEYS[fault.kind]:
+        if key not in given:
+            raise place.key(key).error(f"is missing: {fault.kind} needs it")
+    if fault.group is not None:
+        specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
+        if not specs:
+            raise place.key("group").error(f"there is no group {fault.group!r}")
+        if fault.member is not None and fault.member >= specs[0].members:
+            raise place.key("member").error(f"group {fault.group!r} has members 0 to {specs[0].members - 1}")
+    if fault.topic is not None and fault.topic not in topics:
+        raise place.key("topic").error(f"there is no topic {fault.topic!r}")
+    if fault.broker is not None and fault.broker > scenario.cluster.brokers:
+        raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
+    if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
+        raise place.key("broker").error("needs another broker to take over: set cluster.brokers to 2 or more")
+    if fault.kind == "add_partitions" and fault.topic is not None and fault.partitions is not None:
+        if fault.partitions <= topics[fault.topic].partitions:
+            raise place.key("partitions").error("must be above what the topic has: partitions never go away")
+    if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
+        raise place.key("every").error("must be longer than duration")
