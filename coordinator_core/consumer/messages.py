@@ -1,0 +1,108 @@
+"""Requests and responses of ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and its like). Times in milliseconds.
+"""
+
+from dataclasses import dataclass
+
+from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+
+CLASSIC_MEMBER_TYPE = 0
+CONSUMER_MEMBER_TYPE = 1
+"""Kinds of members in ConsumerGroupDescribe, from version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """Partitions of a topic, by the topic's id."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatRequest:
+    """What a member says. None, and -1 for the rebalance time-out: as it was last time.
+
+    `member_epoch`: 0 joins, -1 leaves, -2 leaves for a while (static members).
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: tuple[TopicPartitions, ...] | None = None
+    """Partitions which the member owns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Partitions which a member is to own."""
+
+    topic_partitions: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatResponse:
+    """What a member is told. `assignment` None: as it was last time."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopicPartitions:
+    """Partitions of a topic, by its id and name."""
+
+    topic_id: str
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedAssignment:
+    """Partitions, of the topics which exist."""
+
+    topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerMember:
+    """A member. `assignment` has what it is still to give up too."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: DescribedAssignment
+    target_assignment: DescribedAssignment
+    member_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    """A group as ConsumerGroupDescribe prints it."""
+
+    group_id: str
+    error_code: int = 0
+    error_message: str | None = None
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedConsumerMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED

@@ -1,0 +1,111 @@
+"""What the members of a consumer group are subscribed to, taken together (ConsumerGroup, ModernGroup).
+
+Kafka keeps these counts up to date with each record. Here they are made from the members when first asked for, each
+on its own, and kept with the group as long as no record changes it: a heartbeat which changes nothing asks for nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+
+from coordinator_core.assignors.server_group import SubscriptionType
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator_core.coordinator.java_order import hash_map_order
+
+
+class Subscriptions:
+    """Counts over the members of one group at one time. Counters: do not change them."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+
+    @cached_property
+    def by_name(self) -> Counter[str]:
+        """Topic name -> how many members name it."""
+        return count_names(self._group.members.values())
+
+    @cached_property
+    def by_regex(self) -> Counter[str]:
+        """Topic name -> how many patterns were resolved to it."""
+        return count_resolved(self._group.resolved_regexes.values())
+
+    @cached_property
+    def regexes(self) -> Counter[str]:
+        """Pattern -> how many members use it."""
+        members = self._group.members.values()
+        return Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
+
+    @cached_property
+    def assignors(self) -> Counter[str]:
+        """Server assignor -> how many members ask for it."""
+        members = self._group.members.values()
+        return Counter(member.server_assignor for member in members if member.server_assignor is not None)
+
+    @cached_property
+    def classic_member_count(self) -> int:
+        """How many members use the classic protocol."""
+        return sum(member.classic_member_metadata is not None for member in self._group.members.values())
+
+    @cached_property
+    def classic_protocols(self) -> Counter[str]:
+        """Protocol -> how many classic members support it."""
+        return Counter(
+            name
+            for member in self._group.members.values()
+            if member.classic_member_metadata is not None
+            for name, _ in member.classic_member_metadata.supported_protocols
+        )
+
+    @cached_property
+    def subscription_type(self) -> SubscriptionType:
+        """Whether all members subscribe alike. Patterns count as they were when a member last changed: Kafka infers
+        the type only then.
+        """
+        by_regex = count_resolved(self._group.subscription_regexes.values())
+        return subscription_type(self.by_name, by_regex, self.regexes, len(self._group.members))
+
+    @cached_property
+    def topic_names(self) -> frozenset[str]:
+        """All topics, by name or by pattern."""
+        return frozenset(self.by_name) | frozenset(self.by_regex)
+
+
+def subscriptions_of(group: ConsumerGroup) -> Subscriptions:
+    """The counts of a group, kept with it."""
+    found = group.subscriptions
+    if found is None:
+        found = Subscriptions(group)
+        object.__setattr__(group, "subscriptions", found)  # not part of the state: made of it
+    return found
+
+
+def count_names(members: Iterable[ConsumerMember]) -> Counter[str]:
+    """Topic name -> how many of the members name it."""
+    return Counter(name for member in members for name in set(member.subscribed_topic_names))
+
+
+def count_resolved(regexes: Iterable[ResolvedRegex]) -> Counter[str]:
+    """Topic name -> how many of the patterns were resolved to it."""
+    return Counter(name for resolved in regexes for name in set(resolved.topics))
+
+
+def subscription_type(
+    by_name: Counter[str], by_regex: Counter[str], regexes: Counter[str], member_count: int
+) -> SubscriptionType:
+    """ConsumerGroup.subscriptionType: all name the same topics, or all use one pattern and name none.
+
+    Counts which are not positive are no subscriptions.
+    """
+    topics = [name for name in by_name.keys() | by_regex.keys() if by_name[name] > 0 or by_regex[name] > 0]
+    patterns = [count for count in regexes.values() if count > 0]
+    if patterns:
+        is_alike = patterns == [member_count] and all(by_regex[name] == 1 and not by_name[name] for name in topics)
+    else:
+        is_alike = all(by_name[name] == member_count for name in topics)
+    return SubscriptionType.HOMOGENEOUS if is_alike else SubscriptionType.HETEROGENEOUS
+
+
+def preferred_assignor(assignors: Counter[str]) -> str | None:
+    """The assignor which most ask for; among equals the first of Kafka's hash map (computePreferredServerAssignor)."""
+    asked = [name for name in sorted(assignors) if assignors[name] > 0]
+    return max(hash_map_order(asked), key=assignors.__getitem__, default=None)

@@ -1,0 +1,77 @@
+"""Timers of members of consumer groups: their keys, which are Kafka's, and the names of what they run.
+
+Every member has a session. A member of the consumer protocol has a rebalance time-out besides, from when it is told to
+give up partitions until it has. A member of the classic protocol has time-outs of JoinGroup and SyncGroup instead.
+Whichever runs out, the member goes.
+"""
+
+from typing import Final
+
+from coordinator_core.coordinator.shard import Context
+
+FENCE_MEMBER: Final = "consumer_fence_member"
+EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"
+
+
+def session_key(group_id: str, member_id: str) -> str:
+    """Key of the timer which finds a member dead."""
+    return f"session-timeout-{group_id}-{member_id}"
+
+
+def rebalance_key(group_id: str, member_id: str) -> str:
+    """Key of the timer which finds that a member has not given up its partitions."""
+    return f"rebalance-timeout-{group_id}-{member_id}"
+
+
+def join_key(group_id: str, member_id: str) -> str:
+    """Key of the timer which finds that a classic member, told to rejoin, has not."""
+    return f"join-{group_id}-{member_id}"
+
+
+def sync_key(group_id: str, member_id: str) -> str:
+    """Key of the timer which finds that a classic member has not synced."""
+    return f"sync-{group_id}-{member_id}"
+
+
+def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
+    """Start the session of a member anew; without delay it lasts as the broker's settings say."""
+    delay_ms = context.config.group_consumer_session_timeout_ms if delay_ms is None else delay_ms
+    context.schedule(session_key(group_id, member_id), delay_ms, FENCE_MEMBER, group_id, member_id)
+
+
+def schedule_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int, delay_ms: int) -> None:
+    """Give a member so long to leave this epoch."""
+    context.schedule(rebalance_key(group_id, member_id), delay_ms, EXPIRE_REBALANCE, group_id, member_id, member_epoch)
+
+
+def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
+    """The member has given up its partitions."""
+    context.cancel(rebalance_key(group_id, member_id))
+
+
+def schedule_join_if_absent(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
+    """Give a classic member so long to rejoin; what it has left of an earlier call stays."""
+    key = join_key(group_id, member_id)
+    if context.coordinator.timers.get(key) is None:
+        context.schedule(key, delay_ms, FENCE_MEMBER, group_id, member_id)
+
+
+def cancel_join(context: Context, group_id: str, member_id: str) -> None:
+    """The member has rejoined."""
+    context.cancel(join_key(group_id, member_id))
+
+
+def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
+    """Give a classic member so long to sync."""
+    context.schedule(sync_key(group_id, member_id), delay_ms, FENCE_MEMBER, group_id, member_id)
+
+
+def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
+    """The member has synced."""
+    context.cancel(sync_key(group_id, member_id))
+
+
+def cancel_all(context: Context, group_id: str, member_id: str) -> None:
+    """The member is gone."""
+    for key in (session_key, rebalance_key, join_key, sync_key):
+        context.cancel(key(group_id, member_id))
