@@ -172,6 +172,8 @@ class GroupCoordinator:
         self.is_deferring = is_deferring
         """`on_append` is not called here but parked in the outcome: who replicates the log calls `resume`."""
         self.config = config or GroupCoordinatorConfig()
+        self.group_settings: dict[str, Mapping[str, int]] = {}
+        """Group id -> dynamic settings of the group (GroupConfig), named as the broker's without `group_`."""
         self.image = image or MetadataImage()
         self.log: Log = log or CountingLog()
         self.shard = shard or CoordinatorShard()
@@ -473,6 +475,14 @@ class Context:
     def config(self) -> GroupCoordinatorConfig:
         """The broker's settings."""
         return self.coordinator.config
+
+    def group_setting(self, group_id: str, name: str) -> int:
+        """A setting of one group, such as `share_session_timeout_ms`; the broker's where the group has none."""
+        settings = self.coordinator.group_settings.get(group_id)
+        if settings is not None and name in settings:
+            return settings[name]
+        value: int = getattr(self.coordinator.config, f"group_{name}")
+        return value
 
     @property
     def image(self) -> MetadataImage:
