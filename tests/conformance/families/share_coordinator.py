@@ -1,35 +1,70 @@
-"""Conformance of the share coordinator's replay with Kafka's own ShareCoordinatorShard.
+"""Conformance of the share coordinator with Kafka's own ShareCoordinatorShard, both ways.
 
-Replay only: each step's records are folded, and the state, the fences, the counter of updates and the
-redundant offset after the step are compared. The answers to requests are not judged.
+Replay: each step's records are decoded from their bytes and folded. Live: the step's request goes to a
+`ShareCoordinator`, whose answer and records, byte for byte, must be Kafka's. Both ways the state, the fences, the
+counter of updates and the redundant offset after the step are compared, and a third shard which replays the whole log
+at the end must agree. Where one step writes for several share partitions, Kafka's order is that of a hash map and does
+not count.
 """
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from coordinator_core import codec
-from coordinator_core.share_state.replay import (
-    replay_share_snapshot,
-    replay_share_update,
-    share_snapshot,
-    share_update,
+from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.messages import json_of, message_of
+from coordinator_core.share_state.config import ShareCoordinatorConfig
+from coordinator_core.share_state.coordinator import MemoryLog, Outcome, ShareCoordinator
+from coordinator_core.share_state.messages import (
+    DeleteStateRequest,
+    InitializeStateRequest,
+    ReadStateRequest,
+    WriteStateRequest,
 )
+from coordinator_core.share_state.records import ShareStateRecord, encode_record, replay_record
+from coordinator_core.share_state.replay import share_snapshot, share_update
 from coordinator_core.share_state.state import SharePartitionKey, ShareShard
 from schemas.share_group_state import TOPIC, ShareStateRecordType
 
+Json = Mapping[str, Any]
+
+
+class Request(NamedTuple):
+    """How a step of the trace is put to the coordinator."""
+
+    operation: str
+    kind: type
+
+
+REQUESTS: Final[dict[str, Request]] = {
+    "initializeState": Request("initialize_state", InitializeStateRequest),
+    "writeState": Request("write_state", WriteStateRequest),
+    "readState": Request("read_state", ReadStateRequest),
+    "readStateSummary": Request("read_state_summary", ReadStateRequest),
+    "deleteState": Request("delete_state", DeleteStateRequest),
+}
+
+JOBS: Final[dict[str, Callable[[ShareCoordinator, Json, int], Outcome]]] = {
+    "advanceTime": lambda coordinator, request, now_ms: Outcome(),
+    "snapshotColdPartitions": lambda coordinator, request, now_ms: coordinator.snapshot_cold_partitions(now_ms=now_ms),
+    "cleanupDeletedTopics": lambda coordinator, request, now_ms: coordinator.clean_up_deleted_topics(
+        request["topicIds"], now_ms=now_ms
+    ),
+}
+
 
 def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
-    """Judge every case of the trace: (cases, passed, failures). A case passes if every step's state is right."""
+    """Judge every case of the trace: (cases, passed, failures). A case passes if every step is right, both ways."""
     cases = passed = 0
     failures: list[str] = []
     with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
         for line in lines:
             case = json.loads(line)
             cases += 1
-            failure = _judge(case)
+            failure = judge(case)
             if failure is None:
                 passed += 1
             else:
@@ -37,35 +72,98 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
     return cases, passed, failures
 
 
-def _judge(case: Mapping[str, Any]) -> str | None:
-    shard = ShareShard(updates_per_snapshot=case["config"]["snapshotUpdateRecordsPerSnapshot"])
+def judge(case: Json) -> str | None:
+    """What is wrong first, None if nothing is."""
+    live = _Live(case)
+    shard = _empty_shard(case)
     for number, step in enumerate(case["steps"]):
         for record in step["records"]:
-            shard = _replayed(shard, record)
-        state = _dump(shard)
-        if state != step["state"]:
-            return f"step {number} ({step['op']}): state {state} is not {step['state']}"
-        if shard.last_redundant_offset != step["lastRedundantOffset"]:
-            return (
-                f"step {number} ({step['op']}): redundant offset {shard.last_redundant_offset} "
-                f"is not {step['lastRedundantOffset']}"
-            )
+            shard = replay_record(shard, _decoded(record), record["offset"])
+        failure = _wrong_state(shard, step) or live.play(step)
+        if failure is not None:
+            return f"step {number} ({step['op']}): {failure}"
+    return live.wrong_reload(_empty_shard(case))
+
+
+def _empty_shard(case: Json) -> ShareShard:
+    return ShareShard(updates_per_snapshot=case["config"]["snapshotUpdateRecordsPerSnapshot"])
+
+
+def _wrong_state(shard: ShareShard, step: Json) -> str | None:
+    state = dump(shard)
+    if state != step["state"]:
+        return f"state {state} is not {step['state']}"
+    if shard.last_redundant_offset != step["lastRedundantOffset"]:
+        return f"redundant offset {shard.last_redundant_offset} is not {step['lastRedundantOffset']}"
     return None
 
 
-def _replayed(shard: ShareShard, record: Mapping[str, Any]) -> ShareShard:
-    """The record's own bytes, decoded and replayed; Kafka's JSON of them is not looked at."""
+class _Live:
+    """One share coordinator, to which the requests of a case are put."""
+
+    def __init__(self, case: Json) -> None:
+        self.now_ms: int = case["startTimeMs"]
+        self.log = MemoryLog(case["startLogOffset"])
+        config = case["config"]
+        self.coordinator = ShareCoordinator(
+            now_ms=self.now_ms,
+            config=ShareCoordinatorConfig(
+                updates_per_snapshot=config["snapshotUpdateRecordsPerSnapshot"],
+                cold_partition_snapshot_interval_ms=config["coldPartitionSnapshotIntervalMs"],
+            ),
+            image=image_of(Topic(topic["name"], topic["topicId"], topic["partitions"]) for topic in case["topics"]),
+            log=self.log,
+        )
+
+    def play(self, step: Json) -> str | None:
+        """Do the step: what is wrong, None if nothing is."""
+        if step["op"] == "advanceTime":
+            self.now_ms += step["request"]["ms"]
+        outcome = self._outcome(step)
+        response = None if outcome.response is None else json_of(outcome.response)
+        if response != step["response"]:
+            return f"answer {response} is not {step['response']}"
+        records = sorted(_bytes(entry.record) for entry in outcome.records)
+        expected = sorted((record["key"], record["value"] or "") for record in step["records"])
+        if records != expected:
+            return f"records {records} are not {expected}"
+        offsets = [entry.offset for entry in outcome.records]
+        if offsets != [record["offset"] for record in step["records"]]:
+            return f"records at {offsets}"
+        return _wrong_state(self.coordinator.shard, step)
+
+    def _outcome(self, step: Json) -> Outcome:
+        request = REQUESTS.get(step["op"])
+        if request is None:
+            return JOBS[step["op"]](self.coordinator, step["request"], self.now_ms)
+        message: Any = message_of(request.kind, step["request"])
+        return self.coordinator.handle(request.operation, message, now_ms=self.now_ms)
+
+    def wrong_reload(self, shard: ShareShard) -> str | None:
+        """Whoever replays this coordinator's own log has its state."""
+        for entry in self.log.entries:
+            shard = replay_record(shard, entry.record, entry.offset)
+        return None if shard == self.coordinator.shard else "the log gives another state than the coordinator has"
+
+
+def _bytes(record: ShareStateRecord) -> tuple[str, str]:
+    key, value = encode_record(record)
+    return key.hex(), (value or b"").hex()
+
+
+def _decoded(record: Json) -> ShareStateRecord:
+    """The record's own bytes, decoded; Kafka's JSON of them is not looked at."""
     decoded = codec.decode_key(TOPIC, bytes.fromhex(record["key"]))
     key = SharePartitionKey(decoded.fields.group_id, decoded.fields.topic_id, decoded.fields.partition)
     if record["value"] is None:
-        return replay_share_snapshot(shard, key, None, record["offset"])
+        return ShareStateRecord(key, None)
     value = codec.decode_value(TOPIC, decoded.record_type, bytes.fromhex(record["value"])).fields
-    if decoded.record_type == ShareStateRecordType.SHARE_SNAPSHOT:
-        return replay_share_snapshot(shard, key, share_snapshot(value), record["offset"])
-    return replay_share_update(shard, key, share_update(value))
+    is_snapshot = decoded.record_type == ShareStateRecordType.SHARE_SNAPSHOT
+    return ShareStateRecord(key, share_snapshot(value) if is_snapshot else share_update(value))
 
 
-def _dump(shard: ShareShard) -> dict[str, dict[str, Any]]:
+def dump(shard: ShareShard) -> dict[str, dict[str, Any]]:
+    """The state in the form of the traces: `group:topicId:partition` -> fields."""
     return {
         key.as_coordinator_key(): {
             "snapshotEpoch": state.snapshot_epoch,

@@ -1,0 +1,293 @@
+"""What each operation on a share partition decides: the records to write and the answer (ShareCoordinatorShard).
+
+A command is a function `(view, key, request of the partition) -> Decision`; it reads and changes nothing. `OPERATIONS`
+names them all, each with the checks which are made before it, in Kafka's order: the first which objects is the answer.
+
+Kafka also refuses a topic id of null, which no request can carry.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.share_state.combine import UNSET_OFFSET, combine_state_batches
+from coordinator_core.share_state.config import ShareCoordinatorConfig
+from coordinator_core.share_state.messages import (
+    NO_CHECK,
+    DeletePartition,
+    InitializePartition,
+    PartitionResult,
+    ReadPartition,
+    ReadResult,
+    Result,
+    SummaryResult,
+    WritePartition,
+)
+from coordinator_core.share_state.records import ShareStateRecord
+from coordinator_core.share_state.state import (
+    UNCHANGED,
+    UNKNOWN_COUNT,
+    SharePartition,
+    SharePartitionKey,
+    ShareShard,
+    ShareSnapshot,
+    ShareUpdate,
+)
+
+
+class View(NamedTuple):
+    """What a command sees. Time is epoch milliseconds."""
+
+    shard: ShareShard
+    image: MetadataImage
+    config: ShareCoordinatorConfig
+    now_ms: int
+
+
+class Decision(NamedTuple):
+    """The records to write, in order, and the answer once they are written."""
+
+    records: tuple[ShareStateRecord, ...]
+    result: Result
+
+
+Check = Callable[[View, SharePartitionKey, Any], None]
+"""Raises Refused with the error of the answer, else lets the request pass."""
+Command = Callable[[View, SharePartitionKey, Any], Decision]
+
+
+# --- checks ---
+
+
+def check_partition(view: View, key: SharePartitionKey, request: Any) -> None:
+    """Refuse a negative partition."""
+    if key.partition < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+
+
+def check_initialized_to_write(view: View, key: SharePartitionKey, request: Any) -> None:
+    """Refuse a write to a share partition which was never initialized, or was deleted."""
+    if key not in view.shard.share_partitions:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
+
+
+def check_initialized_to_read(view: View, key: SharePartitionKey, request: Any) -> None:
+    """Refuse to read what was never initialized, or was deleted."""
+    if key not in view.shard.share_partitions:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
+
+
+def check_leader_epoch(view: View, key: SharePartitionKey, request: WritePartition | ReadPartition) -> None:
+    """Fence a leader of the data partition which another has followed."""
+    highest = view.shard.leader_epochs.get(key)
+    if request.leader_epoch != NO_CHECK and highest is not None and highest > request.leader_epoch:
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def check_state_epoch(view: View, key: SharePartitionKey, request: WritePartition | InitializePartition) -> None:
+    """Fence who knows a state from before the last initialization only."""
+    highest = view.shard.state_epochs.get(key)
+    if request.state_epoch != NO_CHECK and highest is not None and highest > request.state_epoch:
+        raise Refused(ErrorCode.FENCED_STATE_EPOCH)
+
+
+def check_topic(view: View, key: SharePartitionKey, request: Any) -> None:
+    """Refuse a partition which the cluster does not have."""
+    topic = view.image.topic_of_id(key.topic_id)
+    if topic is None or topic.partition_count <= key.partition:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+# --- commands ---
+
+
+def initialize_state(view: View, key: SharePartitionKey, request: InitializePartition) -> Decision:
+    """Begin a state, or begin it anew: a snapshot without batches, its epoch one after that of the state before.
+
+    Source: ShareCoordinatorShard.initializeState, ShareGroupOffset.fromRequest.
+    """
+    before = view.shard.share_partitions.get(key)
+    snapshot = ShareSnapshot(
+        snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
+        state_epoch=request.state_epoch,
+        leader_epoch=0,
+        start_offset=request.start_offset,
+        delivery_complete_count=UNKNOWN_COUNT if request.start_offset == UNSET_OFFSET else 0,
+        create_timestamp_ms=view.now_ms,
+        write_timestamp_ms=view.now_ms,
+        state_batches=(),
+    )
+    return Decision((ShareStateRecord(key, snapshot),), PartitionResult(key.partition))
+
+
+def write_state(view: View, key: SharePartitionKey, request: WritePartition) -> Decision:
+    """Write what changed. The leader epoch stays that of the last read (ShareCoordinatorShard.writeState)."""
+    state = view.shard.share_partitions[key]
+    return Decision((_state_record(view, key, state, request, state.leader_epoch),), PartitionResult(key.partition))
+
+
+def read_state(view: View, key: SharePartitionKey, request: ReadPartition) -> Decision:
+    """Give the state to who leads the data partition now; a leader epoch not seen before is written down.
+
+    Source: ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
+    """
+    state = view.shard.share_partitions[key]
+    result = ReadResult(
+        key.partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=state.state_batches,
+    )
+    if request.leader_epoch in (NO_CHECK, view.shard.leader_epochs.get(key)):
+        return Decision((), result)
+    unchanged = WritePartition(
+        key.partition,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )
+    return Decision((_state_record(view, key, state, unchanged, request.leader_epoch),), result)
+
+
+def _state_record(
+    view: View, key: SharePartitionKey, state: SharePartition, request: WritePartition, leader_epoch: int
+) -> ShareStateRecord:
+    """An update, or the snapshot which is due after as many as are allowed (generateShareStateRecord)."""
+    value: ShareSnapshot | ShareUpdate
+    if view.shard.update_counts.get(key, 0) < view.config.updates_per_snapshot:
+        value = ShareUpdate(
+            state.snapshot_epoch,
+            leader_epoch,
+            request.start_offset,
+            request.delivery_complete_count,
+            # What one write says may overlap in itself.
+            combine_state_batches((), request.state_batches, request.start_offset),
+        )
+        return ShareStateRecord(key, value)
+    start_offset = state.start_offset if request.start_offset == UNCHANGED else request.start_offset
+    value = ShareSnapshot(
+        snapshot_epoch=state.snapshot_epoch + 1,
+        state_epoch=state.state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=request.delivery_complete_count,
+        create_timestamp_ms=view.now_ms,
+        write_timestamp_ms=view.now_ms,
+        state_batches=combine_state_batches(state.state_batches, request.state_batches, start_offset),
+    )
+    return ShareStateRecord(key, value)
+
+
+def read_state_summary(view: View, key: SharePartitionKey, request: ReadPartition) -> Decision:
+    """Give the state without its batches; nobody is fenced, and a state never initialized is no error.
+
+    Source: ShareCoordinatorShard.readStateSummary.
+    """
+    state = view.shard.share_partitions.get(key)
+    if state is None:
+        return Decision((), SummaryResult(key.partition, start_offset=UNSET_OFFSET))
+    result = SummaryResult(
+        key.partition,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )
+    return Decision((), result)
+
+
+def delete_state(view: View, key: SharePartitionKey, request: DeletePartition) -> Decision:
+    """Write a tombstone; nothing, where there is no state (ShareCoordinatorShard.deleteState)."""
+    records = (ShareStateRecord(key, None),) if key in view.shard.share_partitions else ()
+    return Decision(records, PartitionResult(key.partition))
+
+
+class Operation(NamedTuple):
+    """How the share coordinator serves one request."""
+
+    checks: tuple[Check, ...]
+    command: Command
+    refused: Callable[..., Result]
+    """Makes the result of an error: (partition, error code, error message)."""
+    failure: str
+    """Stands before the text of an error which is not the request's (ShareCoordinatorService)."""
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "initialize_state": Operation(
+        checks=(check_partition, check_state_epoch, check_topic),
+        command=initialize_state,
+        refused=PartitionResult,
+        failure="Unable to initialize share group state: ",
+    ),
+    "write_state": Operation(
+        checks=(check_partition, check_initialized_to_write, check_leader_epoch, check_state_epoch, check_topic),
+        command=write_state,
+        refused=PartitionResult,
+        failure="Unable to write share group state: ",
+    ),
+    "read_state": Operation(
+        checks=(check_partition, check_initialized_to_read, check_leader_epoch, check_topic),
+        command=read_state,
+        refused=ReadResult,
+        failure="Unable to read share group state: ",
+    ),
+    "read_state_summary": Operation(
+        checks=(check_partition, check_topic),
+        command=read_state_summary,
+        refused=SummaryResult,
+        failure="Unable to read share group state summary: ",
+    ),
+    "delete_state": Operation(
+        checks=(check_partition, check_topic),
+        command=delete_state,
+        refused=PartitionResult,
+        failure="Unable to delete share group state: ",
+    ),
+}
+
+
+# --- jobs ---
+
+
+def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
+    """A snapshot of each share partition whose last one is as old as the interval; its creation time stays.
+
+    Nothing where the last snapshot of every share partition is such a one already: then nothing was written since. In
+    the order of the keys, as Kafka's order is that of a hash map. Source: ShareCoordinatorShard.snapshotColdPartitions.
+    """
+    share_partitions = view.shard.share_partitions
+    if all(state.create_timestamp_ms != state.write_timestamp_ms for state in share_partitions.values()):
+        return ()
+    interval_ms = view.config.cold_partition_snapshot_interval_ms
+    cold = (
+        (key, state) for key, state in share_partitions.items() if view.now_ms - state.write_timestamp_ms >= interval_ms
+    )
+    return tuple(ShareStateRecord(key, _cold_snapshot(state, view.now_ms)) for key, state in sorted(cold, key=_key))
+
+
+def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
+    return ShareSnapshot(
+        snapshot_epoch=state.snapshot_epoch + 1,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp_ms=state.create_timestamp_ms,
+        write_timestamp_ms=now_ms,
+        state_batches=state.state_batches,
+    )
+
+
+def _key(entry: tuple[SharePartitionKey, SharePartition]) -> SharePartitionKey:
+    return entry[0]
+
+
+def tombstones_of_topics(view: View, topic_ids: Iterable[str]) -> tuple[ShareStateRecord, ...]:
+    """A tombstone for each share partition of the topics, which were deleted (maybeCleanupShareState).
+
+    In the order of the keys, as Kafka's order is that of a hash set.
+    """
+    deleted = frozenset(topic_ids)
+    keys = sorted(key for key in view.shard.share_partitions if deleted and key.topic_id in deleted)
+    return tuple(ShareStateRecord(key, None) for key in keys)

@@ -1,0 +1,168 @@
+"""Requests to the share coordinator and its responses, with Kafka's field names in snake case (KIP-932).
+
+All five requests have one form, group -> topics -> partitions, and so have the responses. `coordinator.messages` turns
+them to Kafka's JSON and back. State batches are `combine.StateBatch`.
+"""
+
+from dataclasses import dataclass
+
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.share_state.combine import StateBatches
+from coordinator_core.share_state.state import UNKNOWN_COUNT
+
+NO_CHECK = -1
+"""A leader or state epoch in a request which asks for no comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitializePartition:
+    """One partition of an InitializeShareGroupState request."""
+
+    partition: int
+    state_epoch: int = 0
+    """The group's epoch. -1: whatever it is."""
+    start_offset: int = 0
+    """-1: whoever leads the share partition finds it out (share.auto.offset.reset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePartition:
+    """One partition of a WriteShareGroupState request."""
+
+    partition: int
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = UNKNOWN_COUNT
+    state_batches: StateBatches = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartition:
+    """One partition of a ReadShareGroupState or ReadShareGroupStateSummary request."""
+
+    partition: int
+    leader_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartition:
+    """One partition of a DeleteShareGroupState request."""
+
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeTopic:
+    """One topic of an InitializeShareGroupState request."""
+
+    topic_id: str
+    partitions: tuple[InitializePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTopic:
+    """One topic of a WriteShareGroupState request."""
+
+    topic_id: str
+    partitions: tuple[WritePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopic:
+    """One topic of a ReadShareGroupState or ReadShareGroupStateSummary request."""
+
+    topic_id: str
+    partitions: tuple[ReadPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """One topic of a DeleteShareGroupState request."""
+
+    topic_id: str
+    partitions: tuple[DeletePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeStateRequest:
+    """InitializeShareGroupState."""
+
+    group_id: str
+    topics: tuple[InitializeTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStateRequest:
+    """WriteShareGroupState."""
+
+    group_id: str
+    topics: tuple[WriteTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStateRequest:
+    """ReadShareGroupState and ReadShareGroupStateSummary."""
+
+    group_id: str
+    topics: tuple[ReadTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStateRequest:
+    """DeleteShareGroupState."""
+
+    group_id: str
+    topics: tuple[DeleteTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What became of one partition: initialized, written or deleted."""
+
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """The state of one partition (ReadShareGroupState)."""
+
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    state_epoch: int = 0
+    start_offset: int = 0
+    state_batches: StateBatches = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryResult:
+    """The state of one partition without its batches (ReadShareGroupStateSummary)."""
+
+    partition: int
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = UNKNOWN_COUNT
+
+
+Result = PartitionResult | ReadResult | SummaryResult
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """The results of one topic."""
+
+    topic_id: str
+    partitions: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The response to any of the requests."""
+
+    results: tuple[TopicResult, ...] = ()

@@ -1,0 +1,103 @@
+"""Records which the share coordinator writes (ShareCoordinatorRecordHelpers), and their replay."""
+
+from typing import Final, NamedTuple
+
+from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.share_state.combine import StateBatches
+from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update
+from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
+from schemas.share_group_state import (
+    SHARE_SNAPSHOT_KEY,
+    SHARE_SNAPSHOT_VALUE,
+    SHARE_UPDATE_KEY,
+    SHARE_UPDATE_VALUE,
+    STATE_BATCH,
+    TOPIC,
+    ShareStateRecordType,
+)
+from schemas.wire import Message
+
+VALUE_VERSION: Final = 0
+"""The only version of both values in Kafka 4.3.1."""
+
+
+class ShareStateRecord(NamedTuple):
+    """One record. Its value says its type; a tombstone, None, always has the key of a snapshot."""
+
+    key: SharePartitionKey
+    value: ShareSnapshot | ShareUpdate | None
+
+    @property
+    def record_type(self) -> ShareStateRecordType:
+        is_update = isinstance(self.value, ShareUpdate)
+        return ShareStateRecordType.SHARE_UPDATE if is_update else ShareStateRecordType.SHARE_SNAPSHOT
+
+
+class AppendedRecord(NamedTuple):
+    """A record with its place in the log. All records of one operation have one timestamp."""
+
+    offset: int
+    timestamp_ms: int
+    record: ShareStateRecord
+
+
+def replay_record(shard: ShareShard, record: ShareStateRecord, offset: int) -> ShareShard:
+    """The shard after a record which stands at `offset` in the log (ShareCoordinatorShard.replay)."""
+    key, value = record
+    if isinstance(value, ShareUpdate):
+        return replay_share_update(shard, key, value)
+    return replay_share_snapshot(shard, key, value, offset)
+
+
+def encode_record(record: ShareStateRecord) -> tuple[bytes, bytes | None]:
+    """(key, value) as the log holds them; None is the value of a tombstone."""
+    value = record.value
+    if isinstance(value, ShareUpdate):
+        return _key(record, SHARE_UPDATE_KEY), _update_value(value)
+    return _key(record, SHARE_SNAPSHOT_KEY), None if value is None else _snapshot_value(value)
+
+
+def _key(record: ShareStateRecord, message: Message) -> bytes:
+    key = record.key
+    fields = make(message, group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+    return encode_key(TOPIC, record.record_type, fields)
+
+
+def _snapshot_value(snapshot: ShareSnapshot) -> bytes:
+    fields = make(
+        SHARE_SNAPSHOT_VALUE,
+        snapshot_epoch=snapshot.snapshot_epoch,
+        state_epoch=snapshot.state_epoch,
+        leader_epoch=snapshot.leader_epoch,
+        start_offset=snapshot.start_offset,
+        delivery_complete_count=snapshot.delivery_complete_count,
+        create_timestamp=snapshot.create_timestamp_ms,
+        write_timestamp=snapshot.write_timestamp_ms,
+        state_batches=_batches(snapshot.state_batches),
+    )
+    return encode_value(TOPIC, ShareStateRecordType.SHARE_SNAPSHOT, VALUE_VERSION, fields)
+
+
+def _update_value(update: ShareUpdate) -> bytes:
+    fields = make(
+        SHARE_UPDATE_VALUE,
+        snapshot_epoch=update.snapshot_epoch,
+        leader_epoch=update.leader_epoch,
+        start_offset=update.start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        state_batches=_batches(update.state_batches),
+    )
+    return encode_value(TOPIC, ShareStateRecordType.SHARE_UPDATE, VALUE_VERSION, fields)
+
+
+def _batches(batches: StateBatches) -> list[object]:
+    return [
+        make(
+            STATE_BATCH,
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in batches
+    ]
