@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import TopicName
-from coordinator_core.history.simple_log import ClusterMetadataReplay, TransactionStateReplay
+from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.log.records import decode_chunk
@@ -48,7 +48,9 @@ from jobs.silver_rows import (
 from jobs.sinks import OVERWRITE, PartTarget, PartWriter, TableFile, Warehouse, WrittenFile, filesystem_of, write_parts
 from jobs.tasks import balanced, run_tasks
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
+from schemas.tables.declare import Table
 from schemas.tables.silver import (
+    CONFIGS,
     GROUP_EVENTS,
     GROUP_GENERATIONS,
     GROUP_MEMBERS,
@@ -80,7 +82,9 @@ CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
 LEARNED_FROM: Final = ("CLUSTER_METADATA", "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
 
-REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table is not TOPICS),)
+DRIVER_TABLES: Final = (TOPICS, CONFIGS)
+"""Small ones, which the driver writes from what all tasks found."""
+REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ class ReplayDone:
     topics: list[TopicName] = field(default_factory=list)
     deleted: dict[str, int] = field(default_factory=dict)
     """Topic id -> when its topic was deleted (epoch ms)."""
+    configs: list[ConfigChanged] = field(default_factory=list)
+    """In the order of the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,7 @@ def replay(
         counts = _counts_of(warehouse, cluster_id, bronze_version)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = f"groupledger/replay/{cluster_id}"
-    tables = (*REPLAY_TABLES, TOPICS, QUARANTINE, RUNS)
+    tables = (*REPLAY_TABLES, *DRIVER_TABLES, QUARANTINE, RUNS)
     for table in tables:
         warehouse.ensure(table)
     version = 1 + max(warehouse.last_version(table, app_id) for table in tables)
@@ -203,14 +209,15 @@ def replay(
             table, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
         )
         row_counts[table.full_name] = committed.row_count
-    row_counts[TOPICS.full_name] = warehouse.write(
-        TOPICS,
-        _topics_table(topics, cluster_id),
-        app_id=app_id,
-        version=version,
-        mode=OVERWRITE,
-        replace={"cluster_id": cluster_id},
-    ).row_count
+    for table, rows in ((TOPICS, topics), (CONFIGS, _config_rows(done))):
+        row_counts[table.full_name] = warehouse.write(
+            table,
+            _driver_table(table, rows, cluster_id),
+            app_id=app_id,
+            version=version,
+            mode=OVERWRITE,
+            replace={"cluster_id": cluster_id},
+        ).row_count
     quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version)
     counts = _summed(task.counts for task in done)
     batch_counts = _summed(task.batch_counts for task in done)
@@ -286,8 +293,33 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
     return LEARNED_FROM.index(name.learned_from), name.at, name.topic
 
 
-def _topics_table(rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
-    schema = arrow_schema(TOPICS)
+def _config_rows(done: Iterable[ReplayDone]) -> list[dict[str, Any]]:
+    """One row a stretch in which a config had a value."""
+    rows: list[dict[str, Any]] = []
+    in_force: dict[tuple[str, str, str], dict[str, Any]] = {}
+    changes = sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset)
+    for change in changes:
+        place = change.resource_type, change.resource_name, change.name
+        before = in_force.pop(place, None)
+        if before is not None:
+            before |= {"to_log_offset": change.log_offset, "valid_to": change.at}
+        if change.value is not None:
+            in_force[place] = {
+                "resource_type": change.resource_type,
+                "resource_name": change.resource_name,
+                "name": change.name,
+                "value": change.value,
+                "from_log_offset": change.log_offset,
+                "to_log_offset": None,
+                "valid_from": change.at,
+                "valid_to": None,
+            }
+            rows.append(in_force[place])
+    return rows
+
+
+def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
+    schema = arrow_schema(table)
     made = [{**row, "cluster_id": cluster_id} for row in rows]
     columns = {
         item.name: timestamps(np.array([-1 if row[item.name] is None else row[item.name] for row in made], np.int64))
@@ -501,6 +533,7 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         parts.count(log, chunk, output.counts)
         parts.done.topics.extend(output.topics)
         parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
+        parts.done.configs.extend(output.configs)
 
 
 def _name_assignments(work: ReplayWork, parts: _Parts) -> None:

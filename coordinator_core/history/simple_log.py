@@ -1,12 +1,12 @@
 """The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
 
-The first names topic ids (TopicRecord, RemoveTopicRecord). The second is decoded so that nothing of it goes unread;
-silver has no table of its own for it.
+The first names topic ids (TopicRecord, RemoveTopicRecord) and tells how groups, topics and brokers are configured
+(ConfigRecord). The second is decoded so that nothing of it goes unread; silver has no table of its own for it.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordinator_core import codec
 from coordinator_core.errors import DecodeError, UnknownRecordType
@@ -15,9 +15,21 @@ from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from schemas import transaction_state
-from schemas.cluster_metadata import MetadataRecordType
+from schemas.cluster_metadata import ConfigResourceType, MetadataRecordType
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
+
+CONFIG_PREFIXES: Final = (
+    "consumer.",
+    "group.",
+    "offsets.",
+    "retention.",
+    "share.",
+    "streams.",
+)
+"""Configs which say how groups live and how long records stay. No other is kept: brokers' configs hold secrets."""
+
+CONFIG_NAMES: Final = frozenset({"cleanup.policy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,40 +41,61 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """A config which was given a value (ConfigRecord), or went back to its default: then the value is None."""
+
+    resource_type: str
+    """GROUP, TOPIC or BROKER."""
+    resource_name: str
+    """Group id, topic, or broker id; empty for the default of all brokers."""
+    name: str
+    value: str | None
+    log_offset: int
+    at: int
+    """Epoch ms."""
+
+
+@dataclass(frozen=True, slots=True)
 class SimpleLogOutput:
     """What one chunk came to."""
 
     topics: tuple[TopicName, ...]
     deleted: tuple[TopicDeleted, ...]
+    configs: tuple[ConfigChanged, ...]
     findings: tuple[Finding, ...]
     counts: LedgerCounts
 
 
+_Settled = TopicName | TopicDeleted | ConfigChanged
+
+
 class ClusterMetadataReplay:
-    """Topic names and deletions of `__cluster_metadata`-0.
+    """Topic names, deletions and configs of `__cluster_metadata`-0.
 
     Records between BeginTransaction and EndTransaction (KIP-868) count only once it has ended; AbortTransaction takes
     them back. Other record types are no concern of ours: they are counted as unknown and not quarantined.
     """
 
     def __init__(self) -> None:
-        self._pending: list[TopicName | TopicDeleted] | None = None
+        self._pending: list[_Settled] | None = None
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
-        """Names and deletions that this chunk settled."""
-        settled: list[TopicName | TopicDeleted] = []
+        """Names, deletions and configs that this chunk settled."""
+        settled: list[_Settled] = []
 
-        def read(key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
             if value is None:
                 return
             decoded = codec.decode_metadata(value)
             fields = decoded.fields
-            made: TopicName | TopicDeleted | None = None
+            made: _Settled | None = None
             match decoded.message.record_type:
                 case MetadataRecordType.TOPIC:
                     made = TopicName(fields.topic_id, fields.name, timestamp_ms, CLUSTER_METADATA)
                 case MetadataRecordType.REMOVE_TOPIC:
                     made = TopicDeleted(fields.topic_id, timestamp_ms)
+                case MetadataRecordType.CONFIG:
+                    made = _config_changed(fields, timestamp_ms, offset)
                 case MetadataRecordType.BEGIN_TRANSACTION:
                     self._pending = []
                 case MetadataRecordType.END_TRANSACTION:
@@ -77,6 +110,7 @@ class ClusterMetadataReplay:
         return SimpleLogOutput(
             tuple(item for item in settled if isinstance(item, TopicName)),
             tuple(item for item in settled if isinstance(item, TopicDeleted)),
+            tuple(item for item in settled if isinstance(item, ConfigChanged)),
             findings,
             counts,
         )
@@ -88,19 +122,32 @@ class TransactionStateReplay:
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """Findings and counts."""
 
-        def read(key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
             decoded = codec.decode_key(transaction_state.TOPIC, key or b"")
             if value is not None:
                 codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
-        return SimpleLogOutput((), (), findings, counts)
+        return SimpleLogOutput((), (), (), findings, counts)
+
+
+def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:
+    """The change that a ConfigRecord tells, where it is of a kind that is kept."""
+    if fields.resource_type not in _RESOURCE_TYPES:
+        return None
+    if not fields.name.startswith(CONFIG_PREFIXES) and fields.name not in CONFIG_NAMES:
+        return None
+    resource_type = ConfigResourceType(fields.resource_type).name
+    return ConfigChanged(resource_type, fields.resource_name, fields.name, fields.value, offset, timestamp_ms)
+
+
+_RESOURCE_TYPES: Final = frozenset({ConfigResourceType.GROUP, ConfigResourceType.TOPIC, ConfigResourceType.BROKER})
 
 
 def _read_records(
-    chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int], None], *, quarantines_unknown: bool
+    chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int, int], None], *, quarantines_unknown: bool
 ) -> tuple[tuple[Finding, ...], LedgerCounts]:
-    """Call `read(key, value, timestamp_ms)` on every data record; what it cannot decode becomes a finding."""
+    """Call `read(key, value, timestamp_ms, offset)` on every data record; what it cannot decode becomes a finding."""
     findings = list(chunk.findings)
     decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
     for row, is_control, key, value in _records(chunk):
@@ -108,7 +155,7 @@ def _read_records(
             control_count += 1
             continue
         try:
-            read(key, value, int(chunk.records.timestamp_ms[row]))
+            read(key, value, int(chunk.records.timestamp_ms[row]), int(chunk.records.offset[row]))
         except DecodeError as error:
             is_unknown = isinstance(error, UnknownRecordType)
             unknown_count += is_unknown

@@ -305,6 +305,25 @@ TOPICS = Table(
     ),
 )
 
+CONFIGS = Table(
+    layer="silver",
+    name="configs",
+    comment="How groups, topics and brokers were configured, where the metadata log tells it: one row a stretch of a "
+    "value. Only configs of groups, offsets and retention are kept.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("resource_type", STRING, "GROUP TOPIC BROKER."),
+        key("resource_name", STRING, "Group id, topic or broker id; empty for the default of all brokers."),
+        key("name", STRING, "Name of the config."),
+        as_key(FROM_LOG_OFFSET),
+        Column("value", STRING, "The value that was set."),
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+    ),
+)
+
 SILVER_TABLES = (
     OFFSET_COMMITS,
     GROUP_GENERATIONS,
@@ -315,4 +334,5 @@ SILVER_TABLES = (
     SHARE_STATE_BATCHES,
     SHARE_BATCH_TRANSITIONS,
     TOPICS,
+    CONFIGS,
 )

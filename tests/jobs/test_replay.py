@@ -21,7 +21,7 @@ from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
-from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import RUNS
 from tests.conftest import RECORDINGS
 
@@ -106,6 +106,17 @@ def test_topic_ids_have_names(full_a: tuple[Jobs, int]) -> None:
     for name in ("silver.member_assignments", "silver.share_partition_states", "silver.share_state_batches"):
         rows = jobs.warehouse.read(TABLES[name], ["topic_id", "topic"]).to_pylist()
         assert [row for row in rows if row["topic_id"] is not None and row["topic"] is None] == []
+
+
+def test_configs_of_groups_are_kept_over_time(full_a: tuple[Jobs, int]) -> None:
+    """The delivery limit that the recording's driver set on a group is there; brokers' own configs are not."""
+    jobs, _ = full_a
+    rows = jobs.warehouse.read(CONFIGS).to_pylist()
+    limits = [
+        row for row in rows if row["name"] == "share.delivery.count.limit" and row["resource_name"] == "s05-limit"
+    ]
+    assert [(row["resource_type"], row["value"], row["valid_to"]) for row in limits] == [("GROUP", "5", None)]
+    assert {row["name"].split(".")[0] for row in rows} <= {"share", "retention", "cleanup", "consumer", "streams"}
 
 
 def test_running_again_changes_nothing(full_a: tuple[Jobs, int]) -> None:

@@ -1,0 +1,60 @@
+"""What is read of `__cluster_metadata`, from records made by the codec."""
+
+import numpy as np
+
+from coordinator_core import codec
+from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, SimpleLogOutput
+from coordinator_core.log.records import decode_chunk
+from schemas import cluster_metadata as metadata
+from schemas.cluster_metadata import ConfigResourceType
+from tests.jobs.builders import batch
+
+GROUP = ConfigResourceType.GROUP
+AT = 1_700_000_000_000
+
+
+def config(resource_type: int, resource_name: str, name: str, value: str | None) -> bytes:
+    message = metadata.CONFIG_RECORD
+    fields = codec.make(message, resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    return codec.encode_metadata(message, fields, 0)
+
+
+BEGIN = codec.encode_metadata(metadata.BEGIN_TRANSACTION_RECORD, codec.make(metadata.BEGIN_TRANSACTION_RECORD), 0)
+END = codec.encode_metadata(metadata.END_TRANSACTION_RECORD, codec.make(metadata.END_TRANSACTION_RECORD), 0)
+ABORT = codec.encode_metadata(metadata.ABORT_TRANSACTION_RECORD, codec.make(metadata.ABORT_TRANSACTION_RECORD), 0)
+
+
+def replayed(*values: bytes) -> SimpleLogOutput:
+    data = b"".join(batch(offset, value=value) for offset, value in enumerate(values))
+    return ClusterMetadataReplay().feed(decode_chunk(np.frombuffer(data, np.uint8), bytes_max=1 << 20))
+
+
+def test_config_of_a_group_is_told_with_its_place() -> None:
+    """A value, and its return to the default, each with offset and time."""
+    limit = "share.delivery.count.limit"
+    output = replayed(config(GROUP, "g", limit, "7"), config(GROUP, "g", limit, None))
+    assert output.configs == (
+        ConfigChanged("GROUP", "g", limit, "7", 0, AT),
+        ConfigChanged("GROUP", "g", limit, None, 1, AT),
+    )
+    assert output.counts.decoded_count == 2
+
+
+def test_configs_which_may_hold_secrets_are_not_kept() -> None:
+    """Of a broker only what concerns groups is kept; a key store's password is not."""
+    output = replayed(
+        config(ConfigResourceType.BROKER, "", "listener.name.x.ssl.keystore.password", "secret"),
+        config(ConfigResourceType.CLIENT_METRICS, "c", "share.any", "1"),
+        config(ConfigResourceType.BROKER, "", "group.share.delivery.count.limit", "6"),
+    )
+    assert [(change.resource_type, change.name, change.value) for change in output.configs] == [
+        ("BROKER", "group.share.delivery.count.limit", "6")
+    ]
+
+
+def test_configs_of_a_transaction_count_once_it_has_ended() -> None:
+    """KIP-868: what stands between begin and abort never was; after the end it all is."""
+    inside = config(GROUP, "g", "share.heartbeat.interval.ms", "1")
+    assert replayed(BEGIN, inside).configs == ()
+    assert replayed(BEGIN, inside, ABORT).configs == ()
+    assert [change.log_offset for change in replayed(BEGIN, inside, END).configs] == [1]
