@@ -1,0 +1,181 @@
+"""The data topics of a simulation. Nobody reads a payload: how far each partition is follows from the time.
+
+Offsets are counted in units of a billionth of a record, so that no rounding of floats can make two machines differ.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
+from coordinator_core.share_partition.state import LogBatch
+from coordinator_core.simulate.draw import kafka_uuid, stream
+from coordinator_core.simulate.scenario import TopicSpec
+
+NANO: Final = 10**9
+
+
+@dataclass(slots=True)
+class Stretch:
+    """From `from_ms` on a partition grows at a steady rate, on top of what it had."""
+
+    from_ms: int
+    nano_records: int
+    nano_records_per_ms: int
+
+
+@dataclass(slots=True)
+class DataPartition:
+    """One partition: how fast it grew when, what was deleted, and what is poison."""
+
+    spec: TopicSpec
+    stretches: list[Stretch]
+    deletions: list[tuple[int, int]] = field(default_factory=list)
+    """(time, log start offset from then on), in the order of time."""
+    poison: list[int] = field(default_factory=list)
+    """Offsets of single poison records, sorted."""
+    next_stretch: int = 0
+
+    def end_offset(self, now_ms: int) -> int:
+        """The offset which the next record gets. Batches come whole."""
+        stretch = self.stretches[0]
+        for later in reversed(self.stretches):
+            if later.from_ms <= now_ms:
+                stretch = later
+                break
+        if now_ms < stretch.from_ms:
+            return 0
+        nano_records = stretch.nano_records + (now_ms - stretch.from_ms) * stretch.nano_records_per_ms
+        batch_records = self.spec.batch_records
+        return nano_records // (NANO * batch_records) * batch_records
+
+    def set_rate(self, from_ms: int, records_per_second: float) -> None:
+        """Grow at another rate from now on."""
+        last = self.stretches[-1]
+        nano_records = last.nano_records + (from_ms - last.from_ms) * last.nano_records_per_ms
+        self.stretches.append(Stretch(from_ms, nano_records, _per_ms(records_per_second)))
+
+
+def _per_ms(records_per_second: float) -> int:
+    return round(records_per_second * (NANO // 1000))
+
+
+class Topics:
+    """All data topics: what clients, share partitions and coordinators ask of them."""
+
+    def __init__(self, specs: tuple[TopicSpec, ...], *, start_ms: int, retention_check_interval_ms: int, seed: int):
+        self.start_ms = start_ms
+        self.retention_check_interval_ms = retention_check_interval_ms
+        self.specs = {spec.name: spec for spec in specs}
+        self._ids = {spec.name: kafka_uuid(stream(seed, "topic", spec.name)) for spec in specs}
+        self._seed = seed
+        self._partitions: dict[TopicPartition, DataPartition] = {}
+        self._counts: dict[str, int] = {}
+        for spec in specs:
+            self._add(spec, range(spec.partitions), start_ms, spec.rate / spec.partitions)
+
+    def _add(self, spec: TopicSpec, numbers: range, now_ms: int, rate: float) -> None:
+        for number in numbers:
+            draws = stream(self._seed, "partition", spec.name, number)
+            phase = draws.randrange(NANO * spec.batch_records)
+            self._partitions[TopicPartition(spec.name, number)] = DataPartition(
+                spec, [Stretch(now_ms, phase, _per_ms(rate))]
+            )
+        self._counts[spec.name] = numbers.stop
+
+    # --- what clients ask ---
+
+    def partition_count(self, topic: str, now_ms: int) -> int:
+        """Partitions of a topic; 0 where it does not exist."""
+        return self._counts.get(topic, 0)
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic."""
+        return self._ids[topic]
+
+    def names(self) -> dict[str, str]:
+        """Topic id -> name."""
+        return {topic_id: name for name, topic_id in self._ids.items()}
+
+    def end_offset(self, at: TopicPartition, now_ms: int) -> int:
+        """The offset which the next record gets."""
+        return self._partitions[at].end_offset(now_ms)
+
+    def start_offset(self, at: TopicPartition, now_ms: int) -> int:
+        """The first offset that is still there: retention counts from check to check."""
+        partition = self._partitions[at]
+        start = 0
+        for deleted_ms, offset in partition.deletions:
+            if deleted_ms <= now_ms:
+                start = max(start, offset)
+        if partition.spec.retention_ms is not None:
+            since_check_ms = (now_ms - self.start_ms) % self.retention_check_interval_ms
+            kept_from_ms = now_ms - since_check_ms - partition.spec.retention_ms
+            start = max(start, partition.end_offset(kept_from_ms))
+        return min(start, partition.end_offset(now_ms))
+
+    def is_poison(self, at: TopicPartition, offset: int) -> bool:
+        """Whether nobody can handle this record."""
+        return self.next_poison_offset(at, offset, offset + 1) is not None
+
+    def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
+        """The first poison record from one offset to another (exclusive), or None."""
+        partition = self._partitions[at]
+        found = [offset for offset in partition.poison if from_offset <= offset < to_offset][:1]
+        every = partition.spec.poison_every
+        if every:
+            following = from_offset + (every - 1 - from_offset) % every
+            if following < to_offset:
+                found.append(following)
+        return min(found, default=None)
+
+    def log_batches(self, at: TopicPartition, from_offset: int, record_count_max: int, now_ms: int) -> list[LogBatch]:
+        """The record batches from the one that holds an offset on, as a fetch of so many records finds them."""
+        size = self._partitions[at].spec.batch_records
+        end = self.end_offset(at, now_ms)
+        batches = []
+        first = max(from_offset // size * size, self.start_offset(at, now_ms))
+        while first < end and (not batches or batches[-1].last_offset - from_offset + 1 < record_count_max):
+            last = min((first // size + 1) * size, end) - 1
+            batches.append(LogBatch(first, last))
+            first = last + 1
+        return batches
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All partitions, by topic as in the scenario, then by number."""
+        for name, count in self._counts.items():
+            yield from (TopicPartition(name, number) for number in range(count))
+
+    def image(self, version: int) -> MetadataImage:
+        """What coordinators know of the topics now."""
+        return image_of((Topic(name, self._ids[name], count) for name, count in self._counts.items()), version)
+
+    # --- what faults do ---
+
+    def stall(self, topic: str, partition: int | None, from_ms: int, until_ms: int) -> None:
+        """Nothing is produced for a while."""
+        for at, data in self._partitions.items():
+            if at.topic == topic and partition in {None, at.partition}:
+                rate = data.stretches[-1].nano_records_per_ms
+                data.set_rate(from_ms, 0.0)
+                data.stretches.append(Stretch(until_ms, data.stretches[-1].nano_records, rate))
+
+    def add_partitions(self, topic: str, count: int, now_ms: int) -> None:
+        """The topic has `count` partitions from now on, and its records are spread over all of them."""
+        spec = self.specs[topic]
+        for number in range(self._counts[topic]):
+            self._partitions[TopicPartition(topic, number)].set_rate(now_ms, spec.rate / count)
+        self._add(spec, range(self._counts[topic], count), now_ms, spec.rate / count)
+
+    def add_poison(self, at: TopicPartition, offset: int) -> None:
+        """This record cannot be handled."""
+        poison = self._partitions[at].poison
+        poison.append(offset)
+        poison.sort()
+
+    def delete_records(self, at: TopicPartition, offset: int, now_ms: int) -> int:
+        """The log begins at `offset` from now on, at most at its end; where it does."""
+        start = min(offset, self.end_offset(at, now_ms))
+        self._partitions[at].deletions.append((now_ms, start))
+        return start

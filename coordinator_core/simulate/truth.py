@@ -1,0 +1,91 @@
+"""What truly happened: lines of JSON, as the docstring of the package has them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coordinator_core.assignors.client_group import TopicPartition
+
+Facts = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Where lines go."""
+
+    def write(self, file: str, facts: Facts) -> None:
+        """Add a line to a file, which is named without its ending."""
+        ...
+
+
+class MemorySink:
+    """Keeps all lines, by file."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[Facts]] = {}
+
+    def write(self, file: str, facts: Facts) -> None:
+        """Add a line."""
+        self.lines.setdefault(file, []).append(facts)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    from_ms: int
+    first_position: int
+    generation: int
+
+
+class Truth:
+    """Writes lines, and keeps what is needed to write those which end something: who owns what, and the last fault."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.counts: Counter[str] = Counter()
+        """Lines by file."""
+        self._owned: dict[tuple[str, str, TopicPartition], _Stretch] = {}
+
+    def tell(self, file: str, now_ms: int, facts: Facts) -> int:
+        """Write a line; its number in its file, from 0."""
+        self._sink.write(file, {"ts_ms": now_ms, **facts})
+        self.counts[file] += 1
+        return self.counts[file] - 1
+
+    def took(
+        self,
+        group: str,
+        client_id: str,
+        positions: Sequence[tuple[TopicPartition, int]],
+        generation: int,
+        now_ms: int,
+    ) -> None:
+        """A client owns partitions from now on."""
+        for at, position in positions:
+            self._owned[group, client_id, at] = _Stretch(now_ms, position, generation)
+
+    def gave(
+        self,
+        group: str,
+        client_id: str,
+        positions: Sequence[tuple[TopicPartition, int]],
+        ended_by: str,
+        now_ms: int,
+    ) -> None:
+        """A client owns partitions no longer; what it was handed are the records between the two positions."""
+        for at, position in positions:
+            stretch = self._owned.pop((group, client_id, at), None)
+            if stretch is None:
+                continue
+            facts = {
+                "group": group,
+                "topic": at.topic,
+                "partition": at.partition,
+                "client_id": client_id,
+                "generation": stretch.generation,
+                "from_ms": stretch.from_ms,
+                "to_ms": None if ended_by == "STILL" else now_ms,
+                "first_offset": stretch.first_position,
+                "next_offset": position,
+                "ended_by": None if ended_by == "STILL" else ended_by,
+            }
+            self.tell("owners", now_ms, facts)
