@@ -222,10 +222,13 @@ class GroupCoordinator:
             error = refused
         return context.outcome(response, error)
 
-    def advance(self, now_ms: int) -> Outcome:
-        """Run every timer that is due by `now_ms`, each at its own deadline, or now where that is past."""
+    def advance(self, now_ms: int, *, timers_max: int | None = None) -> Outcome:
+        """Run the timers that are due by `now_ms`, each at its own deadline, or now where that is past.
+
+        All of them, or `timers_max` at most.
+        """
         step = _Step()
-        while (timer := self.timers.pop_due(now_ms)) is not None:
+        while len(step.fired) != timers_max and (timer := self.timers.pop_due(now_ms)) is not None:
             step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
             self.now_ms = max(self.now_ms, timer.deadline_ms)
             context = Context(self, self.now_ms, step=step)
@@ -236,7 +239,8 @@ class GroupCoordinator:
             else:
                 if self.is_deferring and timer.retry_backoff_ms is not None:
                     step.parked.append(Parked(context, partial(_retry_where_lost, timer)))
-        self.now_ms = max(self.now_ms, now_ms)
+        if timers_max is None:
+            self.now_ms = max(self.now_ms, now_ms)
         return step.outcome()
 
     def resume(self, parked: Parked, error: Refused | None, *, now_ms: int) -> Outcome:
