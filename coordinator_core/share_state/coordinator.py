@@ -8,15 +8,13 @@ the answer; who replicates the log and loses records later takes the state back 
 Deterministic: no clock, no randomness; each call takes the time, in epoch milliseconds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation, answer_for_append_error
+from coordinator_core.coordinator.errors import Refused, UnknownOperation, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.timers import Timers
-from coordinator_core.errors import CoreError
 from coordinator_core.share_state.commands import (
     OPERATIONS,
     Operation,
@@ -30,54 +28,14 @@ from coordinator_core.share_state.records import AppendedRecord, ShareStateRecor
 from coordinator_core.share_state.state import SharePartitionKey, ShareShard
 
 
-class CoordinatorState(StrEnum):
-    """Whether a broker serves this partition of the log (CoordinatorRuntime.CoordinatorState)."""
-
-    INITIAL = "INITIAL"
-    """Nothing is known yet. Elected -> LOADING."""
-    LOADING = "LOADING"
-    """The log is being replayed. Its end -> ACTIVE; an error -> FAILED. Requests: COORDINATOR_LOAD_IN_PROGRESS."""
-    ACTIVE = "ACTIVE"
-    """Requests are served. Another broker is elected -> CLOSED."""
-    CLOSED = "CLOSED"
-    """Another broker serves. Final, for this object. Requests: NOT_COORDINATOR."""
-    FAILED = "FAILED"
-    """The log could not be replayed. Elected anew -> LOADING. Requests: NOT_COORDINATOR."""
-
-
-VALID_PREVIOUS: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = {
-    CoordinatorState.INITIAL: frozenset(),
-    CoordinatorState.LOADING: frozenset({CoordinatorState.INITIAL, CoordinatorState.FAILED}),
-    CoordinatorState.ACTIVE: frozenset({CoordinatorState.ACTIVE, CoordinatorState.LOADING}),
-    CoordinatorState.CLOSED: frozenset(CoordinatorState),
-    CoordinatorState.FAILED: frozenset({CoordinatorState.LOADING}),
-}
-"""New state -> the states it may follow (CoordinatorState.canTransitionFrom)."""
-
-REFUSAL: Final[Mapping[CoordinatorState, ErrorCode]] = {
-    CoordinatorState.INITIAL: ErrorCode.NOT_COORDINATOR,
-    CoordinatorState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    CoordinatorState.CLOSED: ErrorCode.NOT_COORDINATOR,
-    CoordinatorState.FAILED: ErrorCode.NOT_COORDINATOR,
-}
-"""What requests are answered with in any state but ACTIVE (CoordinatorRuntime.withActiveContextOrThrow)."""
-
 SNAPSHOT_COLD_PARTITIONS: Final = "snapshot-cold-partitions"
 PRUNE: Final = "write-state-record-prune"
-
-
-class InvalidCoordinatorState(CoreError):
-    """A transition of the coordinator itself which `VALID_PREVIOUS` does not hold."""
 
 
 class Log(Protocol):
     """Where records go. `append` gives the offset of the first one, or raises Refused: then nothing was written."""
 
     def append(self, records: Sequence[ShareStateRecord], timestamp_ms: int) -> int: ...
-
-    def delete_records(self, before_offset: int) -> None:
-        """Forget what stands below the offset; raises Refused where that fails."""
-        ...
 
 
 class MemoryLog:
@@ -96,23 +54,28 @@ class MemoryLog:
         return first_offset
 
     def delete_records(self, before_offset: int) -> None:
+        """Forget what stands below the offset."""
         self.start_offset = max(self.start_offset, min(before_offset, self.next_offset))
         self.entries = [entry for entry in self.entries if entry.offset >= self.start_offset]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one call gave: the answer, if it was a request, and the records. `error`: why a job wrote nothing."""
+    """What one call gave: the answer, if it was a request, and the records."""
 
     response: Any = None
     records: tuple[AppendedRecord, ...] = ()
     error: Refused | None = None
+    """Why a job wrote nothing."""
+    delete_before_offset: int | None = None
+    """The log is to be pruned: delete the records below, then call `records_deleted`. None: nothing is redundant."""
 
 
 class ShareCoordinator:
     """One partition of `__share_group_state`, with the share partitions which belong to it.
 
-    It begins ACTIVE and empty, or in another state: INITIAL, if it is to be loaded first.
+    It serves from the first call on. `shard` is the state which the log before it gives; while that is being replayed,
+    and after another broker took over, it is the runtime which answers.
     """
 
     def __init__(
@@ -122,21 +85,16 @@ class ShareCoordinator:
         config: ShareCoordinatorConfig | None = None,
         image: MetadataImage | None = None,
         log: Log | None = None,
-        state: CoordinatorState = CoordinatorState.ACTIVE,
+        shard: ShareShard | None = None,
     ) -> None:
         self.config = config or ShareCoordinatorConfig()
         self.image = image or MetadataImage()
         self.log: Log = log or MemoryLog()
-        self.state = state
-        self.shard = self._empty_shard()
-        self.pruned_offset: int | None = None
-        """Up to where this coordinator has pruned the log, exclusive."""
+        self.shard = shard or empty_shard(self.config)
+        self._pruned_offset: int | None = None
         self._jobs = Timers()
         self._schedule(SNAPSHOT_COLD_PARTITIONS, now_ms)
         self._schedule(PRUNE, now_ms)
-
-    def _empty_shard(self) -> ShareShard:
-        return ShareShard(updates_per_snapshot=self.config.updates_per_snapshot)
 
     # --- requests ---
 
@@ -173,8 +131,6 @@ class ShareCoordinator:
         Raises UnknownOperation where there is no such operation; all other errors are in the result.
         """
         served = _operation(operation)
-        if self.state is not CoordinatorState.ACTIVE:
-            return _failed(served, key, Refused(REFUSAL[self.state])), ()
         view = View(self.shard, self.image, self.config, now_ms)
         try:
             for check in served.checks:
@@ -213,8 +169,6 @@ class ShareCoordinator:
         return self._run_job(lambda view: tombstones_of_topics(view, topic_ids), now_ms)
 
     def _run_job(self, job: Callable[[View], tuple[ShareStateRecord, ...]], now_ms: int) -> Outcome:
-        if self.state is not CoordinatorState.ACTIVE:
-            return Outcome(error=Refused(REFUSAL[self.state]))
         records = job(View(self.shard, self.image, self.config, now_ms))
         if not records:
             return Outcome()
@@ -223,20 +177,17 @@ class ShareCoordinator:
         except Refused as refused:
             return Outcome(error=refused)
 
-    def prune(self) -> int | None:
-        """Cut the log off below what is still needed: the new start, None where it stays.
+    def redundant_offset(self) -> int | None:
+        """Up to where the log may be cut off, exclusive; None where it was already, or nothing is redundant.
 
-        A log which refuses is asked again the next time. Source: ShareCoordinatorService.performRecordPruning.
+        Source: ShareCoordinatorService.performRecordPruning.
         """
         offset = self.shard.last_redundant_offset
-        if self.state is not CoordinatorState.ACTIVE or offset is None or offset == self.pruned_offset:
-            return None
-        try:
-            self.log.delete_records(offset)
-        except Refused:
-            return None
-        self.pruned_offset = offset
-        return offset
+        return None if offset == self._pruned_offset else offset
+
+    def records_deleted(self, before_offset: int) -> None:
+        """The log was pruned: it need not be asked for this offset again."""
+        self._pruned_offset = before_offset
 
     def next_deadline_ms(self) -> int | None:
         """When the next job is due."""
@@ -248,16 +199,16 @@ class ShareCoordinator:
         Each begins its interval anew when it is done, whatever became of it (setupPeriodicJobs).
         """
         records: list[AppendedRecord] = []
-        error = None
+        error = delete_before_offset = None
         while (job := self._jobs.pop_due(now_ms)) is not None:
             self._schedule(job.name, job.deadline_ms)
             if job.name == PRUNE:
-                self.prune()
+                delete_before_offset = self.redundant_offset()
                 continue
             outcome = self.snapshot_cold_partitions(now_ms=job.deadline_ms)
             records.extend(outcome.records)
             error = outcome.error or error
-        return Outcome(records=tuple(records), error=error)
+        return Outcome(None, tuple(records), error, delete_before_offset)
 
     def _schedule(self, name: str, now_ms: int) -> None:
         is_prune = name == PRUNE
@@ -272,38 +223,10 @@ class ShareCoordinator:
         self.image = image
         return self.clean_up_deleted_topics(deleted, now_ms=now_ms)
 
-    def begin_loading(self) -> None:
-        """This broker was elected. Raises InvalidCoordinatorState where it was before."""
-        self._move_to(CoordinatorState.LOADING)
-        self.shard = self._empty_shard()
 
-    def finish_loading(self, entries: Iterable[tuple[int, ShareStateRecord]]) -> None:
-        """Replay the log, as (offset, record) in its order, and serve from then on.
-
-        Raises InvalidCoordinatorState unless it is being loaded.
-        """
-        if self.state is not CoordinatorState.LOADING:
-            raise InvalidCoordinatorState(f"nothing is loaded while {self.state}")
-        shard = self._empty_shard()
-        for offset, record in entries:
-            shard = replay_record(shard, record, offset)
-        self.shard = shard
-        self._move_to(CoordinatorState.ACTIVE)
-
-    def fail_loading(self) -> None:
-        """The log could not be read: FAILED, until the next election."""
-        self._move_to(CoordinatorState.FAILED)
-
-    def close(self) -> None:
-        """Another broker was elected: nothing is served any more, and no job runs."""
-        self._move_to(CoordinatorState.CLOSED)
-        self.shard = self._empty_shard()
-        self._jobs = Timers()
-
-    def _move_to(self, following: CoordinatorState) -> None:
-        if self.state not in VALID_PREVIOUS[following]:
-            raise InvalidCoordinatorState(f"no transition {self.state} -> {following}")
-        self.state = following
+def empty_shard(config: ShareCoordinatorConfig) -> ShareShard:
+    """The state before the first record."""
+    return ShareShard(updates_per_snapshot=config.updates_per_snapshot)
 
 
 def _operation(name: str) -> Operation:

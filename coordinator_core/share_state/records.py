@@ -2,9 +2,15 @@
 
 from typing import Final, NamedTuple
 
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.codec import decode_key, decode_value, encode_key, encode_value, make
+from coordinator_core.errors import InvalidRecord
 from coordinator_core.share_state.combine import StateBatches
-from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update
+from coordinator_core.share_state.replay import (
+    replay_share_snapshot,
+    replay_share_update,
+    share_snapshot,
+    share_update,
+)
 from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
 from schemas.share_group_state import (
     SHARE_SNAPSHOT_KEY,
@@ -47,6 +53,20 @@ def replay_record(shard: ShareShard, record: ShareStateRecord, offset: int) -> S
     if isinstance(value, ShareUpdate):
         return replay_share_update(shard, key, value)
     return replay_share_snapshot(shard, key, value, offset)
+
+
+def decode_record(key: bytes, value: bytes | None) -> ShareStateRecord:
+    """The record of the log's bytes. Raises DecodeError, also of a tombstone for an update, which Kafka never writes."""
+    decoded = decode_key(TOPIC, key)
+    fields = decoded.fields
+    share_partition = SharePartitionKey(fields.group_id, fields.topic_id, fields.partition)
+    is_update = decoded.record_type == ShareStateRecordType.SHARE_UPDATE
+    if value is None:
+        if is_update:
+            raise InvalidRecord("a ShareUpdate has no tombstone")
+        return ShareStateRecord(share_partition, None)
+    value_fields = decode_value(TOPIC, decoded.record_type, value).fields
+    return ShareStateRecord(share_partition, share_update(value_fields) if is_update else share_snapshot(value_fields))
 
 
 def encode_record(record: ShareStateRecord) -> tuple[bytes, bytes | None]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from coordinator_core import codec
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.messages import json_of, message_of
 from coordinator_core.share_state.config import ShareCoordinatorConfig
@@ -24,10 +23,8 @@ from coordinator_core.share_state.messages import (
     ReadStateRequest,
     WriteStateRequest,
 )
-from coordinator_core.share_state.records import ShareStateRecord, encode_record, replay_record
-from coordinator_core.share_state.replay import share_snapshot, share_update
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard
-from schemas.share_group_state import TOPIC, ShareStateRecordType
+from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
+from coordinator_core.share_state.state import ShareShard
 
 Json = Mapping[str, Any]
 
@@ -153,13 +150,8 @@ def _bytes(record: ShareStateRecord) -> tuple[str, str]:
 
 def _decoded(record: Json) -> ShareStateRecord:
     """The record's own bytes, decoded; Kafka's JSON of them is not looked at."""
-    decoded = codec.decode_key(TOPIC, bytes.fromhex(record["key"]))
-    key = SharePartitionKey(decoded.fields.group_id, decoded.fields.topic_id, decoded.fields.partition)
-    if record["value"] is None:
-        return ShareStateRecord(key, None)
-    value = codec.decode_value(TOPIC, decoded.record_type, bytes.fromhex(record["value"])).fields
-    is_snapshot = decoded.record_type == ShareStateRecordType.SHARE_SNAPSHOT
-    return ShareStateRecord(key, share_snapshot(value) if is_snapshot else share_update(value))
+    value = record["value"]
+    return decode_record(bytes.fromhex(record["key"]), None if value is None else bytes.fromhex(value))
 
 
 def dump(shard: ShareShard) -> dict[str, dict[str, Any]]:
