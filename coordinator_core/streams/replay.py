@@ -12,6 +12,7 @@ from typing import Final
 
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Report
 from coordinator_core.codec import Struct
+from coordinator_core.coordinator.java_order import grown_timeline_capacity
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
@@ -21,7 +22,14 @@ from coordinator_core.modern import (
     without,
     without_static_member,
 )
+from coordinator_core.streams.processes import replaced
 from coordinator_core.streams.state import (
+    STABLE_MEMBER,
+    UNKNOWN_STATE,
+    UNRELEASED_TASKS,
+    UNREVOKED_TASKS,
+    CopartitionGroup,
+    InternalTopic,
     StreamsGroup,
     StreamsMember,
     Subtopology,
@@ -30,9 +38,8 @@ from coordinator_core.streams.state import (
     Topology,
 )
 
-MEMBER_STATE_UNKNOWN: Final = 127
-KNOWN_MEMBER_STATES: Final = frozenset({1, 2, 3})
-"""STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS; any other byte reads as unknown (MemberState.fromValue)."""
+KNOWN_MEMBER_STATES: Final = frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS})
+"""Any other byte reads as unknown (MemberState.fromValue)."""
 
 
 def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, report: Report) -> StreamsGroup | None:
@@ -58,7 +65,7 @@ def replay_member_metadata(
         return group if member is None else _remove_member(group, member, report)
     endpoint = value.user_endpoint
     member = replace(
-        StreamsMember(key.member_id) if member is None else member,
+        StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -121,10 +128,10 @@ def replay_current_assignment(
     return _set_member(
         group,
         replace(
-            StreamsMember(key.member_id) if member is None else member,
+            StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
             member_epoch=epoch,
             previous_member_epoch=value.previous_member_epoch,
-            state=value.state if value.state in KNOWN_MEMBER_STATES else MEMBER_STATE_UNKNOWN,
+            state=value.state if value.state in KNOWN_MEMBER_STATES else UNKNOWN_STATE,
             active=_active_tasks(value.active_tasks, epoch),
             standby=_tasks(value.standby_tasks),
             warmup=_tasks(value.warmup_tasks),
@@ -140,18 +147,39 @@ def replay_topology(group: StreamsGroup, _key: Struct, value: Struct | None, _re
     """StreamsGroupTopology (23): the topology which the members brought."""
     if value is None:
         return replace(group, topology=None)
+    return replace(group, topology=topology_of(value))
+
+
+def topology_of(value: Struct) -> Topology:
+    """The topology of a record's value."""
     subtopologies = tuple(
         Subtopology(
             subtopology_id=s.subtopology_id,
             source_topics=tuple(s.source_topics),
             source_topic_regex=tuple(s.source_topic_regex),
             repartition_sink_topics=tuple(s.repartition_sink_topics),
-            repartition_source_topics=tuple(topic.name for topic in s.repartition_source_topics),
-            state_changelog_topics=tuple(topic.name for topic in s.state_changelog_topics),
+            repartition_source_topics=_internal_topics(s.repartition_source_topics),
+            state_changelog_topics=_internal_topics(s.state_changelog_topics),
+            copartition_groups=tuple(
+                CopartitionGroup(g.source_topics, g.source_topic_regex, g.repartition_source_topics)
+                for g in s.copartition_groups
+            ),
         )
         for s in value.subtopologies
     )
-    return replace(group, topology=Topology(value.epoch, subtopologies))
+    return Topology(value.epoch, subtopologies)
+
+
+def _internal_topics(topics: Iterable[Struct]) -> tuple[InternalTopic, ...]:
+    return tuple(
+        InternalTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            tuple((config.key, config.value) for config in topic.topic_configs),
+        )
+        for topic in topics
+    )
 
 
 def _tasks(task_ids: Iterable[Struct]) -> Tasks:
@@ -169,7 +197,15 @@ def _set_member(group: StreamsGroup, member: StreamsMember) -> StreamsGroup:
     static_members = group.static_members
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
-    return replace(group, members=group.members.set(member.member_id, member), static_members=static_members)
+    before = group.members.get(member.member_id)
+    return replace(
+        group,
+        members=group.members.set(member.member_id, member),
+        static_members=static_members,
+        processes=replaced(group.processes, before, member),
+        members_ever=group.members_ever + (before is None),
+        table_capacity=grown_timeline_capacity(group.table_capacity, len(group.members)),
+    )
 
 
 def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -> StreamsGroup:
@@ -184,4 +220,5 @@ def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),
+        processes=replaced(group.processes, member, None),
     )

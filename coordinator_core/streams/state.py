@@ -7,6 +7,9 @@ from typing import Final
 
 from immutables import Map
 
+from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+
 
 class StreamsGroupState(StrEnum):
     """States of StreamsGroup, derived (StreamsGroup.maybeUpdateGroupState)."""
@@ -36,8 +39,21 @@ class TaskAssignment:
     warmup: Tasks = field(default_factory=dict)
 
 
+TaskId = tuple[str, int]
+"""(subtopology id, partition)."""
+
+
 STABLE_MEMBER: Final = 1
 """MemberState STABLE of streams, which counts from 1 where consumer groups count from 0."""
+
+UNREVOKED_TASKS: Final = 2
+"""The member has to give up tasks before it may move on."""
+
+UNRELEASED_TASKS: Final = 3
+"""The member is at the target's epoch, but others still have some of its tasks."""
+
+UNKNOWN_STATE: Final = 127
+"""Written by a later Kafka."""
 
 NO_MEMBER_STATE: Final = -1
 """State of a member without a current assignment value: Kafka holds null until the first one."""
@@ -69,26 +85,98 @@ class StreamsMember:
     warmup_pending_revocation: Tasks = field(default_factory=dict)
     has_current_assignment: bool = False
     """A current assignment record was seen; without one Kafka knows no epochs and no tasks."""
+    place: int = field(default=0, compare=False)
+    """How many members came before it; see `StreamsGroup.members_in_table_order`."""
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has all that the target of this epoch gives it."""
+        return self.state == STABLE_MEMBER and self.member_epoch == assignment_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A topic which belongs to the application: it is made for it where it is missing."""
+
+    name: str
+    partition_count: int = 0
+    """0: as many as the topics that go into it ask for."""
+    replication_factor: int = 0
+    """0: the broker's default."""
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopartitionGroup:
+    """Topics which must have one number of partitions; indices into the lists of the subtopology."""
+
+    source_topics: tuple[int, ...] = ()
+    source_topic_regex: tuple[int, ...] = ()
+    repartition_source_topics: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """One subtopology as the group's topology record tells it; topic names, with regexes apart."""
+    """One subtopology as the group's topology record tells it."""
 
     subtopology_id: str
     source_topics: tuple[str, ...] = ()
     source_topic_regex: tuple[str, ...] = ()
     repartition_sink_topics: tuple[str, ...] = ()
-    repartition_source_topics: tuple[str, ...] = ()
-    state_changelog_topics: tuple[str, ...] = ()
+    repartition_source_topics: tuple[InternalTopic, ...] = ()
+    state_changelog_topics: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def input_topics(self) -> tuple[str, ...]:
+        """What its tasks read: the source topics, then the repartition topics."""
+        return (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """StreamsGroupTopologyValue."""
+    """StreamsGroupTopologyValue; subtopologies in the order of the record."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...]
+
+    def is_same_as(self, other: "Topology") -> bool:
+        """StreamsTopology.equals: the order of subtopologies does not count, that of their topics does."""
+        mine = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
+        theirs = {subtopology.subtopology_id: subtopology for subtopology in other.subtopologies}
+        return self.epoch == other.epoch and mine == theirs
+
+    def in_hash_order(self) -> list[Subtopology]:
+        """Subtopologies as Kafka's HashMap of them gives them: what one decides may hang on those before."""
+        by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
+        return [by_id[subtopology_id] for subtopology_id in in_hash_order(by_id, string_hash_code)]
+
+    def required_topics(self) -> frozenset[str]:
+        """All topics but repartition sinks, which are sources of another subtopology."""
+        return frozenset(
+            topic
+            for subtopology in self.subtopologies
+            for topic in (*subtopology.input_topics, *(log.name for log in subtopology.state_changelog_topics))
+        )
+
+    def subtopology_of(self, topic: str) -> str | None:
+        """Id of the subtopology which reads a topic, or None; the last one where there are several."""
+        found = None
+        for subtopology in self.in_hash_order():
+            if topic in subtopology.input_topics:
+                found = subtopology.subtopology_id
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProcesses:
+    """Which processes have which tasks, those pending revocation included (StreamsGroup.current*TaskToProcessId*).
+
+    Members of one process share the state on its disk, so it is the process that may have a task once only.
+    """
+
+    active: Map[TaskId, str] = field(default_factory=Map)
+    standby: Map[TaskId, frozenset[str]] = field(default_factory=Map)
+    warmup: Map[TaskId, frozenset[str]] = field(default_factory=Map)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +194,16 @@ class StreamsGroup:
     members: Map[str, StreamsMember] = field(default_factory=Map)
     static_members: Map[str, str] = field(default_factory=Map)
     target_assignment: Map[str, TaskAssignment] = field(default_factory=Map)
+    processes: TaskProcesses = field(default_factory=TaskProcesses, compare=False)
+    members_ever: int = field(default=0, compare=False)
+    """How many members ever came: the place of the next one."""
+    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    """Slots of Kafka's hash table of members, which decide its order."""
+
+    def members_in_table_order(self) -> list[StreamsMember]:
+        """Members as Kafka's TimelineHashMap gives them; assignors go by it where members are equal."""
+        places = {member_id: member.place for member_id, member in self.members.items()}
+        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
 
     @property
     def state(self) -> StreamsGroupState:
@@ -116,7 +214,6 @@ class StreamsGroup:
             return StreamsGroupState.NOT_READY
         if self.group_epoch > self.assignment_epoch:
             return StreamsGroupState.ASSIGNING
-        for member in self.members.values():
-            if member.state != STABLE_MEMBER or member.member_epoch != self.assignment_epoch:
-                return StreamsGroupState.RECONCILING
-        return StreamsGroupState.STABLE
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING

@@ -8,6 +8,7 @@ from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly
 from coordinator_core.replay import GroupShard, replay_all
 from coordinator_core.streams.state import (
     NO_MEMBER_STATE,
+    InternalTopic,
     StreamsGroup,
     StreamsGroupState,
     StreamsMember,
@@ -67,7 +68,9 @@ TOPOLOGY = record(
 def test_topology() -> None:
     """A value sets it, a tombstone clears it."""
     group, _ = group_of(TOPOLOGY)
-    assert group.topology == Topology(3, (Subtopology("0", ("t",), ("r.*",), ("s",), ("q",), ("c",)),))
+    assert group.topology == Topology(
+        3, (Subtopology("0", ("t",), ("r.*",), ("s",), (InternalTopic("q", 2),), (InternalTopic("c"),)),)
+    )
     assert group_of(TOPOLOGY, record(T.STREAMS_GROUP_TOPOLOGY, GROUP, None))[0].topology is None
 
 
