@@ -10,6 +10,7 @@ are counted apart and are no passes. A group type's operations are made known to
 
 import gzip
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -36,6 +37,8 @@ from tests.conformance.families.group_replay import differs, fold
 
 Json = dict[str, Any]
 UUID_CHARACTERS = 36
+MEMBER_IN_ERROR = re.compile(r"Member (\S+)'s protocols are not supported\.")
+"""JoinGroup: the id of a new member of a consumer group is in the error only."""
 TOPIC_IDS_FROM_VERSION = 10
 """OffsetCommit: from here on the answer has topic ids, before names."""
 
@@ -213,7 +216,8 @@ class Player:
             for completed in later["completed"]:
                 if completed["step"] == step["i"]:
                     return str(completed["response"]["memberId"])[-UUID_CHARACTERS:]
-        return ""
+        named = MEMBER_IN_ERROR.match((step["error"] or {}).get("message") or "")
+        return "" if named is None else named[1]
 
 
 def _member_ids(dump: Json | None) -> set[str]:
