@@ -27,7 +27,6 @@ from coordinator_core.share_state.messages import Response, Result, TopicResult
 from coordinator_core.share_state.records import AppendedRecord, ShareStateRecord, replay_record
 from coordinator_core.share_state.state import SharePartitionKey, ShareShard
 
-
 SNAPSHOT_COLD_PARTITIONS: Final = "snapshot-cold-partitions"
 PRUNE: Final = "write-state-record-prune"
 
@@ -106,7 +105,7 @@ class ShareCoordinator:
         Source: ShareCoordinatorService.
         """
         _operation(operation)
-        is_valid = request.group_id and all(topic.partitions for topic in request.topics)
+        is_valid = request.group_id and request.topics and all(topic.partitions for topic in request.topics)
         if not is_valid:
             return Outcome(Response())
         results: dict[str, dict[int, Result]] = {}
@@ -143,7 +142,7 @@ class ShareCoordinator:
         try:
             return result, self._append(records, now_ms)
         except Refused as refused:
-            return _failed(served, key, refused), ()
+            return _failed(served, key.partition, refused), ()
 
     def _append(self, records: tuple[ShareStateRecord, ...], now_ms: int) -> tuple[AppendedRecord, ...]:
         """Append the records of one operation and replay them. Where the log raises Refused, nothing changes."""
@@ -236,6 +235,20 @@ def _operation(name: str) -> Operation:
     return operation
 
 
-def _failed(operation: Operation, key: SharePartitionKey, refused: Refused) -> Result:
+def _failed(operation: Operation, partition: int, refused: Refused) -> Result:
     """The answer where the coordinator or its log failed, not the request (handleOperationException)."""
-    return operation.refused(key.partition, answer_for_append_error(refused.code), operation.failure + refused.message)
+    return operation.refused(partition, answer_for_append_error(refused.code), operation.failure + refused.message)
+
+
+def failed_response(operation: str, request: Any, refused: Refused) -> Response:
+    """What a request is answered whose partitions nobody could serve: it is loading, moved away, or its write was lost.
+
+    Raises UnknownOperation where there is no such operation.
+    """
+    served = _operation(operation)
+    return Response(
+        tuple(
+            TopicResult(topic.topic_id, tuple(_failed(served, data.partition, refused) for data in topic.partitions))
+            for topic in request.topics
+        )
+    )

@@ -56,7 +56,7 @@ def replay_record(shard: ShareShard, record: ShareStateRecord, offset: int) -> S
 
 
 def decode_record(key: bytes, value: bytes | None) -> ShareStateRecord:
-    """The record of the log's bytes. Raises DecodeError, also of a tombstone for an update, which Kafka never writes."""
+    """The record of the log's bytes. Raises DecodeError, also for an update's tombstone, which Kafka never writes."""
     decoded = decode_key(TOPIC, key)
     fields = decoded.fields
     share_partition = SharePartitionKey(fields.group_id, fields.topic_id, fields.partition)

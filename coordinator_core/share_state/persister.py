@@ -1,0 +1,368 @@
+"""The persister of a broker: how what leads share partitions reaches the share coordinators (DefaultStatePersister).
+
+Theory of operation
+-------------------
+A pure state machine: no sockets, no clock, no random numbers of its own.
+
+* A *call* concerns one share partition: `call`, or `read_into` and `write_of`, which serve a `SharePartition`. Its
+  result comes back through the function given with it.
+* Where the coordinator of a call is not known from the metadata, it is looked up first.
+* Calls of one operation to one broker wait while a request of this operation to it is under way; what has gathered then
+  goes as one request for each group.
+* After an error which may pass (`RETRIABLE`) the call is tried again, look-up included, after a back-off which doubles;
+  after `ATTEMPTS_MAX` the error is the result. So calls of one share partition may overtake one another, as in Kafka.
+
+Whoever owns a persister takes `requests()` and sends them, and brings back `on_lookup` and `on_response`; it calls
+`advance` at `next_deadline_ms`. `exchange` does all that where answers are there at once.
+Source: PersisterStateManager.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.errors import CoreError
+from coordinator_core.share_partition.errors import InvalidReadState
+from coordinator_core.share_partition.give_up import complete_write
+from coordinator_core.share_partition.start_up import begin_start_up, fail_start_up, start_up
+from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
+from coordinator_core.share_partition.states import SharePartitionState
+from coordinator_core.share_state.messages import (
+    DeleteStateRequest,
+    DeleteTopic,
+    InitializeStateRequest,
+    InitializeTopic,
+    PartitionResult,
+    ReadPartition,
+    ReadResult,
+    ReadStateRequest,
+    ReadTopic,
+    Response,
+    Result,
+    SummaryResult,
+    WritePartition,
+    WriteStateRequest,
+    WriteTopic,
+)
+from coordinator_core.share_state.state import SharePartitionKey
+
+BACKOFF_MS: Final = 1000
+"""REQUEST_BACKOFF_MS."""
+BACKOFF_MAX_MS: Final = 30_000
+"""REQUEST_BACKOFF_MAX_MS."""
+BACKOFF_JITTER: Final = 0.2
+"""RETRY_BACKOFF_JITTER: a back-off is this much longer or shorter, by chance."""
+ATTEMPTS_MAX: Final = 5
+"""MAX_FIND_COORD_ATTEMPTS, which counts attempts of a request, too."""
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors after which a look-up or a request is tried again. The last two are said where no response came."""
+
+
+class UnknownRequest(CoreError):
+    """An answer to a request which is not under way."""
+
+
+class Rpc(NamedTuple):
+    """How the calls of one operation become a request."""
+
+    name: str
+    """As error texts have it."""
+    topic: Callable[..., Any]
+    request: Callable[..., Any]
+    result: Callable[..., Result]
+    """Makes the result of an error: (partition, error code, error message)."""
+
+
+RPCS: Final[Mapping[str, Rpc]] = {
+    "initialize_state": Rpc("initialize state", InitializeTopic, InitializeStateRequest, PartitionResult),
+    "write_state": Rpc("write state", WriteTopic, WriteStateRequest, PartitionResult),
+    "read_state": Rpc("read state", ReadTopic, ReadStateRequest, ReadResult),
+    "read_state_summary": Rpc("read state summary", ReadTopic, ReadStateRequest, SummaryResult),
+    "delete_state": Rpc("delete state", DeleteTopic, DeleteStateRequest, PartitionResult),
+}
+
+OnResult = Callable[[Any], None]
+OnDone = Callable[[str | None], None]
+"""Called with Kafka's exception class, without its package, or None once all is well."""
+
+
+def ignore(error_class: str | None) -> None:
+    """Nobody waits for the end."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One operation on one share partition which is under way (PersisterStateManagerHandler)."""
+
+    operation: str
+    key: SharePartitionKey
+    data: Any
+    """The partition's part of the request."""
+    on_result: OnResult
+    lookup_attempts: int = 0
+    attempts: int = 0
+
+
+class Lookup(NamedTuple):
+    """FindCoordinator for a share partition, to be sent to any broker."""
+
+    request_id: int
+    key: SharePartitionKey
+
+
+class Send(NamedTuple):
+    """A request to the broker which coordinates its share partitions."""
+
+    request_id: int
+    node_id: int
+    operation: str
+    request: Any
+
+
+class _Pending(NamedTuple):
+    """Calls which wait for one answer. `node_id` None: of a look-up."""
+
+    node_id: int | None
+    operation: str
+    calls: tuple[Call, ...]
+
+
+class Persister:
+    """All calls of one broker. `coordinator_node` says what the metadata know: the broker of a key, or None."""
+
+    def __init__(
+        self, coordinator_node: Callable[[SharePartitionKey], int | None], random: Callable[[], float]
+    ) -> None:
+        self._coordinator_node = coordinator_node
+        self._random = random
+        """Gives numbers from 0 to below 1, for the jitter of back-offs."""
+        self._queue: list[Call] = []
+        self._gathered: dict[tuple[int, str], dict[str, list[Call]]] = {}
+        """(broker, operation) -> group -> calls to be sent."""
+        self._in_flight: set[tuple[int, str]] = set()
+        self._pending: dict[int, _Pending] = {}
+        self._backing_off: list[tuple[int, int, Call]] = []
+        self._created_count = 0
+
+    # --- calls ---
+
+    def call(self, operation: str, key: SharePartitionKey, data: Any, on_result: OnResult) -> None:
+        """Begin a call; `on_result` is given the partition's result. Operations are those of the share coordinator."""
+        self._queue.append(Call(operation, key, data, on_result))
+
+    def write_of(
+        self, partition: SharePartition, key: SharePartitionKey, write: WriteState, on_done: OnDone = ignore
+    ) -> None:
+        """Persist what a command of a share partition gave, then complete it (SharePartition.writeShareGroupState)."""
+        data = WritePartition(
+            key.partition,
+            write.state_epoch,
+            write.leader_epoch,
+            write.start_offset,
+            write.delivery_complete_count,
+            write.state_batches,
+        )
+
+        def on_result(result: PartitionResult) -> None:
+            error = _persister_error(result.error_code)
+            complete_write(partition, write.write_id, error)
+            on_done(None if error is None else error.error_class)
+
+        self._queue.append(Call("write_state", key, data, on_result))
+
+    def read_into(
+        self,
+        partition: SharePartition,
+        key: SharePartitionKey,
+        reset_offset: Callable[[], int],
+        on_done: OnDone = ignore,
+    ) -> None:
+        """Start a share partition from what is persisted; nothing where it is active.
+
+        `reset_offset` gives the offset to begin from if nothing was ever written. Raises NotInitialized while it is
+        being started, and once it failed or was fenced. Source: SharePartition.maybeInitialize.
+        """
+        if not begin_start_up(partition):
+            on_done(None)
+            return
+
+        def on_result(result: ReadResult) -> None:
+            on_done(_start_up(partition, result, reset_offset))
+
+        self.call("read_state", key, ReadPartition(key.partition, partition.config.leader_epoch), on_result)
+
+    # --- the network ---
+
+    def requests(self) -> list[Lookup | Send]:
+        """What is to be sent now, calls in their order (SendThread.generateRequests)."""
+        sent: list[Lookup | Send] = []
+        calls, self._queue = self._queue, []
+        for call in calls:
+            node_id = self._coordinator_node(call.key)
+            if node_id is None:
+                sent.append(Lookup(self._new_request(_Pending(None, call.operation, (call,))), call.key))
+            else:
+                self._gather(node_id, call)
+                # At once: the first call goes alone, and those behind it gather while it is under way.
+                self._send_gathered(sent)
+        self._send_gathered(sent)
+        return sent
+
+    def _send_gathered(self, sent: list[Lookup | Send]) -> None:
+        for destination in [waiting for waiting in self._gathered if waiting not in self._in_flight]:
+            node_id, operation = destination
+            self._in_flight.add(destination)
+            for group_id, gathered in self._gathered.pop(destination).items():
+                request_id = self._new_request(_Pending(node_id, operation, tuple(gathered)))
+                sent.append(Send(request_id, node_id, operation, _request(operation, group_id, gathered)))
+
+    def on_lookup(self, request_id: int, answer: int | ErrorCode, now_ms: int) -> None:
+        """FindCoordinator was answered: with the broker's id, or an error. Raises UnknownRequest."""
+        call = self._take(request_id).calls[0]
+        call.lookup_attempts += 1
+        if not isinstance(answer, ErrorCode):
+            call.lookup_attempts = 0
+            self._gather(answer, call)
+            return
+        text = "Error in find coordinator. "
+        if answer not in RETRIABLE:
+            _fail(call, answer, text + Refused(answer).message)
+        elif call.lookup_attempts >= ATTEMPTS_MAX:
+            _fail(call, answer, text + "Exhausted max retries to find coordinator without success.")
+        else:
+            self._back_off(call, call.lookup_attempts, now_ms)
+
+    def on_response(self, request_id: int, answer: Response | ErrorCode, now_ms: int) -> None:
+        """A request was answered, or (with an ErrorCode) was not. Raises UnknownRequest.
+
+        A response which lacks a partition that was asked for is an UNKNOWN_SERVER_ERROR of it.
+        """
+        pending = self._take(request_id)
+        assert pending.node_id is not None
+        self._in_flight.discard((pending.node_id, pending.operation))
+        for call in pending.calls:
+            result = _result_of(call, answer)
+            call.attempts += 1
+            if result.error_code == ErrorCode.NONE:
+                call.on_result(result)
+            elif result.error_code in RETRIABLE and call.attempts < ATTEMPTS_MAX:
+                self._back_off(call, call.attempts, now_ms)
+            else:
+                name = RPCS[call.operation].name
+                is_exhausted = result.error_code in RETRIABLE
+                text = f"Exhausted max retries to complete {name} RPC without success." if is_exhausted else None
+                _fail(call, result.error_code, f"Error in {name} RPC. {text or result.error_message}")
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next call is to be tried again; None while none waits for that."""
+        return self._backing_off[0][0] if self._backing_off else None
+
+    def advance(self, now_ms: int) -> None:
+        """Try the calls again whose back-off is over: their requests are in `requests()` then."""
+        while self._backing_off and self._backing_off[0][0] <= now_ms:
+            self._queue.append(heappop(self._backing_off)[2])
+
+    def _back_off(self, call: Call, attempts: int, now_ms: int) -> None:
+        self._created_count += 1
+        deadline_ms = now_ms + backoff_ms(attempts, self._random())
+        heappush(self._backing_off, (deadline_ms, self._created_count, call))
+
+    def _gather(self, node_id: int, call: Call) -> None:
+        groups = self._gathered.setdefault((node_id, call.operation), {})
+        groups.setdefault(call.key.group_id, []).append(call)
+
+    def _new_request(self, pending: _Pending) -> int:
+        self._created_count += 1
+        self._pending[self._created_count] = pending
+        return self._created_count
+
+    def _take(self, request_id: int) -> _Pending:
+        pending = self._pending.pop(request_id, None)
+        if pending is None:
+            raise UnknownRequest(f"request {request_id} is not under way")
+        return pending
+
+
+def exchange(
+    persister: Persister,
+    find: Callable[[SharePartitionKey], int | ErrorCode],
+    serve: Callable[[Send], Response | ErrorCode],
+    now_ms: int,
+) -> None:
+    """Send all that the persister has to send, answers at once, until nothing is left; back-offs stay."""
+    while sent := persister.requests():
+        for request in sent:
+            if isinstance(request, Lookup):
+                persister.on_lookup(request.request_id, find(request.key), now_ms)
+            else:
+                persister.on_response(request.request_id, serve(request), now_ms)
+
+
+def backoff_ms(attempts: int, random: float) -> int:
+    """How long to wait after so many attempts; `random` is 0 to below 1 (ExponentialBackoff)."""
+    exponent = min(attempts, math.log2(BACKOFF_MAX_MS / BACKOFF_MS))
+    factor = 1 - BACKOFF_JITTER + 2 * BACKOFF_JITTER * random
+    return min(int(factor * BACKOFF_MS * 2**exponent), BACKOFF_MAX_MS)
+
+
+def _request(operation: str, group_id: str, calls: list[Call]) -> Any:
+    """One request of several calls (RequestCoalescerHelper)."""
+    rpc = RPCS[operation]
+    topics: dict[str, list[Any]] = {}
+    for call in calls:
+        topics.setdefault(call.key.topic_id, []).append(call.data)
+    return rpc.request(group_id, tuple(rpc.topic(topic_id, tuple(data)) for topic_id, data in topics.items()))
+
+
+def _result_of(call: Call, answer: Response | ErrorCode) -> Result:
+    """What the response says of the call's share partition."""
+    partition = call.key.partition
+    if isinstance(answer, ErrorCode):
+        return RPCS[call.operation].result(partition, answer, Refused(answer).message)
+    for topic in answer.results:
+        if topic.topic_id == call.key.topic_id:
+            for result in topic.partitions:
+                if result.partition == partition:
+                    return result
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return RPCS[call.operation].result(partition, code, "the response says nothing of the share partition")
+
+
+def _fail(call: Call, code: int, message: str) -> None:
+    call.on_result(RPCS[call.operation].result(call.key.partition, code, message))
+
+
+def _persister_error(code: int) -> PersisterError | None:
+    """The error of a share partition's read or write; what it does not know of is the server's fault."""
+    if code == ErrorCode.NONE:
+        return None
+    return PersisterError.__members__.get(ErrorCode(code).name, PersisterError.UNKNOWN_SERVER_ERROR)
+
+
+def _start_up(partition: SharePartition, result: ReadResult, reset_offset: Callable[[], int]) -> str | None:
+    if partition.partition_state is not SharePartitionState.INITIALIZING:
+        # Fenced while its state was being read: so it stays.
+        return "FencedStateEpochException"
+    error = _persister_error(result.error_code)
+    if error is not None:
+        fail_start_up(partition)
+        return error.error_class
+    read = ReadState(result.start_offset, result.state_epoch, result.state_batches)
+    try:
+        start_up(partition, read, reset_offset() if read.start_offset < 0 else read.start_offset)
+    except InvalidReadState:
+        return "IllegalStateException"
+    return None
