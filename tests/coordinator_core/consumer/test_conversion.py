@@ -8,7 +8,6 @@ import pytest
 from immutables import Map
 
 from coordinator_core.classic.live import (
-    COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     LiveClassicGroup,
@@ -355,7 +354,11 @@ def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
     classic = clients.group
     first = next(one.member_id for one in group.members_in_table_order() if one is not group.members["C"])
     assert (classic.state, classic.generation_id, classic.protocol_name) == (PREPARING_REBALANCE, 9, "range")
-    assert (classic.leader, classic.static_members, classic.subscribed_topics) == (first, {"i": "A"}, {"foo"})
+    assert (classic.leader, classic.static_members, classic.subscribed_topics) == (
+        first,
+        {"i": "A"},
+        frozenset({"foo"}),
+    )
     assert decode_assignment(classic.members["A"].assignment) == Assignment(3, (("foo", (0, 1)),))
     assert decode_assignment(classic.members["B"].assignment) == Assignment(3, ())
     persisted = clients.coordinator.shard.groups.groups["g"]
