@@ -1,4 +1,4 @@
-"""A broker's coordinators: state machines over replicated logs (CoordinatorRuntime), on a clock that comes in as argument.
+"""A broker's coordinators: state machines over replicated logs (CoordinatorRuntime). The clock is an argument.
 
 Who calls what
 --------------
@@ -12,14 +12,13 @@ some brokers, all of which hold real record batches. It is the cluster's, and ou
 * `fetch(follower_id)` is one fetch of a follower: it tells the leader how far the follower is, which may move the high
   watermark, and copies what is missing. What was appended is committed after two fetches of each in-sync follower;
   `replicate()` does as many as needed, for callers who do not care for the time between.
-* `shrink_isr(broker_id)`, `elect(broker_id)` and `expand`, which `fetch` does by itself: what a controller decides.
-  `elect` raises the leader epoch; replicas which then fetch truncate to what the new leader has (KIP-101). What only the
-  old leader had is lost.
+* `shrink_isr(broker_id)`, `elect(broker_id)`, `elect_next(alive)`: what a controller decides (`fetch` expands the ISR).
+  An election raises the leader epoch; replicas which then fetch truncate to what the new leader has (KIP-101). What
+  only the old leader had is lost.
 * `high_watermark`, `leader`, `leader_epoch`, `batches()`, `end_offset`.
 
-`runtime.CoordinatorRuntime(broker_id, machine_of, config)`: the coordinators of one broker for one topic
-(`__consumer_offsets` or `__share_group_state`), one a partition. `machine_of(partition, log, now_ms, state)` makes the
-state machine: `machines.group_machine(...)` or `machines.share_machine(...)`.
+`runtime.CoordinatorRuntime(broker_id, kind, config, image)`: the coordinators of one broker for one topic, one a
+partition. `kind` says which: `machines.GroupMachines(config)` for `__consumer_offsets`.
 
 * `load(log, now_ms=, duration_ms=0)`: the broker became leader of `log`. The coordinator is LOADING until `duration_ms`
   have passed, then ACTIVE, or FAILED where the log cannot be replayed.
@@ -29,8 +28,8 @@ state machine: `machines.group_machine(...)` or `machines.share_machine(...)`.
   became available. `handle(partition, request, now_ms=)` is both. What is submitted before one `run` may share a batch.
 * `next_deadline_ms()`: when `run` has something to do of its own accord, or None. After a `fetch` which moved a high
   watermark, `run` has something to do at once (`has_work`).
-* `update_metadata(image, changed_topics, now_ms=)`; `end_transaction(partition, ..., now_ms=)` as an operation:
-  `EndTransaction`.
+* `update_metadata(image, changed_topics)` tells every coordinator at the next `run`. A transaction marker is an
+  operation too, `EndTransaction`.
 
 A request to a partition which is LOADING is answered COORDINATOR_LOAD_IN_PROGRESS; where the broker does not coordinate
 it, or loading failed, NOT_COORDINATOR. The answer to a write comes when its records are below the high watermark, and
@@ -43,7 +42,7 @@ tells and starts timers anew: joins which were parked, timers and classic genera
 
 `log.write.segment_files(...)` gives the files of a partition folder as a broker has them; nothing here opens a file.
 
-Modules: `states` (the states of a coordinator and their one table of transitions), `replica`, `partition`, `batching`
-(records of several operations in one batch), `deferred` (answers which wait for the high watermark), `machines`,
-`loader`, `coordinator` (one partition), `runtime` (all of a broker).
+Modules: `messages` (what goes in and comes out), `states` (the states of a coordinator and their one table of
+transitions), `replica`, `partition`, `batching` (records of several operations in one batch), `deferred` (answers which
+wait for the high watermark), `machines`, `loader`, `coordinator` (one partition), `runtime` (all of a broker).
 """

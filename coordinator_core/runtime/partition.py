@@ -129,7 +129,8 @@ class PartitionLog:
         """Let the given followers (by default those in sync) fetch until there is nothing left to do."""
         for _ in range(len(self.replicas) + 2):
             chosen = self.isr if followers is None else followers
-            if not any([self.fetch(follower_id) for follower_id in chosen]):
+            moved = [self.fetch(follower_id) for follower_id in chosen]
+            if not any(moved):
                 return
 
     def shrink_isr(self, broker_id: int) -> None:

@@ -1,0 +1,188 @@
+"""Records of several operations in one batch (CoordinatorRuntime.CoordinatorBatch): what goes together, and when.
+
+A batch is written when it is full, before and after a transactional operation, before a marker, and otherwise
+
+* with `linger_ms` None once all operations that were queued when it began have run (adaptive, Kafka's default -1);
+* with `linger_ms` 0 after every operation; with more, so long after it began.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coordinator_core.coordinator.errors import Refused
+from coordinator_core.coordinator.records import NO_PRODUCER, Producer
+from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.compression import Codec
+from coordinator_core.log.fast import HEADER_BYTES_V2
+
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""A record's key and value, as the log holds them."""
+
+COORDINATOR_BASE_SEQUENCE: Final = 0
+"""Coordinators write 0 even without a producer id (MemoryRecordsBuilder is given 0)."""
+
+COMPRESSION_ESTIMATION_FACTOR: Final = 1.05
+"""MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR, with its estimated ratio of 1."""
+
+
+def _varint_size(value: int) -> int:
+    """Bytes of a zigzag varint (ByteUtils.sizeOfVarint)."""
+    return max(1, -(-((value << 1) ^ (value >> 63)).bit_length() // 7))
+
+
+def record_size(key: bytes, value: bytes | None, offset_delta: int, timestamp_delta_ms: int) -> int:
+    """Bytes of a record without headers inside a batch (DefaultRecord.sizeInBytes)."""
+    body = 2 + _varint_size(offset_delta) + _varint_size(timestamp_delta_ms)  # attributes and the count of headers
+    body += _varint_size(len(key)) + len(key)
+    body += _varint_size(-1) if value is None else _varint_size(len(value)) + len(value)
+    return _varint_size(body) + body
+
+
+@dataclass(slots=True)
+class PendingBatch:
+    """A batch that is not written yet. `base_state` is the state of the coordinator before its first record."""
+
+    base_offset: int
+    base_state: Any
+    created_ms: int
+    producer: Producer
+    epoch: int
+    records: list[Record] = field(default_factory=list)
+    record_bytes: int = 0
+    waiting: list[Any] = field(default_factory=list)
+    """Who is answered once it is committed, or lost."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the record which would come next."""
+        return self.base_offset + len(self.records)
+
+    @property
+    def is_transactional(self) -> bool:
+        """It belongs to a transaction, and goes alone."""
+        return self.producer != NO_PRODUCER
+
+
+class Batcher:
+    """Gathers the records of one coordinator. To a `GroupCoordinator` it is the log."""
+
+    def __init__(
+        self,
+        *,
+        write: Callable[[bytes], int],
+        encode: Encode,
+        state: Callable[[], Any],
+        next_offset: int,
+        on_begun: Callable[[PendingBatch], None],
+        on_written: Callable[[PendingBatch, int], None],
+        on_lost: Callable[[PendingBatch, Refused], None],
+        batch_bytes_max: int,
+        linger_ms: int | None = None,
+        codec_id: int = Codec.NONE,
+    ) -> None:
+        """`write` appends a batch and gives the log's end offset, or raises Refused; the rest is told what happened."""
+        self.batch: PendingBatch | None = None
+        self.next_offset = next_offset
+        """Where the next batch begins."""
+        self.coordinator_epoch = 0
+        """Of the transaction coordinator whose marker is written next."""
+        self._write = write
+        self._encode = encode
+        self._state = state
+        self._on_begun = on_begun
+        self._on_written = on_written
+        self._on_lost = on_lost
+        self._batch_bytes_max = batch_bytes_max
+        self._linger_ms = linger_ms
+        self._codec_id = codec_id
+        self._epoch = 0
+
+    def append(self, records: Sequence[Any], producer: Producer, timestamp_ms: int) -> int:
+        """Add the records of one operation, all of them to one batch; gives the offset of the first.
+
+        Raises Refused where a batch had to be written before, and the log refused it.
+        """
+        if producer != NO_PRODUCER:
+            self.flush()
+        encoded = [self._encode(record) for record in records]
+        if self.batch is not None:
+            size = sum(record_size(key, value, index, 0) for index, (key, value) in enumerate(encoded))
+            if not self._has_room(self.batch, HEADER_BYTES_V2 + size):
+                self.flush()
+        batch = self.batch or self._begin(producer, timestamp_ms)
+        first_offset = batch.next_offset
+        for offset, (key, value) in enumerate(encoded, start=first_offset):
+            batch.records.append(Record(offset, timestamp_ms, key, value))
+            delta_ms = timestamp_ms - batch.created_ms
+            batch.record_bytes += record_size(key, value, offset - batch.base_offset, delta_ms)
+        return first_offset
+
+    def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
+        """Write a transaction marker at once; gives its offset. Raises Refused where the log does."""
+        self.flush()
+        marker = build_marker(
+            offset=self.next_offset,
+            timestamp_ms=timestamp_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            is_commit=committed,
+            coordinator_epoch=self.coordinator_epoch,
+        )
+        self.next_offset = self._write(marker)
+        return self.next_offset - 1
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """After an operation: write the batch where it is transactional, has lingered, or is full."""
+        batch = self.batch
+        if batch is None:
+            return
+        has_lingered = self._linger_ms is not None and now_ms - batch.created_ms >= self._linger_ms
+        if has_lingered or batch.is_transactional or not self._has_room(batch, 0):
+            self.flush()
+
+    def deadline_ms(self) -> int | None:
+        """When the batch has lingered, or None."""
+        if self.batch is None or self._linger_ms is None:
+            return None
+        return self.batch.created_ms + self._linger_ms
+
+    def flush(self) -> None:
+        """Write the batch, if there is one. Where the log refuses it, it is lost, and Refused is raised."""
+        batch = self.batch
+        if batch is None:
+            return
+        data = build_batch(
+            batch.records,
+            codec_id=self._codec_id,
+            is_transactional=batch.is_transactional,
+            producer_id=batch.producer.producer_id,
+            producer_epoch=batch.producer.producer_epoch,
+            base_sequence=COORDINATOR_BASE_SEQUENCE,
+        )
+        try:
+            end_offset = self._write(data)
+        except Refused as refused:
+            self.lose(refused)
+            raise
+        self.batch = None
+        self.next_offset = end_offset
+        self._on_written(batch, end_offset)
+
+    def lose(self, error: Refused) -> None:
+        """Give the batch up, if there is one."""
+        batch, self.batch = self.batch, None
+        if batch is not None:
+            self._on_lost(batch, error)
+
+    def _begin(self, producer: Producer, now_ms: int) -> PendingBatch:
+        self._epoch += 1
+        self.batch = PendingBatch(self.next_offset, self._state(), now_ms, producer, self._epoch)
+        self._on_begun(self.batch)
+        return self.batch
+
+    def _has_room(self, batch: PendingBatch, size: int) -> bool:
+        """Whether the batch would stay below the limit by Kafka's estimate (MemoryRecordsBuilder.hasRoomFor)."""
+        factor = 1.0 if self._codec_id == Codec.NONE else COMPRESSION_ESTIMATION_FACTOR
+        estimated = HEADER_BYTES_V2 + int(batch.record_bytes * factor)
+        return estimated < self._batch_bytes_max and estimated + size <= self._batch_bytes_max

@@ -1,0 +1,275 @@
+"""The state machines which the runtime drives: what it asks of them, and the group coordinator as one of them."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from coordinator_core.anomalies import Anomaly
+from coordinator_core.classic.messages import HeartbeatResponse
+from coordinator_core.codec import decode_key, decode_value
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.errors import Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.records import Producer, encode_record
+from coordinator_core.coordinator.service import refusal
+from coordinator_core.coordinator.shard import GroupCoordinator, GroupModule, Outcome, Parked
+from coordinator_core.errors import CoreError, UnknownRecordType
+from coordinator_core.log.batch import Record
+from coordinator_core.offsets.messages import OffsetFetchRequest
+from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
+from coordinator_core.runtime.batching import Batcher
+from coordinator_core.runtime.messages import Request
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+
+
+class ContradictoryLog(CoreError):
+    """A record of the log contradicts the state which those before it gave: the coordinator cannot load."""
+
+
+class StateMachine(Protocol):
+    """One live coordinator: commands give records and an answer, and only replay changes `state`."""
+
+    @property
+    def state(self) -> Any:
+        """The immutable state after all records so far: to hold on to it is to take a snapshot."""
+        ...
+
+    def revert(self, state: Any) -> None:
+        """Back to an earlier state."""
+        ...
+
+    def handle(self, request: Request, now_ms: int) -> Outcome:
+        """Run a write operation; its records go to the batcher which the machine was made with."""
+        ...
+
+    def read(self, request: Request, state: Any, now_ms: int) -> Outcome:
+        """Run a read operation on `state`, which may be older than the latest."""
+        ...
+
+    def run_next_timer(self, now_ms: int) -> Outcome:
+        """Run the next timer that is due."""
+        ...
+
+    def run_tasks(self, now_ms: int) -> Outcome:
+        """Run the background tasks which are queued."""
+        ...
+
+    def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
+        """What an operation does once its records are committed, or lost (error)."""
+        ...
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
+        """Write a transaction marker and replay it. Raises Refused where the log does."""
+        ...
+
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> None:
+        """Topics were made, grown or deleted."""
+        ...
+
+    def unload(self, now_ms: int) -> Outcome:
+        """Answer who waits; nothing runs any more."""
+        ...
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next timer is due, or None."""
+        ...
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether background tasks are queued."""
+        ...
+
+
+class MachineKind(Protocol):
+    """What the runtime has to know of a coordinator before there is one."""
+
+    topic: str
+
+    def empty_state(self) -> Any:
+        """The state before the first record."""
+        ...
+
+    def replay(self, state: Any, record: Record, producer_id: int) -> Any:
+        """The state after a record of the log. Raises CoreError where Kafka's loader fails."""
+        ...
+
+    def replay_marker(self, state: Any, producer_id: int, *, is_commit: bool) -> Any:
+        """The state after a transaction marker of the log."""
+        ...
+
+    def start(self, state: Any, batcher: Batcher, image: MetadataImage, now_ms: int) -> StateMachine:
+        """The live coordinator over a loaded state, its timers set."""
+        ...
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]:
+        """Key and value of a record which the machine wrote."""
+        ...
+
+    def refusal(self, request: Request) -> Any:
+        """The response to a request which no coordinator is to see, or None."""
+        ...
+
+    def answer_while_loading(self, request: Request) -> Any:
+        """A response given while the coordinator loads, in the place of COORDINATOR_LOAD_IN_PROGRESS, or None."""
+        ...
+
+    def is_read(self, request: Request) -> bool:
+        """Whether the operation reads the committed state and writes nothing."""
+        ...
+
+
+READ_OPERATIONS: Final = frozenset(
+    {
+        "consumer_group_describe",
+        "describe_groups",
+        "list_groups",
+        "share_group_describe",
+        "share_group_initialized_partitions",
+        "streams_group_describe",
+    }
+)
+"""Operations for which GroupCoordinatorService schedules a read. OffsetFetch is one too, unless it wants stability."""
+
+
+class GroupMachine:
+    """A `GroupCoordinator` under the runtime."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self.coordinator = coordinator
+
+    @property
+    def state(self) -> CoordinatorShard:
+        """The shard."""
+        return self.coordinator.shard
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether background tasks are queued."""
+        return bool(self.coordinator.tasks)
+
+    def revert(self, state: CoordinatorShard) -> None:
+        """Back to an earlier shard; live classic groups follow."""
+        self.coordinator.revert(state)
+
+    def handle(self, request: Request, now_ms: int) -> Outcome:
+        """Serve a request."""
+        return self.coordinator.handle(
+            request.operation,
+            request.message,
+            now_ms=now_ms,
+            api_version=request.api_version,
+            client=request.client,
+            request_id=request.request_id,
+            new_uuid=request.new_uuid,
+        )
+
+    def read(self, request: Request, state: CoordinatorShard, now_ms: int) -> Outcome:
+        """Serve a request on an older shard. Classic groups are what they are live, as in Kafka."""
+        coordinator = self.coordinator
+        latest, coordinator.shard = coordinator.shard, state
+        try:
+            return self.handle(request, now_ms)
+        finally:
+            coordinator.shard = latest
+
+    def run_next_timer(self, now_ms: int) -> Outcome:
+        """Run the next timer that is due, at its deadline."""
+        return self.coordinator.advance(now_ms, timers_max=1)
+
+    def run_tasks(self, now_ms: int) -> Outcome:
+        """Resolve regular expressions and the like."""
+        return self.coordinator.run_tasks(now_ms)
+
+    def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
+        """See `GroupCoordinator.resume`."""
+        return self.coordinator.resume(parked, error, now_ms=now_ms)
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
+        """Decide the pending offsets of a producer."""
+        self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
+
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> None:
+        """See `GroupCoordinator.update_metadata`."""
+        self.coordinator.update_metadata(image, changed_topics, now_ms=now_ms)
+
+    def unload(self, now_ms: int) -> Outcome:
+        """Answer members who wait."""
+        return self.coordinator.unload(now_ms=now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next timer is due, or None."""
+        return self.coordinator.timers.next_deadline_ms()
+
+
+class GroupMachines:
+    """Group coordinators, over `__consumer_offsets`."""
+
+    topic = OFFSETS_TOPIC
+
+    def __init__(self, config: GroupCoordinatorConfig | None = None, modules: Iterable[GroupModule] = MODULES) -> None:
+        self.config = config or GroupCoordinatorConfig()
+        self.modules = tuple(modules)
+
+    def empty_state(self) -> CoordinatorShard:
+        """No groups, no offsets."""
+        return CoordinatorShard()
+
+    def replay(self, state: CoordinatorShard, record: Record, producer_id: int) -> CoordinatorShard:
+        """Replay a record; one of an unknown type is passed over, as by CoordinatorLoaderImpl.
+
+        Raises DecodeError for bytes which Kafka's loader cannot read, ContradictoryLog where its replay would throw.
+        """
+        try:
+            key = decode_key(OFFSETS_TOPIC, record.key or b"")
+        except UnknownRecordType:
+            return state
+        value = None if record.value is None else decode_value(OFFSETS_TOPIC, key.record_type, record.value).fields
+        return replay_record(
+            state,
+            key.record_type,
+            key.fields,
+            value,
+            offset=record.offset,
+            producer_id=producer_id,
+            report=_contradiction,
+        )
+
+    def replay_marker(self, state: CoordinatorShard, producer_id: int, *, is_commit: bool) -> CoordinatorShard:
+        """Replay a transaction marker."""
+        return replay_end_transaction_marker(state, producer_id, committed=is_commit)
+
+    def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> GroupMachine:
+        """The coordinator of a loaded shard."""
+        return GroupMachine(
+            GroupCoordinator(
+                self.modules,
+                now_ms=now_ms,
+                config=self.config,
+                image=image,
+                log=batcher,
+                shard=state,
+                is_deferring=True,
+            )
+        )
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]:
+        """Key and value of a CoordinatorRecord."""
+        return encode_record(record)
+
+    def refusal(self, request: Request) -> Any:
+        """What GroupCoordinatorService answers by itself."""
+        return refusal(request.message, self.config)
+
+    def answer_while_loading(self, request: Request) -> Any:
+        """A classic member's heartbeat is fine while the group loads (GroupCoordinatorService.heartbeat)."""
+        return HeartbeatResponse() if request.operation == "classic_heartbeat" else None
+
+    def is_read(self, request: Request) -> bool:
+        """Reads of groups, and of offsets which need not be stable."""
+        if isinstance(request.message, OffsetFetchRequest):
+            return not request.message.require_stable
+        return request.operation in READ_OPERATIONS
+
+
+def _contradiction(anomaly: Anomaly) -> None:
+    raise ContradictoryLog(f"{anomaly.code}: {anomaly.message}")

@@ -1,0 +1,146 @@
+"""All coordinators of one broker for one topic (CoordinatorRuntime). The contract is the docstring of the package."""
+
+import heapq
+from collections.abc import Iterable
+from functools import partial
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.runtime.coordinator import PartitionCoordinator, RuntimeConfig, UpdateMetadata
+from coordinator_core.runtime.machines import MachineKind
+from coordinator_core.runtime.messages import Answer, EndTransaction, Request
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.runtime.states import CoordinatorState
+
+
+class CoordinatorRuntime:
+    """The coordinators of a broker, one a partition which it leads."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        kind: MachineKind,
+        config: RuntimeConfig | None = None,
+        image: MetadataImage | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.kind = kind
+        self.config = config or RuntimeConfig()
+        self.image = image or MetadataImage()
+        self.coordinators: dict[int, PartitionCoordinator] = {}
+        self._answers: list[Answer] = []
+        self._deadlines: list[tuple[int, int]] = []
+        """Heap of (deadline, partition); an entry counts while it is the partition's in `_deadline_of`."""
+        self._deadline_of: dict[int, int] = {}
+        self._touched: dict[int, None] = {}
+
+    def load(self, log: PartitionLog, *, now_ms: int, duration_ms: int = 0) -> None:
+        """The broker became leader of `log`: load its coordinator, which takes `duration_ms`.
+
+        Where `duration_ms` is 0 the next `run` finishes it.
+        """
+        coordinator = self.coordinators.get(log.partition)
+        if coordinator is None:
+            coordinator = PartitionCoordinator(
+                self.kind,
+                log,
+                self.broker_id,
+                config=self.config,
+                image=self.image,
+                on_work=partial(self._touch, log.partition),
+            )
+            self.coordinators[log.partition] = coordinator
+        coordinator.load(log.leader_epoch, now_ms=now_ms, duration_ms=duration_ms)
+        self._touched[log.partition] = None
+
+    def unload(self, partition: int, leader_epoch: int | None, *, now_ms: int) -> list[Answer]:
+        """Another broker leads in this epoch, or (None) the topic is gone. Gives the answers to who waited.
+
+        An epoch in which this broker leads, or an older one, is old news.
+        """
+        coordinator = self.coordinators.get(partition)
+        if coordinator is None or (leader_epoch is not None and leader_epoch <= coordinator.leader_epoch):
+            return []
+        del self.coordinators[partition]
+        self._deadline_of.pop(partition, None)
+        self._touched.pop(partition, None)
+        return coordinator.close(now_ms=now_ms)
+
+    def submit(self, partition: int, request: Request | EndTransaction) -> None:
+        """Put an operation into the queue of its partition. `run` gives the answer, now or later."""
+        if isinstance(request, Request):
+            response = self.kind.refusal(request)
+            if response is not None:
+                self._answers.append(Answer(partition, request.request_id, response))
+                return
+        coordinator = self.coordinators.get(partition)
+        if coordinator is None:
+            is_marker = isinstance(request, EndTransaction)
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_marker else ErrorCode.NOT_COORDINATOR
+            self._answers.append(Answer(partition, request.request_id, None, Refused(code)))
+            return
+        coordinator.queue.append(request)
+        self._touched[partition] = None
+
+    def handle(self, partition: int, request: Request | EndTransaction, *, now_ms: int) -> list[Answer]:
+        """`submit` and `run`."""
+        self.submit(partition, request)
+        return self.run(now_ms)
+
+    def run(self, now_ms: int) -> list[Answer]:
+        """Run all that is queued or due; gives the answers which became available, in order."""
+        answers, self._answers = self._answers, []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            deadline_ms, partition = heapq.heappop(self._deadlines)
+            if self._deadline_of.get(partition) == deadline_ms:
+                del self._deadline_of[partition]
+                self._touched[partition] = None
+        while self._touched:
+            partition = next(iter(self._touched))
+            del self._touched[partition]
+            coordinator = self.coordinators[partition]
+            answers.extend(coordinator.run(now_ms))
+            self._note_deadline(partition, coordinator.next_deadline_ms())
+        return answers
+
+    def next_deadline_ms(self) -> int | None:
+        """When `run` has something to do of its own accord, or None."""
+        while self._deadlines:
+            deadline_ms, partition = self._deadlines[0]
+            if self._deadline_of.get(partition) == deadline_ms:
+                return deadline_ms
+            heapq.heappop(self._deadlines)
+        return None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `run` has something to do now."""
+        return bool(self._touched or self._answers)
+
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str]) -> None:
+        """Topics were made, grown or deleted; every coordinator is told when its queue comes to it."""
+        self.image = image
+        changed = frozenset(changed_topics)
+        for partition, coordinator in self.coordinators.items():
+            coordinator.queue.append(UpdateMetadata(image, changed))
+            self._touched[partition] = None
+
+    def active_partitions(self) -> tuple[int, ...]:
+        """Partitions whose coordinators serve requests, ascending."""
+        return tuple(
+            sorted(
+                partition
+                for partition, coordinator in self.coordinators.items()
+                if coordinator.state is CoordinatorState.ACTIVE
+            )
+        )
+
+    def _touch(self, partition: int) -> None:
+        self._touched[partition] = None
+
+    def _note_deadline(self, partition: int, deadline_ms: int | None) -> None:
+        if deadline_ms is None:
+            self._deadline_of.pop(partition, None)
+        elif self._deadline_of.get(partition) != deadline_ms:
+            self._deadline_of[partition] = deadline_ms
+            heapq.heappush(self._deadlines, (deadline_ms, partition))
