@@ -7,9 +7,11 @@ at again, so equal neighbours may stay apart. Compare states by offset; use `can
 is needed.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import Final
 
 UNSET_OFFSET: Final = -1
@@ -35,6 +37,13 @@ class StateBatch:
 
 StateBatches = tuple[StateBatch, ...]
 
+
+class CleanBatches(StateBatches):
+    """State batches of which no two overlap or could be joined, in order: a combination leaves most of them alone."""
+
+    __slots__ = ()
+
+
 _Ordered = tuple[int, int, int, int]
 """first, last, count, state: the order of PersisterStateBatch.compareTo."""
 
@@ -45,13 +54,17 @@ def _ordered(batch: StateBatch) -> _Ordered:
 
 def _trimmed(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     """Without what lies below the start offset (pruneBatches)."""
-    kept = []
-    for batch in batches:
-        if start_offset == UNSET_OFFSET or batch.first_offset >= start_offset:
-            kept.append(batch)
-        elif batch.last_offset >= start_offset:
-            kept.append(StateBatch(start_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
-    return kept
+    if start_offset == UNSET_OFFSET:
+        return list(batches)
+    return [
+        batch if batch.first_offset >= start_offset else _from(batch, start_offset)
+        for batch in batches
+        if batch.first_offset >= start_offset or batch.last_offset >= start_offset
+    ]
+
+
+def _from(batch: StateBatch, start_offset: int) -> StateBatch:
+    return StateBatch(start_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
 
 
 def combine_state_batches(
@@ -61,9 +74,84 @@ def combine_state_batches(
 
     Fewer than two batches come back as they are. Source: PersisterStateBatchCombiner.combineStateBatches.
     """
-    batches = _trimmed([*so_far, *update], start_offset)
+    fresh = _trimmed(update, start_offset)
+    if isinstance(so_far, CleanBatches):
+        return _spliced(so_far, fresh, start_offset)
+    return _combined([*_trimmed(so_far, start_offset), *fresh])
+
+
+_first_offset: Final = attrgetter("first_offset")
+_last_offset: Final = attrgetter("last_offset")
+
+
+def _spliced(so_far: CleanBatches, fresh: list[StateBatch], start_offset: int) -> StateBatches:
+    """As `_combined` of both, but only where they meet: a live share partition may have hundreds of batches.
+
+    What ends before the first fresh offset and does not touch it is passed by the scan unchanged, and so is what begins
+    after the last one; nothing which the scan makes of the batches between can be joined with either, since the
+    outermost pieces have the rank of batches which could not be joined before.
+    """
+    kept: StateBatches = so_far
+    if start_offset != UNSET_OFFSET and kept and kept[0].first_offset < start_offset:
+        kept = kept[bisect_left(kept, start_offset, key=_last_offset) :]
+        if kept and kept[0].first_offset < start_offset:
+            kept = (_from(kept[0], start_offset), *kept[1:])
+    if not fresh:
+        return so_far if kept is so_far else CleanBatches(kept)
+    if not all(batch.first_offset <= batch.last_offset for batch in fresh):
+        return _combined([*kept, *fresh])
+    low = bisect_left(kept, min(map(_first_offset, fresh)) - 1, key=_last_offset)
+    high = bisect_right(kept, max(map(_last_offset, fresh)) + 1, lo=low, key=_first_offset)
+    between = _combined([*kept[low:high], *fresh])
+    joined = (*kept[:low], *between, *kept[high:])
+    return CleanBatches(joined) if isinstance(between, CleanBatches) else joined
+
+
+def _combined(batches: Sequence[StateBatch]) -> StateBatches:
+    """What Kafka's scan makes of batches which need no trimming."""
+    joined = _joined(batches)
+    if joined is not None:
+        return joined
     if len(batches) < 2:
         return tuple(batches)
+    scanned = _scanned(batches)
+    # Most often the scan leaves nothing to be joined: then this is what it gave.
+    joined = _joined(scanned)
+    return joined if joined is not None and len(joined) == len(scanned) else scanned
+
+
+def _joined(batches: Sequence[StateBatch]) -> CleanBatches | None:
+    """Batches which ascend and do not overlap, neighbours of equal rank as one; None where they are not such."""
+    joined: list[StateBatch] = []
+    before: StateBatch | None = None
+    last_offset = UNSET_OFFSET
+    for batch in batches:
+        if batch.first_offset > batch.last_offset:
+            return None
+        if before is not None:
+            if batch.first_offset <= last_offset:
+                return None
+            if (
+                batch.first_offset == last_offset + 1
+                and batch.delivery_count == before.delivery_count
+                and batch.delivery_state == before.delivery_state
+            ):
+                last_offset = batch.last_offset
+                continue
+            joined.append(_until(before, last_offset))
+        before, last_offset = batch, batch.last_offset
+    if before is not None:
+        joined.append(_until(before, last_offset))
+    return CleanBatches(joined)
+
+
+def _until(batch: StateBatch, last_offset: int) -> StateBatch:
+    if batch.last_offset == last_offset:
+        return batch
+    return StateBatch(batch.first_offset, last_offset, batch.delivery_state, batch.delivery_count)
+
+
+def _scanned(batches: Iterable[StateBatch]) -> StateBatches:
     # Kafka's sorted set as a heap: equal batches come out one after the other, and all but one are dropped
     # there.
     waiting = list(map(_ordered, batches))

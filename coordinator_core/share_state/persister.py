@@ -222,6 +222,8 @@ class Persister:
         return sent
 
     def _send_gathered(self, sent: list[Lookup | Send]) -> None:
+        if not self._gathered:
+            return
         for destination in [waiting for waiting in self._gathered if waiting not in self._in_flight]:
             node_id, operation = destination
             self._in_flight.add(destination)

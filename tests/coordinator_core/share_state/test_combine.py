@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.share_state.combine import (
     UNSET_OFFSET,
+    CleanBatches,
     StateBatch,
     canonical_batches,
     combine_state_batches,
@@ -106,3 +107,35 @@ def test_the_order_of_arrival_does_not_matter(
 def test_canonical_batches_leave_out_what_covers_nothing() -> None:
     """A batch which ends before it begins, or begins below 0, is no range of offsets."""
     assert canonical_batches(batches([(5, 4, 0, 1), (-3, 2, 0, 1), (7, 7, 2, 1)])) == batches([(7, 7, 2, 1)])
+
+
+@given(LISTS, st.lists(st.tuples(LISTS, st.integers(-1, 40)), max_size=12))
+def test_what_is_clean_already_is_combined_as_anything_else(
+    so_far: list[StateBatch], updates: list[tuple[list[StateBatch], int]]
+) -> None:
+    """The short way, for states which a combination made, gives what the long one gives, update by update."""
+    state = combine_state_batches((), so_far, UNSET_OFFSET)
+    for update, start_offset in updates:
+        long_way = combine_state_batches(tuple(state), update, start_offset)
+        state = combine_state_batches(state, update, start_offset)
+        assert state == long_way
+
+
+@given(LISTS, st.integers(-1, 40))
+def test_clean_batches_are_clean(so_far: list[StateBatch], start_offset: int) -> None:
+    """What is called clean has no two batches which overlap or could be joined."""
+    combined = combine_state_batches((), so_far, start_offset)
+    if isinstance(combined, CleanBatches):
+        for before, after in pairwise(combined):
+            assert before.last_offset < after.first_offset
+            assert before.last_offset + 1 < after.first_offset or before.rank != after.rank
+
+
+def test_a_batch_which_covers_nothing_is_never_clean() -> None:
+    """Kafka passes a batch which ends before it begins on, and the short way must not meet it."""
+    backwards = StateBatch(5, 4, 2, 1)
+    assert combine_state_batches((), [backwards], UNSET_OFFSET) == (backwards,)
+    assert not isinstance(combine_state_batches((), [backwards], UNSET_OFFSET), CleanBatches)
+    clean = combine_state_batches((), batches([(0, 3, 0, 1)]), UNSET_OFFSET)
+    combined = combine_state_batches(clean, [backwards], UNSET_OFFSET)
+    assert combined == combine_state_batches(tuple(clean), [backwards], UNSET_OFFSET) == (clean[0], backwards)
