@@ -162,7 +162,7 @@ def replay(
     if last_run is not None and last_run == bronze_version and not rebuild:
         counts = _counts_of(warehouse, cluster_id, bronze_version)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
-    app_id = f"groupledger/replay/{cluster_id}"
+    app_id = replay_application(cluster_id)
     tables = (*REPLAY_TABLES, *DRIVER_TABLES, QUARANTINE, RUNS)
     for table in tables:
         warehouse.ensure(table)
@@ -186,7 +186,7 @@ def replay(
         names={},
         staging=staging,
     )
-    logs = _captured_logs(warehouse.files(RECORD_BATCHES), cluster_id)
+    logs = captured_logs(warehouse, cluster_id)
     first = [log for log in logs if log.topic in FIRST_ROUND]
     second = [log for log in logs if log.topic == SHARE_TOPIC]
 
@@ -230,6 +230,11 @@ def replay(
     return ReplaySummary(counts, row_counts, quarantined, bronze_version, skipped=False)
 
 
+def replay_application(cluster_id: str) -> str:
+    """The application id of replay's commits; their version says which replay the silver tables are of."""
+    return f"groupledger/replay/{cluster_id}"
+
+
 # --- on the driver
 
 
@@ -246,9 +251,10 @@ def _counts_of(warehouse: Warehouse, cluster_id: str, bronze_version: int) -> di
     return {row["topic"]: LedgerCounts(**{name: row[name] for name in names}) for row in rows}
 
 
-def _captured_logs(files: Iterable[TableFile], cluster_id: str) -> list[LogFiles]:
+def captured_logs(warehouse: Warehouse, cluster_id: str) -> list[LogFiles]:
+    """The log partitions of a cluster which bronze holds, by topic and partition."""
     by_log: dict[tuple[str, int], list[TableFile]] = {}
-    for file in files:
+    for file in warehouse.files(RECORD_BATCHES):
         values = file.partition_values
         if values["cluster_id"] == cluster_id:
             by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)

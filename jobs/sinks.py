@@ -182,8 +182,9 @@ class PartWriter:
             # whole batches never repeat: a dictionary of them would only cost
             use_dictionary=[p for p, type_ in leaves.items() if p not in encodings and not pa.types.is_binary(type_)],
             column_encoding=encodings,
-            # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key
-            write_statistics=[name for name in encodings if name in self._table.key],
+            # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key, and
+            # for the log partition, by which the audit reads
+            write_statistics=[name for name in encodings if name in self._table.key or name == "log_partition"],
             store_schema=False,
         )
 

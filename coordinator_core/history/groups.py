@@ -9,6 +9,7 @@ An interval is keyed by what it is about; `_Open` holds where it began. All rows
 attributes at its end. `finish` gives the intervals that are still open.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -853,7 +854,9 @@ def _say_topology(step: _Step, before: Topology | None, after: Topology | None) 
     if after is None or after == before:
         return
     offset = step.offset_of(RecordType.STREAMS_GROUP_TOPOLOGY)
-    step.say("TOPOLOGY_CHANGED", offset, details={"topology_epoch": str(after.epoch)})
+    topics = {subtopology.subtopology_id: list(subtopology.input_topics) for subtopology in after.subtopologies}
+    details = {"topology_epoch": str(after.epoch), "subtopologies": json.dumps(topics, sort_keys=True)}
+    step.say("TOPOLOGY_CHANGED", offset, details=details)
 
 
 _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {

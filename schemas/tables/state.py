@@ -24,4 +24,19 @@ RUNS = Table(
     ),
 )
 
-STATE_TABLES = (RUNS,)
+AUDITS = Table(
+    layer="state",
+    name="audits",
+    comment="One row a finished audit, written last: from which replay, and by which settings, gold was made.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("run_id", STRING, "The run."),
+        Column("started_at", TIMESTAMP, "Start of the run."),
+        Column("replay_version", BIGINT, "The replay whose silver tables were audited: version of its commits."),
+        Column("settings", STRING, "What inference went by, as JSON."),
+        Column("row_count", BIGINT, "Rows of all gold tables."),
+    ),
+)
+
+STATE_TABLES = (RUNS, AUDITS)

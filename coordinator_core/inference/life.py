@@ -1,0 +1,48 @@
+"""All that silver holds of one group."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+
+NONE_MS = -1
+"""Stands for a time which is not there, in columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommits:
+    """silver.offset_commits of one group as columns, in log order. Numbers which are null in silver are -1."""
+
+    topics: tuple[str, ...] = ()
+    topic: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Index into `topics`."""
+    partition: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    log_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    recorded_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    applied_log_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    applied_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    committed_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    previous_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    outcome: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
+    """Index into `offsets.lane.OUTCOMES`."""
+    change: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
+    """Index into `offsets.lane.CHANGES`; -1 unless applied."""
+    is_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def __len__(self) -> int:
+        return len(self.log_offset)
+
+
+class GroupLife(NamedTuple):
+    """Rows of the silver group tables of one group, each list in the order of `from_log_offset` or `log_offset`."""
+
+    group_id: str
+    log_partition: int
+    generations: tuple[GenerationRow, ...] = ()
+    members: tuple[MemberRow, ...] = ()
+    assignments: tuple[AssignmentRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+    commits: GroupCommits = GroupCommits()

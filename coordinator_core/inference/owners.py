@@ -1,0 +1,123 @@
+"""gold.partition_owners: who owned which partition of which topic, when.
+
+A member owns what its current assignment says, and keeps it while it is asked to give it up (REVOKING): one stretch.
+A task of a streams group stands for its partition number in each topic that its subtopology reads. The log says what
+the coordinator held; when a client really stopped reading it does not say, nor does a share group have owners.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.rows import OwnerRow
+
+OWNED: Final = frozenset({"CURRENT", "REVOKING"})
+STREAMS: Final = "STREAMS"
+SHARE: Final = "SHARE"
+ACTIVE: Final = "ACTIVE"
+
+OwnedKey = tuple[str, str | None, str | None, int, str]
+"""Group type, topic id, topic, partition, member id."""
+
+
+def partition_owners(life: GroupLife) -> list[OwnerRow]:
+    """Stretches of ownership of one group, in the order of topic, partition and place in the log."""
+    members = MembersAt(life.members)
+    topologies = _Topologies(life.events)
+    rows = [
+        owner
+        for stretch in _stretches(life.assignments)
+        for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
+    ]
+    rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
+    return rows
+
+
+class MembersAt:
+    """Stretches of membership, to be asked by member id and place in the log."""
+
+    def __init__(self, members: Iterable[MemberRow]) -> None:
+        self._stretches: dict[str, list[MemberRow]] = {}
+        for member in sorted(members, key=lambda row: row.from_log_offset):
+            self._stretches.setdefault(member.member_id, []).append(member)
+
+    def at(self, member_id: str, log_offset: int) -> MemberRow | None:
+        """The stretch of a member which holds a place in the log, or None."""
+        stretches = self._stretches.get(member_id, [])
+        index = bisect_right(stretches, log_offset, key=lambda row: row.from_log_offset) - 1
+        if index < 0:
+            return None
+        found = stretches[index]
+        return found if found.to_log_offset is None or log_offset < found.to_log_offset else None
+
+
+def _stretches(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
+    """What was held or being given up, a REVOKING stretch joined to the CURRENT one that it goes on from."""
+    by_key: dict[OwnedKey, list[AssignmentRow]] = {}
+    for row in assignments:
+        if row.group_type == SHARE or row.assignment not in OWNED or row.task_type not in (None, ACTIVE):
+            continue
+        by_key.setdefault((row.group_type, row.topic_id, row.topic, row.partition, row.member_id), []).append(row)
+    for rows in by_key.values():
+        rows.sort(key=lambda row: (row.from_log_offset, row.assignment))
+        joined = rows[0]
+        for row in rows[1:]:
+            if joined.to_log_offset is not None and row.from_log_offset > joined.to_log_offset:
+                yield joined
+                joined = row
+            else:
+                joined = _later_end(joined, row)
+        yield joined
+
+
+def _later_end(first: AssignmentRow, second: AssignmentRow) -> AssignmentRow:
+    """The first stretch, until the end of whichever ends later."""
+    if first.to_log_offset is None:
+        return first
+    if second.to_log_offset is not None and second.to_log_offset <= first.to_log_offset:
+        return first
+    return first._replace(
+        to_log_offset=second.to_log_offset, valid_to=second.valid_to, to_generation=second.to_generation
+    )
+
+
+class _Topologies:
+    """What the subtopologies of a streams group read, over time."""
+
+    def __init__(self, events: Iterable[EventRow]) -> None:
+        changes = [event for event in events if event.event_type == "TOPOLOGY_CHANGED"]
+        self._log_offsets = [event.log_offset for event in changes]
+        self._topics = [json.loads(event.details.get("subtopologies", "{}")) for event in changes]
+
+    def topics_of(self, subtopology_id: str, log_offset: int) -> Sequence[str]:
+        """Topics which a subtopology read at a place in the log; none where the topology is not known."""
+        index = bisect_right(self._log_offsets, log_offset) - 1
+        topics: Sequence[str] = self._topics[index].get(subtopology_id, ()) if index >= 0 else ()
+        return topics
+
+
+def _owners(stretch: AssignmentRow, member: MemberRow | None, topologies: _Topologies) -> Iterator[OwnerRow]:
+    topics: Iterable[str | None] = (stretch.topic,)
+    if stretch.group_type == STREAMS:
+        topics = topologies.topics_of(stretch.topic or "", stretch.from_log_offset)
+    for topic in topics:
+        yield OwnerRow(
+            group_id=stretch.group_id,
+            group_type=stretch.group_type,
+            topic=topic,
+            topic_id=stretch.topic_id,
+            partition=stretch.partition,
+            from_log_offset=stretch.from_log_offset,
+            member_id=stretch.member_id,
+            instance_id=member.instance_id if member else None,
+            client_id=member.client_id if member else None,
+            client_host=member.client_host if member else None,
+            from_generation=stretch.from_generation,
+            to_generation=stretch.to_generation,
+            to_log_offset=stretch.to_log_offset,
+            valid_from=stretch.valid_from,
+            valid_to=stretch.valid_to,
+        )

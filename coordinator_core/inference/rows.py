@@ -1,0 +1,99 @@
+"""Rows of the gold tables, as the core makes them: the declared columns less `cluster_id`.
+
+Times are epoch milliseconds; None where there is none.
+"""
+
+from typing import NamedTuple
+
+
+class OwnerRow(NamedTuple):
+    """gold.partition_owners."""
+
+    group_id: str
+    group_type: str
+    topic: str | None
+    topic_id: str | None
+    partition: int
+    from_log_offset: int
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    from_generation: int
+    to_generation: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+
+
+class RebalanceRow(NamedTuple):
+    """gold.rebalances."""
+
+    group_id: str
+    group_type: str
+    to_generation: int
+    incarnation: int
+    from_generation: int | None
+    started_at: int
+    completed_at: int | None
+    duration_ms: int | None
+    cause: str
+    causes: tuple[str, ...]
+    method: str
+    confidence: str
+    members_joined: tuple[str, ...]
+    members_left: tuple[str, ...]
+    member_count: int
+    partitions_total: int
+    partitions_moved: int
+    stickiness: float | None
+    unowned_partition_ms: int
+
+
+class AnomalyRow(NamedTuple):
+    """gold.commit_anomalies."""
+
+    group_id: str
+    group_type: str | None
+    topic: str
+    partition: int
+    log_offset: int
+    at: int
+    kind: str
+    from_offset: int | None
+    to_offset: int | None
+    delta: int | None
+    owner_member_id: str | None
+    owner_client_host: str | None
+    was_group_empty: bool
+
+
+class GroupDayRow(NamedTuple):
+    """gold.group_summary; `day` is its first instant in UTC."""
+
+    group_id: str
+    group_type: str
+    day: int
+    generation_count: int
+    rebalance_count: int
+    member_count_max: int
+    commit_count: int
+    commit_anomaly_count: int
+    not_stable_ms: int
+    worst_topic: str | None
+    worst_partition: int | None
+
+
+class ShareGroupDayRow(NamedTuple):
+    """gold.share_group_summary."""
+
+    group_id: str
+    group_type: str
+    day: int
+    acknowledged_count: int
+    redelivered_count: int
+    archived_count: int
+    generation_count: int
+    member_count_max: int
+    worst_topic: str | None
+    worst_partition: int | None

@@ -1,0 +1,26 @@
+"""What inference goes by where no log tells it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceSettings:
+    """Thresholds and assumptions. Defaults are those of Kafka 4.3.1's brokers and clients. Times in ms."""
+
+    delivery_count_limit: int = 5
+    """group.share.delivery.count.limit of the brokers."""
+    record_lock_duration_ms: int = 30_000
+    """group.share.record.lock.duration.ms of the brokers."""
+    classic_session_timeout_ms: int = 45_000
+    """session.timeout.ms of classic members whose own the log does not hold."""
+    modern_session_timeout_ms: int = 45_000
+    """group.consumer.session.timeout.ms, and of share and streams groups."""
+    commit_interval_ms: int = 5_000
+    """auto.commit.interval.ms of consumers: how often a live one is heard of."""
+    storm_generation_count: int = 5
+    """So many generations within `storm_window_ms` are a storm."""
+    storm_window_ms: int = 10 * 60_000
+    stalled_ms: int = 60 * 60_000
+    """A partition whose committed offset stays so long, commits going on, is STALLED."""
+    skip_offset_count: int = 10_000
+    """A commit that jumps ahead by so much, and by far more than its neighbours, is a SKIP."""
