@@ -9,16 +9,16 @@ Step by step, `group` being a `state.ConsumerGroup`, `member` the member before 
 
 1. `membership.check_not_full(context, group, member_id)`;
    `membership.dynamic_member(group, member_id, epoch, owned, create=, is_classic=)` or
-   `membership.static_member(group, member_id, epoch, instance_id, owned, records, create=, is_classic=)`: the member, or
-   a new one which no record knows yet; Refused with the errors of epochs and instance ids. A static member which comes
-   back under another id is replaced: the records for that are in `records`.
+   `membership.static_member(group, member_id, epoch, instance_id, owned, records, create=, is_classic=)`: the member,
+   or a new one which no record knows yet; Refused with the errors of epochs and instance ids. A static member which
+   comes back under another id is replaced: the records for that are in `records`.
 2. `update.member_changed(group.group_id, member, updated, records) -> bool`: the record of the member, where anything
    changed; whether its topic names did.
    `regexes.update_regexes(context, group, member, updated, records) -> regexes.RegexChange`: deletes a pattern which
    nobody uses any more, and queues the task which resolves patterns.
 3. `update.update_metadata(context, group, member, updated, records, bump=) -> (group epoch, SubscriptionType)`, where
    the subscription changed or `update.is_metadata_expired(context, group)`: hash of the topics, bump of the epoch.
-   Otherwise `group.group_epoch` and `subscriptions_of(group).subscription_type` hold.
+   Otherwise `group.group_epoch` holds, and the group's own subscription type (None in the next step).
 4. `target.update_target(context, group, group_epoch, member, updated, subscription_type, records) -> target.Target`
    (epoch, partitions of the member): runs the assignor where the target is behind and the interval has passed.
    `target.last_target(group, updated)` is the target as it was.
@@ -33,7 +33,7 @@ new)`. `timers`: keys and `schedule_session`, `schedule_rebalance`, `cancel_reba
 `cancel_join`, `schedule_sync`, `cancel_sync`, `cancel_all`; all but the rebalance time-out run `FENCE_MEMBER`.
 `records`: one function a record type, and one a tombstone. `subscriptions.subscriptions_of(group)`: counts of topics,
 patterns, assignors, classic members and their protocols, kept while the members stay the same objects.
-`metadata_hash.metadata_hash(image, topic names) -> int`.
+`coordinator.metadata_hash.metadata_hash(image, topic names) -> int`.
 
 What the other module of classic members gives (`conversion`, which must not import `membership`):
 

@@ -1,0 +1,303 @@
+"""Commands of consumer groups: ConsumerGroupHeartbeat, ConsumerGroupDescribe, and the module of their timers and tasks.
+
+Each heartbeat takes three steps (GroupMetadataManager.consumerGroupHeartbeat): the member is made or changed, and the
+group epoch goes up where that changes the subscription; the target is computed if it is behind; the member moves
+towards it. The package's docstring has the functions of each step.
+
+A member:
+
+    (unknown)     epoch 0 -> joins, and is reconciled at once
+    any state     -> see `reconciliation`
+    any state     epoch -1, session time-out, rebalance time-out -> gone; the group epoch goes up
+    any state     epoch -2, static members only -> away: its partitions stay with the instance id
+    away          epoch 0 under any member id -> back, with all it had; session time-out -> gone
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from coordinator_core.classic.live import EMPTY, LiveClassicGroup
+from coordinator_core.consumer import classic_members
+from coordinator_core.consumer.conversion import upgrade
+from coordinator_core.consumer.membership import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    check_not_full,
+    dynamic_member,
+    expire_rebalance,
+    fence_member,
+    fence_members,
+    leave_for_a_while,
+    member_of,
+    static_member,
+    static_member_of,
+)
+from coordinator_core.consumer.messages import (
+    CLASSIC_MEMBER_TYPE,
+    CONSUMER_MEMBER_TYPE,
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedAssignment,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    DescribedTopicPartitions,
+    TopicPartitions,
+)
+from coordinator_core.consumer.reconciliation import Held, reconcile
+from coordinator_core.consumer.regexes import RESOLVE_REGEXES, RegexChange, resolve_regexes, update_regexes
+from coordinator_core.consumer.rules import ConsumerGroupRules
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
+from coordinator_core.consumer.subscriptions import preferred_assignor, subscriptions_of
+from coordinator_core.consumer.target import update_target
+from coordinator_core.consumer.timers import EXPIRE_REBALANCE, FENCE_MEMBER, schedule_rebalance, schedule_session
+from coordinator_core.consumer.update import (
+    MetadataWatch,
+    forget_metadata,
+    is_metadata_expired,
+    member_changed,
+    update_metadata,
+    watch_metadata,
+)
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import Context, GroupModule, Result
+
+T = TypeVar("T")
+
+NO_REBALANCE_TIMEOUT_MS: Final = -1
+"""ConsumerGroupHeartbeat: the time-out is as it was."""
+
+
+# --- ConsumerGroupHeartbeat ---
+
+
+def heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
+    """ConsumerGroupHeartbeat: a ConsumerGroupHeartbeatResponse."""
+    if request.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
+        return _leave(context, request)
+    records: list[CoordinatorRecord] = []
+    group = _group_for(context, request, records)
+    check_not_full(context, group, request.member_id)
+    member = _member_for(group, request, request.member_id or context.new_uuid, records)
+    updated = _with_request(context, member, request)
+    names_changed = updated is not member and member_changed(group.group_id, member, updated, records)
+    regex_change = update_regexes(context, group, member, updated, records)
+    must_bump = names_changed or regex_change == RegexChange.UPDATED_AND_RESOLVED
+    group_epoch, subscription_type = group.group_epoch, None
+    if must_bump or is_metadata_expired(context, group):
+        group_epoch, subscription_type = update_metadata(context, group, member, updated, records, bump=must_bump)
+    target = update_target(context, group, group_epoch, member, updated, subscription_type, records)
+    reconciled = reconcile(
+        context,
+        group,
+        updated,
+        target,
+        request.topic_partitions,
+        records,
+        subscription_changed=names_changed or regex_change.is_change,
+    )
+    schedule_session(context, group.group_id, member.member_id)
+    return Result(tuple(records), _response(context, request, member, reconciled))
+
+
+def _group_for(
+    context: Context, request: ConsumerGroupHeartbeatRequest, records: list[CoordinatorRecord]
+) -> ConsumerGroup:
+    """The group, made if the member joins; a classic one is replaced if it is empty, or else converted.
+
+    Raises Refused (GROUP_ID_NOT_FOUND).
+    """
+    group_id, is_joining = request.group_id, request.member_epoch == JOIN_EPOCH
+    group = context.group(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    if group is None and not is_joining:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    if group is not None and not (is_joining and isinstance(group, LiveClassicGroup)):
+        raise _not_a_consumer_group(group_id)
+    forget_metadata(context, group_id)
+    if group is not None and group.state != EMPTY:
+        return upgrade(context, group, records)
+    if group is not None:
+        records += context.coordinator.rules_of(group).tombstones(context, group)
+    return ConsumerGroup(group_id)
+
+
+def _member_for(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, records: list[CoordinatorRecord]
+) -> ConsumerMember:
+    epoch, instance_id, owned = request.member_epoch, request.instance_id, request.topic_partitions
+    is_joining = epoch == JOIN_EPOCH
+    if instance_id is None:
+        return dynamic_member(group, member_id, epoch, owned, create=is_joining, is_classic=False)
+    return static_member(group, member_id, epoch, instance_id, owned, records, create=is_joining, is_classic=False)
+
+
+def _with_request(context: Context, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    """The member with what the request says, and the same object where that is nothing new."""
+    names = request.subscribed_topic_names
+    if names is None or set(names) == set(member.subscribed_topic_names):
+        names = member.subscribed_topic_names
+    updated = replace(
+        member,
+        instance_id=_told(request.instance_id, member.instance_id),
+        rack_id=_told(request.rack_id, member.rack_id),
+        rebalance_timeout_ms=_told(_rebalance_timeout_ms(request), member.rebalance_timeout_ms),
+        server_assignor=_told(request.server_assignor, member.server_assignor),
+        subscribed_topic_names=tuple(dict.fromkeys(names)),
+        subscribed_topic_regex=_told(request.subscribed_topic_regex, member.subscribed_topic_regex),
+        client_id=context.client.client_id,
+        client_host=context.client.client_host,
+        classic_member_metadata=None,
+    )
+    return member if updated == member else updated
+
+
+def _told(value: T | None, known: T) -> T:
+    """What is not told is as it was."""
+    return known if value is None else value
+
+
+def _rebalance_timeout_ms(request: ConsumerGroupHeartbeatRequest) -> int | None:
+    timeout_ms = request.rebalance_timeout_ms
+    return None if timeout_ms == NO_REBALANCE_TIMEOUT_MS else timeout_ms
+
+
+def _response(
+    context: Context, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, updated: ConsumerMember
+) -> ConsumerGroupHeartbeatResponse:
+    """The answer; with the assignment where it changed, or where the member told all of itself."""
+    has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
+    is_told = request.member_epoch == JOIN_EPOCH or is_full or member.assigned != updated.assigned
+    return ConsumerGroupHeartbeatResponse(
+        member_id=updated.member_id,
+        member_epoch=updated.member_epoch,
+        heartbeat_interval_ms=context.config.group_consumer_heartbeat_interval_ms,
+        assignment=_assignment(updated.assigned) if is_told else None,
+    )
+
+
+def _assignment(assigned: Held) -> Assignment:
+    return Assignment(tuple(TopicPartitions(topic_id, tuple(epochs)) for topic_id, epochs in assigned.items()))
+
+
+def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
+    """A member goes; a static one may stay away for a while instead (consumerGroupLeave)."""
+    group = _existing_group(context, request.group_id)
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is None:
+        return fence_members(context, group, (member_of(group, request.member_id),), response)
+    member = static_member_of(group, request.member_id, request.instance_id)
+    if request.member_epoch == LEAVE_STATIC_EPOCH:
+        return Result((leave_for_a_while(group, member),), response)
+    return fence_members(context, group, (member,), response)
+
+
+def _existing_group(context: Context, group_id: str) -> ConsumerGroup:
+    """The group; raises Refused (GROUP_ID_NOT_FOUND)."""
+    group = context.group(group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ConsumerGroup):
+        raise _not_a_consumer_group(group_id)
+    return group
+
+
+def _not_a_consumer_group(group_id: str) -> Refused:
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+# --- ConsumerGroupDescribe ---
+
+
+def describe(context: Context, group_ids: tuple[str, ...]) -> Result:
+    """ConsumerGroupDescribe: a tuple of DescribedConsumerGroup."""
+    return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
+
+
+def _described(context: Context, group_id: str) -> DescribedConsumerGroup:
+    try:
+        group = _existing_group(context, group_id)
+    except Refused as refused:
+        return DescribedConsumerGroup(group_id, error_code=refused.code, error_message=refused.message)
+    default = context.config.group_consumer_assignors[0]
+    return DescribedConsumerGroup(
+        group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=preferred_assignor(subscriptions_of(group).assignors) or default,
+        members=tuple(_described_member(context.image, group, member) for member in group.members_in_table_order()),
+    )
+
+
+def _described_member(image: MetadataImage, group: ConsumerGroup, member: ConsumerMember) -> DescribedConsumerMember:
+    target = group.target_assignment.get(member.member_id, {})
+    return DescribedConsumerMember(
+        member.member_id,
+        member.instance_id,
+        member.rack_id,
+        member.member_epoch,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(member.subscribed_topic_names))),
+        member.subscribed_topic_regex,
+        _described_assignment(image, (member.assigned, member.pending_revocation)),
+        _described_assignment(image, (target,)),
+        CONSUMER_MEMBER_TYPE if member.classic_member_metadata is None else CLASSIC_MEMBER_TYPE,
+    )
+
+
+def _described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Iterable[int]]]) -> DescribedAssignment:
+    """All that the parts have of topics which exist."""
+    partitions: dict[str, list[int]] = {}
+    for part in parts:
+        for topic_id, numbers in part.items():
+            partitions.setdefault(topic_id, []).extend(numbers)
+    topics = ((image.topic_of_id(topic_id), tuple(numbers)) for topic_id, numbers in partitions.items())
+    return DescribedAssignment(
+        tuple(
+            DescribedTopicPartitions(topic.topic_id, topic.name, numbers)
+            for topic, numbers in topics
+            if topic is not None
+        )
+    )
+
+
+# --- load ---
+
+
+def on_loaded(context: Context) -> None:
+    """Start the sessions of loaded members, and the rebalance time-outs of those who have partitions to give up."""
+    watch = context.live(MetadataWatch)
+    watch.image, watch.version_with_new_topics = context.image, context.image.version
+    for group_id in context.coordinator.group_ids():
+        group = context.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            continue
+        for member in group.members_in_table_order():
+            schedule_session(context, group_id, member.member_id)
+            if member.state == MemberState.UNREVOKED_PARTITIONS:
+                schedule_rebalance(
+                    context, group_id, member.member_id, member.member_epoch, member.rebalance_timeout_ms
+                )
+
+
+MODULE: Final = GroupModule(
+    "consumer",
+    commands={
+        "consumer_group_heartbeat": heartbeat,
+        "consumer_group_describe": describe,
+        **classic_members.COMMANDS,
+    },
+    timers={FENCE_MEMBER: fence_member, EXPIRE_REBALANCE: expire_rebalance},
+    tasks={RESOLVE_REGEXES: resolve_regexes},
+    on_loaded=on_loaded,
+    on_metadata=watch_metadata,
+    rules={ConsumerGroup: ConsumerGroupRules()},
+)

@@ -1,0 +1,202 @@
+"""Who is a member of a consumer group, who may join, and how members go."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Final
+
+from coordinator_core.consumer.conversion import can_downgrade, downgrade
+from coordinator_core.consumer.messages import TopicPartitions
+from coordinator_core.consumer.records import (
+    current_assignment_record,
+    group_metadata_record,
+    member_metadata_record,
+    member_tombstones,
+    regex_tombstone,
+    target_record,
+)
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.consumer.subscriptions import count_names, count_resolved, subscriptions_of
+from coordinator_core.consumer.timers import cancel_all
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import NOTHING, Context, Result
+
+JOIN_EPOCH: Final = 0
+"""A member with this epoch joins, or joins anew with nothing."""
+
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""LEAVE_GROUP_MEMBER_EPOCH; LEAVE_GROUP_STATIC_MEMBER_EPOCH: the instance will be back."""
+
+Owned = tuple[TopicPartitions, ...] | None
+
+
+# --- who joins ---
+
+
+def check_not_full(context: Context, group: ConsumerGroup, member_id: str) -> None:
+    """Raise Refused (GROUP_MAX_SIZE_REACHED) unless there is room, or this is a member already."""
+    size_max = context.config.group_consumer_max_size
+    if len(group.members) >= size_max and (not member_id or member_id not in group.members):
+        text = f"The consumer group has reached its maximum capacity of {size_max} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """The member; raises Refused (UNKNOWN_MEMBER_ID)."""
+    member = group.members.get(member_id)
+    if member is None:
+        text = f"Member {member_id} is not a member of group {group.group_id}."
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
+    return member
+
+
+def dynamic_member(
+    group: ConsumerGroup, member_id: str, epoch: int, owned: Owned, *, create: bool, is_classic: bool
+) -> ConsumerMember:
+    """The member, or a new one with `create`. Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+
+    A member of the classic protocol has no epoch to check.
+    """
+    member = group.members.get(member_id)
+    if member is None:
+        member = ConsumerMember(member_id) if create else member_of(group, member_id)
+    if not is_classic:
+        check_epoch(member, epoch, owned)
+    return member
+
+
+def static_member(
+    group: ConsumerGroup,
+    member_id: str,
+    epoch: int,
+    instance_id: str,
+    owned: Owned,
+    records: list[CoordinatorRecord],
+    *,
+    create: bool,
+    is_classic: bool,
+) -> ConsumerMember:
+    """The member with this instance id, or a new one with `create`, which may replace the one that has it.
+
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or UNRELEASED_INSTANCE_ID where both use
+    the consumer protocol and the other one has not left.
+    """
+    if not create:
+        member = static_member_of(group, member_id, instance_id)
+        if not is_classic:
+            check_epoch(member, epoch, owned)
+        return member
+    existing_id = group.static_members.get(instance_id)
+    if existing_id is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    existing = group.members[existing_id]
+    uses_classic = is_classic or existing.classic_member_metadata is not None
+    if not uses_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {existing_id} member."
+        )
+        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+    member = replace(existing, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
+    replace_member(records, group, existing, member)
+    return member
+
+
+def static_member_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The member with both ids; raises Refused (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    existing_id = group.static_members.get(instance_id)
+    if existing_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if existing_id != member_id:
+        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing_id}."
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, text)
+    return group.members[existing_id]
+
+
+def replace_member(
+    records: list[CoordinatorRecord], group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
+) -> None:
+    """Give what a static member has to the same one under a new id.
+
+    The timers of the old id run on: should the log refuse these records, they are still needed, and else find nobody.
+    """
+    group_id = group.group_id
+    records += member_tombstones(group_id, old.member_id)
+    records.append(member_metadata_record(group_id, new))
+    records.append(target_record(group_id, new.member_id, group.target_assignment.get(old.member_id, {})))
+    records.append(current_assignment_record(group_id, new))
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+    """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch.
+
+    That is its own, or the one before if it owns nothing but what it was assigned: it may not have heard of the newer.
+    """
+    if epoch in {JOIN_EPOCH, member.member_epoch}:
+        return
+    is_ahead = epoch > member.member_epoch
+    if not is_ahead and epoch == member.previous_member_epoch and _is_subset(owned, member):
+        return
+    text = (
+        f"The consumer group member has a {'greater' if is_ahead else 'smaller'} member epoch ({epoch}) than the one "
+        f"known by the group coordinator ({member.member_epoch}). "
+        "The member must abandon all its partitions and rejoin."
+    )
+    raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
+    if owned is None:
+        return False
+    return all(
+        topic.topic_id in member.assigned and member.assigned[topic.topic_id].keys() >= set(topic.partitions)
+        for topic in owned
+    )
+
+
+# --- who leaves ---
+
+
+def fence_members(context: Context, group: ConsumerGroup, members: tuple[ConsumerMember, ...], response: Any) -> Result:
+    """Members go, by their own will or not; the group may become a classic one thereby (consumerGroupFenceMembers)."""
+    if not members:
+        return Result(response=response)
+    if can_downgrade(context, group, members):
+        return downgrade(context, group, members, response)
+    group_id = group.group_id
+    records = [record for member in members for record in member_tombstones(group_id, member.member_id)]
+    known = subscriptions_of(group)
+    used = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
+    deleted = [regex for regex, count in used.items() if known.regexes[regex] == count]
+    records += [regex_tombstone(group_id, regex) for regex in deleted]
+    resolved = [group.resolved_regexes[regex] for regex in deleted if regex in group.resolved_regexes]
+    left = (known.by_name - count_names(members)).keys() | (known.by_regex - count_resolved(resolved)).keys()
+    records.append(group_metadata_record(group_id, group.group_epoch + 1, metadata_hash(context.image, left)))
+    for member in members:
+        cancel_all(context, group_id, member.member_id)
+    return Result(tuple(records), response)
+
+
+def fence_member(context: Context, group_id: str, member_id: str) -> Result:
+    """A timer: the member is out, if it is still there."""
+    group = context.group(group_id)
+    member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+    return NOTHING if member is None else fence_members(context, group, (member,), None)
+
+
+def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
+    """A timer: the member is out if it is still at the epoch at which it was told to give up partitions."""
+    group = context.group(group_id)
+    member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+    if member is None or member.member_epoch != member_epoch:
+        return NOTHING
+    return fence_members(context, group, (member,), None)
+
+
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
+    """A static member keeps what it has, for whoever comes with its instance id; then it counts as held since ever."""
+    assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
+    away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
+    return current_assignment_record(group.group_id, away)

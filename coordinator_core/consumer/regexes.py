@@ -1,0 +1,145 @@
+"""Subscription by pattern: patterns are resolved to topics in the background, for the whole group at once.
+
+A member's new pattern has no topics until a task has resolved it; only then the group rebalances. All patterns of a
+group are resolved together, so that they cause one rebalance: when one is new, when topics came, or when the last time
+was long ago, and never twice within ten seconds.
+
+Source: GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpressionsResult; TopicRegexResolver.
+"""
+
+from enum import Enum
+from typing import Final
+
+from coordinator_core.consumer.patterns import InvalidPattern, compile_pattern
+from coordinator_core.consumer.records import group_metadata_record, regex_record, regex_tombstone
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator_core.consumer.subscriptions import count_resolved, subscriptions_of
+from coordinator_core.consumer.update import MetadataWatch, believe_metadata
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import NOTHING, Context, Result
+
+RESOLVE_REGEXES: Final = "consumer_resolve_regexes"
+
+REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
+"""REGEX_BATCH_REFRESH_MIN_INTERVAL_MS, fixed in Kafka."""
+
+
+class RegexChange(Enum):
+    """What a heartbeat did to the member's pattern (UpdateRegularExpressionStatus)."""
+
+    NONE = "none"
+    UPDATED = "updated"
+    """There is another one, without topics so far."""
+    UPDATED_AND_RESOLVED = "updated and resolved"
+    """There is another one whose topics are known, or none any more: the group has to rebalance."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the subscription is another one."""
+        return self != RegexChange.NONE
+
+
+def task_key(group_id: str) -> str:
+    """Key of the task which resolves a group's patterns."""
+    return f"{group_id}-regex"
+
+
+def update_regexes(
+    context: Context,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    records: list[CoordinatorRecord],
+) -> RegexChange:
+    """Delete a pattern which the member was the last to use, and queue the task if there is need for one.
+
+    Raises Refused (INVALID_REGULAR_EXPRESSION) for a new pattern which is none.
+    """
+    known = subscriptions_of(group).regexes
+    old, new = member.subscribed_topic_regex, updated.subscribed_topic_regex
+    change = RegexChange.NONE
+    is_unheard_of = False
+    if old != new:
+        if old and known[old] == 1:
+            records.append(regex_tombstone(group.group_id, old))
+        is_unheard_of = bool(new) and not known[new or ""]
+        if is_unheard_of:
+            _check(new or "")
+        is_settled = new in group.resolved_regexes and not is_unheard_of if new else bool(old)
+        change = RegexChange.UPDATED_AND_RESOLVED if is_settled else RegexChange.UPDATED
+    if known or is_unheard_of:
+        _schedule(context, group, old, new, is_unheard_of=is_unheard_of)
+    return change
+
+
+def _check(regex: str) -> None:
+    try:
+        compile_pattern(regex)
+    except InvalidPattern as error:
+        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error.description}."
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+
+
+def _schedule(context: Context, group: ConsumerGroup, old: str | None, new: str | None, *, is_unheard_of: bool) -> None:
+    if task_key(group.group_id) in context.coordinator.tasks:
+        return
+    last = next(iter(group.resolved_regexes.values()), None)
+    if last is not None and context.now_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
+        return
+    counts = subscriptions_of(group).regexes.copy()
+    counts.subtract([old] if old else [])
+    counts.update([new] if new else [])
+    wanted = tuple(sorted(regex for regex, count in counts.items() if count > 0))
+    refresh_ms = context.config.group_consumer_regex_refresh_interval_ms
+    is_due = (
+        is_unheard_of
+        or len(wanted) != len(group.resolved_regexes)
+        or (last.version if last else 0) < context.live(MetadataWatch).version_with_new_topics
+        or last is None
+        or context.now_ms > last.timestamp_ms + refresh_ms
+    )
+    if is_due and wanted:
+        context.schedule_task(task_key(group.group_id), RESOLVE_REGEXES, group.group_id, wanted)
+
+
+def resolve(image: MetadataImage, regexes: tuple[str, ...], now_ms: int) -> dict[str, ResolvedRegex]:
+    """Pattern -> the topics whose whole name it matches. One which is none has no topics."""
+    resolved = {}
+    for regex in regexes:
+        try:
+            pattern = compile_pattern(regex)
+        except InvalidPattern:
+            topics: tuple[str, ...] = ()
+        else:
+            topics = tuple(name for name in sorted(image.topics) if pattern.matches(name))
+        resolved[regex] = ResolvedRegex(topics, image.version, now_ms)
+    return resolved
+
+
+def resolve_regexes(context: Context, group_id: str, regexes: tuple[str, ...]) -> Result:
+    """The task: write what the patterns are now resolved to; the epoch goes up if that changes any topic."""
+    group = context.group(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return NOTHING
+    known = subscriptions_of(group)
+    resolved = {
+        regex: found
+        for regex, found in resolve(context.image, regexes, context.now_ms).items()
+        if known.regexes[regex] > 0
+    }
+    after = {**group.resolved_regexes, **resolved}
+    records = [regex_record(group_id, regex, found) for regex, found in resolved.items()]
+    is_changed = any(_topics(group, regex) != frozenset(found.topics) for regex, found in resolved.items())
+    new_hash = metadata_hash(context.image, known.by_name.keys() | count_resolved(after.values()).keys())
+    if is_changed or new_hash != group.metadata_hash:
+        records.append(group_metadata_record(group_id, group.group_epoch + 1, new_hash))
+        believe_metadata(context, group, group.group_epoch + 1)
+    return Result(tuple(records))
+
+
+def _topics(group: ConsumerGroup, regex: str) -> frozenset[str]:
+    resolved = group.resolved_regexes.get(regex)
+    return frozenset() if resolved is None else frozenset(resolved.topics)

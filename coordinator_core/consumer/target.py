@@ -1,0 +1,175 @@
+"""The target assignment of a consumer group: which member is to own which partitions (TargetAssignmentBuilder).
+
+It is computed in the heartbeat which finds the group ahead of it, and not more often than the assignment interval
+allows: until then the group stays Assigning and members go by the old one. The assignor runs in the heartbeat itself:
+Kafka 4.3 reads `group.consumer.assignor.offload.enable` but does not offload yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.assignors.errors import AssignorError
+from coordinator_core.assignors.java_order import (
+    LOAD_FACTOR,
+    HashMap,
+    HashSet,
+    capacity_of_copy,
+    string_hash_code,
+    uuid_hash_code,
+)
+from coordinator_core.assignors.server_group import (
+    GroupSpec,
+    MemberSpec,
+    ServerAssignor,
+    SubscriptionType,
+    in_broker_order,
+)
+from coordinator_core.assignors.server_range import assign_range
+from coordinator_core.assignors.server_uniform import assign_uniform
+from coordinator_core.consumer.records import target_metadata_record, target_record
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.consumer.subscriptions import preferred_assignor, subscriptions_of
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import Context
+
+Partitions = Mapping[str, tuple[int, ...]]
+"""Topic id -> partitions, ascending."""
+
+ASSIGNORS: Final[Mapping[str, ServerAssignor]] = {"uniform": assign_uniform, "range": assign_range}
+
+UNIFORM: Final = "uniform"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one member is to own, as of which group epoch."""
+
+    epoch: int
+    partitions: Partitions
+
+
+def last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
+    """The target as it was: a static member's is that of whoever has its instance id."""
+    member_id: str | None = member.member_id
+    if member.instance_id is not None:
+        member_id = group.static_members.get(member.instance_id)
+    partitions = group.target_assignment.get(member_id, {}) if member_id is not None else {}
+    return Target(group.assignment_epoch, partitions)
+
+
+def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether the next target may be computed (canComputeNextTargetAssignment). Timestamp 0: none is known.
+
+    Without an interval it always may: the way out where the clock was set back far.
+    """
+    return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
+
+
+def update_target(
+    context: Context,
+    group: ConsumerGroup,
+    group_epoch: int,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    subscription_type: SubscriptionType | None,
+    records: list[CoordinatorRecord],
+) -> Target:
+    """The member's target. Where it is computed anew, `records` get the targets which changed, then their epoch.
+
+    `member` is the member before, `updated` after; neither need be in the group yet. `subscription_type` None: as the
+    group has it. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.
+    """
+    interval_ms = context.config.group_consumer_assignment_interval_ms
+    is_behind = group.assignment_epoch < group_epoch
+    if not is_behind or not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
+        return last_target(group, updated)
+    name = assignor_name(context, group, member, updated)
+    if name not in ASSIGNORS:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # asked for under other settings; a request is checked before
+    spec = group_spec(context.image, group, updated, subscription_type or subscriptions_of(group).subscription_type)
+    try:
+        assignment = ASSIGNORS[name](spec)
+    except AssignorError as error:
+        text = f"Failed to compute a new target assignment for epoch {group_epoch}: {error}"
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+    for member_id, member_spec in spec.members.items():
+        partitions = assignment.get(member_id, {})
+        if group.target_assignment.get(member_id) != partitions:
+            ordered = in_assignor_order(name, member_spec, partitions)
+            records.append(target_record(group.group_id, member_id, ordered))
+    records.append(target_metadata_record(group.group_id, group_epoch, context.now_ms))
+    return Target(group_epoch, assignment.get(updated.member_id, {}))
+
+
+def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> str:
+    """The assignor which most members ask for, this one's new wish counted; else the first of the broker's."""
+    asked = subscriptions_of(group).assignors
+    if member.server_assignor != updated.server_assignor:
+        asked = asked.copy()
+        asked.subtract([] if member.server_assignor is None else [member.server_assignor])
+        asked.update([] if updated.server_assignor is None else [updated.server_assignor])
+    return preferred_assignor(asked) or context.config.group_consumer_assignors[0]
+
+
+def group_spec(
+    image: MetadataImage, group: ConsumerGroup, updated: ConsumerMember, subscription_type: SubscriptionType
+) -> GroupSpec:
+    """The group with the member as it is now, and without the one that it replaces, in Kafka's orders."""
+    replaced_id = None if updated.instance_id is None else group.static_members.get(updated.instance_id)
+    members: HashMap[str, MemberSpec] = HashMap(string_hash_code)
+    for other in group.members_in_table_order():
+        members[other.member_id] = _member_spec(image, group, other, other.member_id)
+    members[updated.member_id] = _member_spec(image, group, updated, replaced_id or updated.member_id)
+    if replaced_id is not None and replaced_id != updated.member_id and replaced_id in members:
+        del members[replaced_id]
+    counts = {topic.topic_id: topic.partition_count for topic in image.topics.values()}
+    return GroupSpec(dict(members.items()), counts, subscription_type)
+
+
+def _member_spec(image: MetadataImage, group: ConsumerGroup, member: ConsumerMember, target_of: str) -> MemberSpec:
+    topics = (image.topics.get(name) for name in subscribed_names(group, member))
+    return MemberSpec(
+        tuple(topic.topic_id for topic in topics if topic is not None),
+        in_broker_order(group.target_assignment.get(target_of, {})),
+        member.instance_id,
+    )
+
+
+def subscribed_names(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
+    """All topics of a member, by name and by pattern, in Kafka's order: the larger of the two sets first (UnionSet)."""
+    names = _set_of(member.subscribed_topic_names)
+    regex = member.subscribed_topic_regex
+    resolved = group.resolved_regexes.get(regex) if regex else None
+    by_regex = _set_of(() if resolved is None else resolved.topics)
+    larger, smaller = (names, by_regex) if len(names) > len(by_regex) else (by_regex, names)
+    return [*larger, *(name for name in smaller if name not in larger)]
+
+
+def _set_of(names: tuple[str, ...]) -> HashSet[str]:
+    return HashSet(string_hash_code, names, initial_capacity=capacity_of_copy(len(names)))
+
+
+def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions) -> Partitions:
+    """A new target in the order in which Kafka's assignor leaves it: it is written so, and read back so.
+
+    The uniform assignor copies what the member had and works on the copy; range starts with an empty map.
+    """
+    if name != UNIFORM:
+        capacity = int(len(spec.subscribed_topic_ids) / LOAD_FACTOR + 1)
+        fresh: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, capacity)
+        for topic_id, numbers in partitions.items():
+            fresh[topic_id] = numbers
+        return dict(fresh.items())
+    copy: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, len(spec.assigned_partitions))
+    for topic_id, numbers in spec.assigned_partitions.items():
+        copy[topic_id] = numbers
+    for topic_id in spec.assigned_partitions:
+        if topic_id not in partitions:
+            del copy[topic_id]
+    for topic_id, numbers in partitions.items():
+        copy.compute_if_absent(topic_id, tuple)
+        copy[topic_id] = numbers
+    return dict(copy.items())
