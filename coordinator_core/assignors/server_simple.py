@@ -5,10 +5,11 @@ number of members (its sharing), and the places which this makes are dealt out e
 subscribed, take from members who have too much, take from partitions which are shared too much, fill up. Where members
 are subscribed to different topics the same is done for each topic alone, so that balance too is by topic.
 
-Java's set order decides who loses and who gets what; the collections here are walked in that order.
+Java's set order decides who loses and who gets what; the collections here are walked in that order. So is the answer:
+its topics stand in the order of the map that Kafka makes, which is seen in the records of a target assignment.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Generic, TypeVar
 
@@ -19,8 +20,10 @@ from coordinator_core.assignors.java_order import (
     HashSet,
     TopicIdPartition,
     capacity_for,
+    in_hash_order,
     integer_hash_code,
     topic_id_partition_hash_code,
+    uuid_hash_code,
 )
 from coordinator_core.assignors.server_group import (
     GroupAssignment,
@@ -57,9 +60,16 @@ def _assign_all_topics(spec: GroupSpec) -> GroupAssignment:
         for topic_id in assigned[member]:
             for number in had.assigned_partitions[topic_id]:
                 sharing.keep(member, TopicIdPartition(topic_id, number))
+    kept_counts = {member: sharing.count_of(member) for member in range(len(spec.members))}
     sharing.settle()
     for member, partition in sharing.places():
         assigned[member].setdefault(partition.topic_id, set()).add(partition.partition)
+    for member, had in enumerate(spec.members.values()):
+        is_full = 0 < kept_counts[member] >= sharing.wanted[member]
+        has_dropped = any(topic_id not in topic_ids for topic_id in had.assigned_partitions)
+        if is_full or has_dropped or member in sharing.changed:
+            given = [partition.topic_id for partition in sharing.given.get(member, ())]
+            assigned[member] = _in_order_of_copy(assigned[member], had.assigned_partitions, given)
     return group_assignment(dict(zip(spec.members, assigned, strict=True)))
 
 
@@ -77,7 +87,10 @@ def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
         }
         for had in spec.members.values()
     ]
-    for topic_id, members in subscribers.items():
+    given: dict[int, list[str]] = {}
+    """Member -> topics of which it got partitions, in the order of getting, or nothing where it lost some only."""
+    for topic_id in in_hash_order(subscribers, uuid_hash_code):
+        members = subscribers[topic_id]
         sharing = _Sharing(members, _targets(spec, topic_id), integer_hash_code)
         for member, had in enumerate(spec.members.values()):
             for number in had.assigned_partitions.get(topic_id, ()):
@@ -85,7 +98,31 @@ def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
         sharing.settle()
         for member, number in sharing.places():
             assigned[member].setdefault(topic_id, set()).add(number)
+        for member in sharing.changed:
+            given.setdefault(member, []).extend([topic_id] * len(sharing.given.get(member, ())))
+    for member, had in enumerate(spec.members.values()):
+        if member in given:
+            assigned[member] = _in_order_of_copy(assigned[member], had.assigned_partitions, given[member])
     return group_assignment(dict(zip(spec.members, assigned, strict=True)))
+
+
+def _in_order_of_copy(
+    assigned: Mapping[str, set[int]], had: Mapping[str, object], given: Iterable[str]
+) -> dict[str, set[int]]:
+    """The topics in the order of a copy of the old assignment which is changed by and by (deepCopyAssignment).
+
+    The table of the copy has as many buckets as the old assignment has topics; each partition that is given, by
+    topic in `given`, may let it grow.
+    """
+    topics: HashMap[str, None] = HashMap(uuid_hash_code, len(had))
+    for topic_id in had:
+        topics[topic_id] = None
+    for topic_id in had:
+        if topic_id not in assigned:
+            del topics[topic_id]
+    for topic_id in given:
+        topics.compute_if_absent(topic_id, lambda: None)
+    return {topic_id: assigned[topic_id] for topic_id in topics}
 
 
 def _targets(spec: GroupSpec, topic_id: str) -> list[int]:
@@ -105,8 +142,12 @@ class _Sharing(Generic[P]):
         self._sharing = -(-len(members) // len(targets)) if targets else 0
         """How many members each partition is to have."""
         part = self._sharing * len(targets) / len(members)
-        self._wanted = {member: ceil(part * (place + 1)) - ceil(part * place) for place, member in enumerate(members)}
+        self.wanted = {member: ceil(part * (place + 1)) - ceil(part * place) for place, member in enumerate(members)}
         """Member -> how many partitions it is to have."""
+        self.given: dict[int, list[P]] = {}
+        """Member -> what it got, in that order."""
+        self.changed: set[int] = set()
+        """Members who got or lost something."""
 
     def keep(self, member: int, partition: P) -> None:
         """A place from the last assignment, of anybody and at any partition: what is wrong with it shows later."""
@@ -121,13 +162,17 @@ class _Sharing(Generic[P]):
             self._members_of.compute_if_absent(partition, _no_members)
         self._fill()
 
+    def count_of(self, member: int) -> int:
+        """How many partitions the member has at present."""
+        return len(self._partitions_of.get(member, ()))
+
     def places(self) -> Iterable[tuple[int, P]]:
         """Who has what."""
         return [(member, partition) for member, partitions in self._partitions_of.items() for partition in partitions]
 
     def _revoke_from_overfilled_members(self) -> None:
         for member, partitions in self._partitions_of.items():
-            excess_count = max(len(partitions) - self._wanted.get(member, 0), 0)
+            excess_count = max(len(partitions) - self.wanted.get(member, 0), 0)
             for partition in list(partitions)[:excess_count]:
                 self._revoke(member, partition)
 
@@ -140,6 +185,7 @@ class _Sharing(Generic[P]):
     def _revoke(self, member: int, partition: P) -> None:
         self._partitions_of[member].discard(partition)
         self._members_of[partition].discard(member)
+        self.changed.add(member)
 
     def _fill(self) -> None:
         """Go through the partitions once, and round and round the members who have too little.
@@ -165,6 +211,8 @@ class _Sharing(Generic[P]):
                 if member in members:
                     continue
                 self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
+                self.given.setdefault(member, []).append(partition)
+                self.changed.add(member)
                 # who comes round again at the same partition counts again: Kafka does not note new members here
                 wanted_count -= 1
                 is_helped = True
@@ -174,7 +222,7 @@ class _Sharing(Generic[P]):
                 break
 
     def _is_unfilled(self, member: int) -> bool:
-        return len(self._partitions_of.get(member, ())) < self._wanted[member]
+        return self.count_of(member) < self.wanted[member]
 
 
 def _no_members() -> HashSet[int]:

@@ -1,6 +1,6 @@
-"""What the operations of all group types (offsets, deletion, lists) ask of a consumer and of a share group.
+"""What the operations of all group types (offsets, deletion, lists) ask of a consumer group.
 
-Sources: ConsumerGroup, ShareGroup. Records are tombstones only; the commands which write values are the group types'.
+Source: ConsumerGroup. Records are tombstones only; the commands which write values are the group types'.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,6 @@ from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, Li
 from coordinator_core.coordinator.shard import Context, GroupModule
 from coordinator_core.offsets.replay import ZERO_UUID
 from coordinator_core.offsets.state import CommittedOffset
-from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 
@@ -125,64 +124,6 @@ class ConsumerGroupRules:
         return ListedGroup(group.group_id, "consumer", group.state.value, self.type_name)
 
 
-class ShareGroupRules:
-    """See GroupRules. A share group has no committed offsets."""
-
-    type_name = "share"
-
-    def validate_offset_commit(
-        self, context: Context, group: ShareGroup, committer: OffsetCommitter
-    ) -> CheckPartition | None:
-        """Refused."""
-        raise _not_a_consumer_group(group)
-
-    def validate_offset_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
-        """Refused: there is nothing to read."""
-        raise _not_a_consumer_group(group)
-
-    def validate_offset_delete(self, group: ShareGroup) -> None:
-        """Refused."""
-        raise _not_a_consumer_group(group)
-
-    def validate_delete_group(self, group: ShareGroup) -> None:
-        """Only without members."""
-        _check_empty(group)
-
-    def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
-        """From the leaves up; what is left of its share partitions' states goes too."""
-        return (
-            *_of_members(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, group.group_id, group.members),
-            *_of_members(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, group.group_id, group.target_assignment),
-            _tombstone(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group.group_id),
-            *_of_members(RecordType.SHARE_GROUP_MEMBER_METADATA, group.group_id, group.members),
-            _tombstone(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id=group.group_id),
-            _tombstone(RecordType.SHARE_GROUP_METADATA, group_id=group.group_id),
-        )
-
-    def is_subscribed_to(self, group: ShareGroup, topic: str) -> bool:
-        """By name."""
-        return any(topic in member.subscribed_topic_names for member in group.members.values())
-
-    def is_empty(self, group: ShareGroup) -> bool:
-        """Without members."""
-        return not group.members
-
-    def should_expire(self, group: ShareGroup) -> bool:
-        """Never: a share group stays until it is deleted."""
-        return False
-
-    def expiration_base(self, group: ShareGroup) -> BaseTimestamp | None:
-        """Nothing expires."""
-        return None
-
-    def refresh_on_commit(self, context: Context, group: ShareGroup, member_id: str) -> None:
-        """There are no commits."""
-
-    def listed(self, group: ShareGroup) -> ListedGroup:
-        """The line of ListGroups."""
-        return ListedGroup(group.group_id, "share", group.state.value, self.type_name)
-
-
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     member = group.members.get(member_id)
     if member is None:
@@ -203,13 +144,9 @@ def _stale(member: ConsumerMember, text: str) -> Refused:
     return Refused(ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH, text)
 
 
-def _check_empty(group: ConsumerGroup | ShareGroup) -> None:
+def _check_empty(group: ConsumerGroup) -> None:
     if group.members:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
-
-
-def _not_a_consumer_group(group: ShareGroup) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
 
 def _of_members(record_type: RecordType, group_id: str, members: Mapping[str, object]) -> Iterable[CoordinatorRecord]:
@@ -224,4 +161,4 @@ def _commit_timestamp(committed: CommittedOffset) -> int:
     return committed.commit_timestamp_ms
 
 
-MODULE: Final = GroupModule("modern", rules={ConsumerGroup: ConsumerGroupRules(), ShareGroup: ShareGroupRules()})
+MODULE: Final = GroupModule("modern", rules={ConsumerGroup: ConsumerGroupRules()})

@@ -24,20 +24,20 @@ from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, 
 
 def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
     """ShareGroupMemberMetadata (10): a member joins or changes its subscription; a tombstone removes it."""
-    member = group.members.get(key.member_id)
     if value is None:
-        if member is None:
+        if key.member_id not in group.members:
             return group
-        check_member_tombstone(group, key.member_id, member.member_epoch, report)
+        check_member_tombstone(group, key.member_id, group.members[key.member_id].member_epoch, report)
         return replace(group, members=group.members.delete(key.member_id))
+    group, member = _with_known(group, key.member_id)
     member = replace(
-        ShareMember(key.member_id) if member is None else member,
+        member,
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
         subscribed_topic_names=tuple(value.subscribed_topic_names),
     )
-    return with_member(group, member)
+    return put_member(group, member)
 
 
 def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
@@ -69,42 +69,43 @@ def replay_current_assignment(
     group: ShareGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ShareGroup | None:
     """ShareGroupCurrentMemberAssignment (14): epoch and partitions of one member; a tombstone takes both."""
-    member = group.members.get(key.member_id)
     if value is None:
-        if member is None:
+        if key.member_id not in group.members:
             return group
         member = replace(
-            member,
+            group.members[key.member_id],
             member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             assigned={},
         )
     else:
+        group, member = _with_known(group, key.member_id)
         member = replace(
-            ShareMember(key.member_id) if member is None else member,
+            member,
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=value.state,
             assigned=target_partitions(value.assigned_partitions),
         )
-    return with_member(group, member)
+    return put_member(group, member)
 
 
-def with_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
-    """The group with a member put in (ShareGroup.updateMember); a new one has its place in the order of arrival.
-
-    Kafka puts a new member twice, first empty, then with what the record says; each put may grow the table.
-    """
-    size = len(group.members)
-    capacity = grown_timeline_capacity(group.table_capacity, size)
-    if member.member_id in group.members:
-        return replace(group, members=group.members.set(member.member_id, member), table_capacity=capacity)
+def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
+    """The group with a member in it (ShareGroup.updateMember): a new one is the last to have come."""
+    is_known = member.member_id in group.members
     return replace(
         group,
-        members=group.members.set(member.member_id, replace(member, place=group.members_ever)),
-        members_ever=group.members_ever + 1,
-        table_capacity=grown_timeline_capacity(capacity, size + 1),
+        members=group.members.set(member.member_id, member if is_known else replace(member, place=group.members_ever)),
+        members_ever=group.members_ever + (not is_known),
+        table_capacity=grown_timeline_capacity(group.table_capacity, len(group.members)),
     )
+
+
+def _with_known(group: ShareGroup, member_id: str) -> tuple[ShareGroup, ShareMember]:
+    """The group with this member in it, empty where it was not there (getOrMaybeCreateMember)."""
+    if member_id not in group.members:
+        group = put_member(group, ShareMember(member_id))
+    return group, group.members[member_id]
 
 
 def state_partitions(value: Struct) -> ShareGroupStatePartitions:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from coordinator_core.codec import decode_value
 from coordinator_core.coordinator.config import config_of
 from coordinator_core.coordinator.errors import UnknownOperation
 from coordinator_core.coordinator.image import Topic, image_of
@@ -25,6 +26,7 @@ from coordinator_core.coordinator.messages import json_of, message_of
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
 from coordinator_core.coordinator.shard import CountingLog, GroupCoordinator, GroupModule, Outcome
+from coordinator_core.kafka_json import to_json
 from coordinator_core.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,
@@ -33,6 +35,8 @@ from coordinator_core.offsets.messages import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
+from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
+from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families.group_replay import differs, fold
 
 Json = dict[str, Any]
@@ -68,7 +72,24 @@ OPERATIONS: dict[str, Operation] = {
     "deleteGroups": Operation("delete_groups", tuple),
     "listGroups": Operation("list_groups", partial(message_of, ListGroupsRequest)),
     "onTopicsDeleted": Operation("on_topics_deleted", lambda node: (message_of(DeletedTopic, node),)),
+    "shareGroupHeartbeat": Operation("share_group_heartbeat", partial(message_of, ShareGroupHeartbeatRequest)),
+    "shareGroupDescribe": Operation("share_group_describe", tuple),
+    "initializeShareGroupState": Operation("initialize_share_group_state", partial(message_of, ShareStatePartitions)),
+    "uninitializeShareGroupState": Operation(
+        "uninitialize_share_group_state", partial(message_of, ShareStatePartitions)
+    ),
+    "sharePartitionDeleteRequests": Operation("share_partition_delete_requests", lambda node: (node["groupId"],)),
+    "maybeCleanupShareGroupState": Operation(
+        "maybe_cleanup_share_group_state", lambda node: (message_of(CleanedUpTopic, node),)
+    ),
 }
+
+
+BESIDE_THE_ANSWER = {"initializeShareState": "_initializeShareState"}
+"""Fields of our responses which are no part of Kafka's, and their names in the traces."""
+
+UNANSWERED = {"sharePartitionDeleteRequests"}
+"""Operations of which the traces leave the answer out."""
 
 
 class Verdict(NamedTuple):
@@ -240,7 +261,9 @@ def _answer_differs(step: Json, outcome: Outcome) -> str | None:
     kafkas = None if step["error"] is None else (step["error"]["code"], step["error"]["name"], step["error"]["message"])
     if error != kafkas:
         return f"error {error}, Kafka's {kafkas}"
-    mine = json_of(outcome.response)
+    mine = None if step["op"] in UNANSWERED else json_of(outcome.response)
+    if isinstance(mine, dict):
+        mine = {BESIDE_THE_ANSWER.get(name, name): value for name, value in mine.items()}
     if step["op"] in {"commitOffset", "commitTransactionalOffset"} and mine is not None:
         left_out = "name" if step["apiVersion"] >= TOPIC_IDS_FROM_VERSION else "topicId"
         for topic in mine["topics"]:
@@ -280,6 +303,14 @@ def _records_differ(step: Json, outcome: Outcome) -> str | None:
     return None if mine == theirs else f"records {mine}, Kafka's {theirs}"
 
 
+UNORDERED_RECORDS = {
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
+}
+"""Records whose values hold lists in the order of hash maps, some of which began with the order of a request."""
+
+
 class Record(NamedTuple):
     """A record as it is compared."""
 
@@ -295,13 +326,22 @@ def _mine(entry: AppendedRecord) -> Record:
     fields = entry.record.key
     group_id = fields.group if hasattr(fields, "group") else fields.group_id
     producer = (entry.producer.producer_id, entry.producer.producer_epoch)
-    return Record(group_id, entry.record.record_type, key.hex(), None if value is None else value.hex(), producer)
+    return Record(group_id, entry.record.record_type, key.hex(), _value_text(entry.record.record_type, value), producer)
 
 
 def _kafkas(record: Json) -> Record:
     group_id = record["keyJson"].get("group", record["keyJson"].get("groupId"))
     producer = (record.get("producerId", -1), record.get("producerEpoch", -1))
-    return Record(group_id, record["type"], record["key"], record["value"], producer)
+    value = None if record["value"] is None else bytes.fromhex(record["value"])
+    return Record(group_id, record["type"], record["key"], _value_text(record["type"], value), producer)
+
+
+def _value_text(record_type: int, value: bytes | None) -> str | None:
+    """The bytes of a value; where lists may be in any order, its size and its sorted JSON."""
+    if value is None or record_type not in UNORDERED_RECORDS:
+        return None if value is None else value.hex()
+    version, message, struct = decode_value(TOPIC, record_type, value)
+    return f"{len(value)} {json.dumps(canonical(to_json(struct, message, version)), sort_keys=True)}"
 
 
 def _runs(records: Iterable[Record]) -> dict[str, list[list[Record]]]:

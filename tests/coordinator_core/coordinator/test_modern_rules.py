@@ -8,7 +8,7 @@ from immutables import Map
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.shard import Context, Outcome
 from coordinator_core.offsets.messages import (
     ListGroupsRequest,
     OffsetCommitPartition,
@@ -174,7 +174,8 @@ def test_a_share_group_stays_until_it_is_deleted() -> None:
     (answer,) = clients.ask("delete_groups", ("g",)).response
     assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
     rules = clients.coordinator.rules_of(SHARE_GROUP)
-    types = [record.record_type for record in rules.tombstones(object(), SHARE_GROUP)]  # type: ignore[arg-type]
+    context = Context(clients.coordinator, clients.now_ms)
+    types = [record.record_type for record in rules.tombstones(context, SHARE_GROUP)]
     assert types == [14, 13, 12, 10, 15, 11]
     assert rules.is_subscribed_to(SHARE_GROUP, "t")
     assert not rules.is_subscribed_to(SHARE_GROUP, "u")

@@ -1,0 +1,91 @@
+"""The operations of share groups, as the live group coordinator serves them (KIP-932)."""
+
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.shard import Context, GroupModule, Result
+from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group, share_group_heartbeat
+from coordinator_core.share.live import on_metadata
+from coordinator_core.share.messages import (
+    DescribedAssignment,
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribedTopicPartitions,
+)
+from coordinator_core.share.offsets import (
+    alter_share_group_offsets,
+    complete_delete_share_group_offsets,
+    initiate_delete_share_group_offsets,
+)
+from coordinator_core.share.partitions import (
+    initialize_share_group_state,
+    initialized_share_group_partitions,
+    maybe_cleanup_share_group_state,
+    share_partition_delete_requests,
+    uninitialize_share_group_state,
+)
+from coordinator_core.share.rules import ShareGroupRules
+from coordinator_core.share.state import ShareGroup, ShareMember
+
+ASSIGNOR_NAME: Final = "simple"
+"""The only assignor of share groups; `group.share.assignors` may name another one, of which we know nothing."""
+
+
+def share_group_describe(context: Context, group_ids: tuple[str, ...]) -> Result:
+    """ShareGroupDescribe: a tuple of DescribedShareGroup. Groups of other types are not found."""
+    return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
+
+
+def _described(context: Context, group_id: str) -> DescribedShareGroup:
+    try:
+        group: ShareGroup = share_group(context, group_id)
+    except Refused as refused:
+        return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, refused.message)
+    return DescribedShareGroup(
+        group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=ASSIGNOR_NAME,
+        members=tuple(_described_member(context.image, member) for member in group.members_in_table_order()),
+    )
+
+
+def _described_member(image: MetadataImage, member: ShareMember) -> DescribedShareMember:
+    """What a member has of topics which are gone is left out."""
+    topics = tuple(
+        DescribedTopicPartitions(topic_id, topic.name, numbers)
+        for topic_id, numbers in member.assigned.items()
+        if (topic := image.topic_of_id(topic_id)) is not None
+    )
+    return DescribedShareMember(
+        member.member_id,
+        member.rack_id,
+        member.member_epoch,
+        member.client_id,
+        member.client_host,
+        member.subscribed_topic_names,
+        DescribedAssignment(topics),
+    )
+
+
+MODULE: Final = GroupModule(
+    "share",
+    commands={
+        "share_group_heartbeat": share_group_heartbeat,
+        "share_group_describe": share_group_describe,
+        "initialize_share_group_state": initialize_share_group_state,
+        "uninitialize_share_group_state": uninitialize_share_group_state,
+        "initialized_share_group_partitions": initialized_share_group_partitions,
+        "share_partition_delete_requests": share_partition_delete_requests,
+        "maybe_cleanup_share_group_state": maybe_cleanup_share_group_state,
+        "alter_share_group_offsets": alter_share_group_offsets,
+        "initiate_delete_share_group_offsets": initiate_delete_share_group_offsets,
+        "complete_delete_share_group_offsets": complete_delete_share_group_offsets,
+    },
+    timers={FENCE_MEMBER: fence_member},
+    on_loaded=on_loaded,
+    on_metadata=on_metadata,
+    rules={ShareGroup: ShareGroupRules()},
+)

@@ -1,0 +1,336 @@
+"""ShareGroupHeartbeat (KIP-932): members join, stay and leave, and are told what they may fetch from.
+
+A heartbeat goes through the steps of GroupMetadataManager.shareGroupHeartbeat: the member and its subscription, the
+group's epoch, the target assignment of the epoch, the member's way to its target, the partitions to initialise. Each
+adds to the records what it decides; nothing changes before these are replayed.
+
+A share member goes straight to its target: partitions are shared, so nobody has to give up anything first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import NOTHING, Context, Result
+from coordinator_core.share import records as share_records
+from coordinator_core.share.java_maps import copy_of
+from coordinator_core.share.live import (
+    METADATA_REFRESH_INTERVAL_MS,
+    Refresh,
+    ShareLive,
+    are_same,
+    name_counts,
+)
+from coordinator_core.share.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from coordinator_core.share.partitions import initialize_subscribed
+from coordinator_core.share.replay import put_member
+from coordinator_core.share.state import ShareGroup, ShareMember
+from coordinator_core.share.target import Target, last_target, update_target
+
+FENCE_MEMBER: Final = "share_fence_member"
+TIMER_RETRY_BACKOFF_MS: Final = 500
+"""CoordinatorTimerImpl: a member whose removal could not be written is removed a moment later."""
+STABLE_STATE: Final = 0
+"""MemberState.STABLE: the only one of a share member."""
+
+
+def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
+    """ShareGroupHeartbeat: a ShareGroupHeartbeatResponse.
+
+    Raises Refused: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+    """
+    if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        return _leave(context, request)
+    is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+    group = share_group_or_new(context, request.group_id, create=is_joining)
+    _check_not_full(context, group, request.member_id)
+    group, member = _known_member(group, request.member_id, create=is_joining)
+    _check_member_epoch(member, request.member_epoch)
+
+    records: list[CoordinatorRecord] = []
+    updated = _updated(context, member, request)
+    has_subscription_changed = _member_changed(group.group_id, member, updated, records)
+    epoch = _update_epoch(context, group, updated, records, has_subscription_changed=has_subscription_changed)
+    if group.assignment_epoch >= epoch.group_epoch:
+        target = last_target(group, updated.member_id)
+    else:
+        target = update_target(context, group, epoch.group_epoch, updated, epoch.name_counts, records)
+    updated = _reconciled(context, updated, target, records, force=epoch.is_bumped)
+    schedule_session(context, group.group_id, updated.member_id)
+    initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.name_counts, records)
+
+    is_full_request = is_joining or request.subscribed_topic_names is not None
+    is_told = is_full_request or (updated is not member and updated.assigned != member.assigned)
+    response = ShareGroupHeartbeatResponse(
+        member_id=updated.member_id,
+        member_epoch=updated.member_epoch,
+        heartbeat_interval_ms=context.group_setting(group.group_id, "share_heartbeat_interval_ms"),
+        assignment=_assignment(updated) if is_told else None,
+        initialize_share_state=initialize,
+    )
+    return Result(tuple(records), response)
+
+
+# --- group and member ---
+
+
+def share_group(context: Context, group_id: str) -> ShareGroup:
+    """The share group of this id. Raises Refused: GROUP_ID_NOT_FOUND."""
+    group = context.group(group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    return _checked(group_id, group)
+
+
+def share_group_or_new(context: Context, group_id: str, *, create: bool) -> ShareGroup:
+    """The share group of this id, or one which no record knows yet. Raises Refused: GROUP_ID_NOT_FOUND."""
+    group = context.group(group_id)
+    if group is not None:
+        return _checked(group_id, group)
+    if not create:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+    context.live(ShareLive).forget(group_id)
+    return ShareGroup(group_id)
+
+
+def _checked(group_id: str, group: object) -> ShareGroup:
+    if not isinstance(group, ShareGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    return group
+
+
+def _check_not_full(context: Context, group: ShareGroup, member_id: str) -> None:
+    size_max = context.config.group_share_max_size
+    if len(group.members) >= size_max and member_id not in group.members:
+        text = f"The share group has reached its maximum capacity of {size_max} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def _known_member(group: ShareGroup, member_id: str, *, create: bool) -> tuple[ShareGroup, ShareMember]:
+    """The group with the member in it, who may be new."""
+    if member_id not in group.members:
+        if not create:
+            raise _unknown_member(group.group_id, member_id)
+        group = put_member(group, ShareMember(member_id))
+    return group, group.members[member_id]
+
+
+def _check_member_epoch(member: ShareMember, received_epoch: int) -> None:
+    """A member may be one epoch behind: the last answer may not have reached it."""
+    if received_epoch in (JOIN_GROUP_MEMBER_EPOCH, member.member_epoch):
+        return
+    known = f"than the one known by the group coordinator ({member.member_epoch})"
+    rejoin = "The member must abandon all its partitions and rejoin."
+    if received_epoch > member.member_epoch:
+        text = f"The share group member has a greater member epoch ({received_epoch}) {known}. {rejoin}"
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    previous_epoch = member.previous_member_epoch
+    if received_epoch != previous_epoch:
+        mismatch = f"and it does not match the previous member epoch ({previous_epoch})"
+        text = f"The share group member has a smaller member epoch ({received_epoch}) {known}, {mismatch}. {rejoin}"
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def _unknown_member(group_id: str, member_id: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def _updated(context: Context, member: ShareMember, request: ShareGroupHeartbeatRequest) -> ShareMember:
+    """The member as the request has it; the same object where nothing is new."""
+    rack_id = member.rack_id if request.rack_id is None else request.rack_id
+    names = member.subscribed_topic_names if request.subscribed_topic_names is None else request.subscribed_topic_names
+    client = context.client
+    found = (member.rack_id, member.client_id, member.client_host, member.subscribed_topic_names)
+    if found == (rack_id, client.client_id, client.client_host, names):
+        return member
+    return replace(
+        member,
+        rack_id=rack_id,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        subscribed_topic_names=names,
+    )
+
+
+def _member_changed(group_id: str, member: ShareMember, updated: ShareMember, records: list[CoordinatorRecord]) -> bool:
+    """Write the member where anything of it changed; whether its subscription did (hasMemberSubscriptionChanged)."""
+    if updated is member:
+        return False
+    is_other_subscription = set(updated.subscribed_topic_names) != set(member.subscribed_topic_names)
+    if is_other_subscription or replace(updated, subscribed_topic_names=member.subscribed_topic_names) != member:
+        records.append(share_records.member_metadata_record(group_id, updated))
+    return is_other_subscription
+
+
+# --- epoch ---
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The group's epoch after the heartbeat, and who is subscribed to what then."""
+
+    group_epoch: int
+    is_bumped: bool
+    name_counts: Mapping[str, int]
+
+
+def _update_epoch(
+    context: Context,
+    group: ShareGroup,
+    updated: ShareMember,
+    records: list[CoordinatorRecord],
+    *,
+    has_subscription_changed: bool,
+) -> Epoch:
+    """A new epoch where a subscription, the topics, or the partitions that are ready to be assigned changed."""
+    live = context.live(ShareLive)
+    is_bumped = has_subscription_changed or (
+        group.assignment_epoch >= group.group_epoch and _is_initialized_assignment_pending(context, group)
+    )
+    if not is_bumped and not live.is_metadata_expired(group, context.now_ms):
+        return Epoch(group.group_epoch, False, live.of(group).name_counts)
+    counts = name_counts(group, updated)
+    topics_hash = metadata_hash(context.image, counts)
+    is_bumped = is_bumped or topics_hash != group.metadata_hash
+    group_epoch = group.group_epoch
+    if is_bumped:
+        group_epoch += 1
+        records.append(share_records.epoch_record(group.group_id, group_epoch, topics_hash))
+    if context.group(group.group_id) is not None:
+        # Kafka notes it at the group's object, and that of a new group is not the one which replay makes.
+        live.refreshes[group.group_id] = Refresh(context.now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
+    return Epoch(group_epoch, is_bumped, counts)
+
+
+def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> bool:
+    """Whether partitions of a subscribed topic are initialised but nobody's target, or the other way round.
+
+    The subscriptions are those before this heartbeat.
+    """
+    picture = context.shard.groups.share_partitions.get(group.group_id)
+    if picture is None or not picture.initialized:
+        return False
+    derived = context.live(ShareLive).of(group)
+    if not are_same(derived.pending_of, group.target_assignment, picture):
+        derived.pending_of = (group.target_assignment, picture)
+        assigned: dict[str, set[int]] = {}
+        for target in group.target_assignment.values():
+            for topic_id, partitions in target.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        derived.is_pending = any(
+            name in derived.name_counts and assigned.get(topic_id) != set(partitions)
+            for topic_id, (name, partitions) in picture.initialized.items()
+        )
+    return derived.is_pending
+
+
+# --- the member's assignment ---
+
+
+def _reconciled(
+    context: Context, member: ShareMember, target: Target, records: list[CoordinatorRecord], *, force: bool
+) -> ShareMember:
+    """The member at its target, as far as it is subscribed (ShareGroupAssignmentBuilder).
+
+    `force`: also a member which has reached the epoch is looked at, since subscriptions changed.
+    """
+    is_behind = target.epoch != member.member_epoch
+    if not is_behind and not force:
+        return member
+    assigned = _subscribed_part(context, target.partitions, member)
+    updated = replace(member, assigned=assigned)
+    if is_behind:
+        updated = replace(
+            updated, state=STABLE_STATE, member_epoch=target.epoch, previous_member_epoch=member.member_epoch
+        )
+    if updated != member:
+        records.append(share_records.current_assignment_record(target.group_id, updated))
+    return updated
+
+
+def _subscribed_part(
+    context: Context, partitions: Mapping[str, tuple[int, ...]], member: ShareMember
+) -> Mapping[str, tuple[int, ...]]:
+    names = set(member.subscribed_topic_names)
+    unsubscribed = [topic_id for topic_id in partitions if context.image.names.get(topic_id) not in names]
+    if not unsubscribed:
+        return partitions
+    copied = copy_of(partitions)
+    for topic_id in unsubscribed:
+        del copied[topic_id]
+    return copied
+
+
+def _assignment(member: ShareMember) -> Assignment:
+    return Assignment(tuple(TopicPartitions(topic_id, numbers) for topic_id, numbers in member.assigned.items()))
+
+
+# --- who goes ---
+
+
+def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
+    group = share_group(context, request.group_id)
+    response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.member_id not in group.members:
+        raise _unknown_member(group.group_id, request.member_id)
+    return _fence(context, group, request.member_id, response)
+
+
+def fence_member(context: Context, group_id: str, member_id: str) -> Result:
+    """The member's session expired."""
+    group = context.group(group_id)
+    if not isinstance(group, ShareGroup) or member_id not in group.members:
+        return NOTHING
+    return _fence(context, group, member_id, None)
+
+
+def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareGroupHeartbeatResponse | None) -> Result:
+    """The member goes, and the epoch tells the others at their next heartbeat (shareGroupFenceMember)."""
+    left = replace(group, members=group.members.delete(member_id))
+    topics_hash = metadata_hash(context.image, name_counts(left))
+    context.cancel(session_key(group.group_id, member_id))
+    return Result(
+        (
+            *share_records.member_tombstones(group.group_id, member_id),
+            share_records.epoch_record(group.group_id, group.group_epoch + 1, topics_hash),
+        ),
+        response,
+    )
+
+
+def session_key(group_id: str, member_id: str) -> str:
+    """Key of the timer which finds a member dead."""
+    return f"session-timeout-{group_id}-{member_id}"
+
+
+def schedule_session(context: Context, group_id: str, member_id: str) -> None:
+    """Start the session of a member anew."""
+    context.schedule(
+        session_key(group_id, member_id),
+        context.group_setting(group_id, "share_session_timeout_ms"),
+        FENCE_MEMBER,
+        group_id,
+        member_id,
+        retry_backoff_ms=TIMER_RETRY_BACKOFF_MS,
+    )
+
+
+def on_loaded(context: Context) -> None:
+    """Give the members of loaded groups a session, and what is being initialised its time."""
+    context.live(ShareLive).loaded_ms = context.now_ms
+    groups = context.shard.groups.groups
+    for group_id in sorted(groups):
+        group = groups[group_id]
+        if isinstance(group, ShareGroup):
+            for member in group.members_in_table_order():
+                schedule_session(context, group_id, member.member_id)

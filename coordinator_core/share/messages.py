@@ -1,0 +1,275 @@
+"""Requests and responses about share groups (KIP-932), and what the broker asks of the share coordinator for them.
+
+Field names and defaults are Kafka's (ShareGroupHeartbeatRequest.json and its like). Topic ids are Kafka's texts of 22
+characters, partitions ascending.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+from coordinator_core.offsets.replay import ZERO_UUID
+
+JOIN_GROUP_MEMBER_EPOCH: Final = 0
+LEAVE_GROUP_MEMBER_EPOCH: Final = -1
+UNINITIALIZED_START_OFFSET: Final = -1
+"""PartitionFactory.UNINITIALIZED_START_OFFSET: `share.auto.offset.reset` decides where the partition starts."""
+
+TopicPartitionMap = Mapping[str, tuple[int, ...]]
+"""Topic id -> partitions."""
+
+
+# --- ShareGroupHeartbeat ---
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeatRequest:
+    """`member_epoch` 0 joins, -1 leaves. `subscribed_topic_names` None: as before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
+    rack_id: str | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """Partitions of a topic."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member may fetch from."""
+
+    topic_partitions: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeShareState:
+    """What the broker sends to the share coordinator after a heartbeat (InitializeShareGroupStateParameters)."""
+
+    partitions: TopicPartitionMap
+    state_epoch: int
+    start_offset: int = UNINITIALIZED_START_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeatResponse:
+    """`assignment` None: as before. `initialize_share_state` stays on the broker: it is no part of the answer."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    initialize_share_state: InitializeShareState | None = None
+
+
+# --- ShareGroupDescribe ---
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopicPartitions:
+    """Partitions of a topic which still is there."""
+
+    topic_id: str
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedAssignment:
+    """What a member fetches from."""
+
+    topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareMember:
+    """A member."""
+
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    assignment: DescribedAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareGroup:
+    """A group, or why there is none to describe."""
+
+    group_id: str
+    error_code: int = 0
+    error_message: str | None = None
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+# --- state of share partitions ---
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStatePartitions:
+    """Share partitions which the share coordinator initialised, or failed to."""
+
+    group_id: str
+    partitions: TopicPartitionMap
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareState:
+    """What the broker sends to the share coordinator (DeleteShareGroupStateParameters), or why not.
+
+    `error_code` NON_EMPTY_GROUP: the group has members, nothing is sent.
+    """
+
+    group_id: str
+    partitions: TopicPartitionMap = field(default_factory=dict)
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUpTopic:
+    """A topic which is gone from the cluster."""
+
+    topic: str
+    topic_id: str
+
+
+# --- AlterShareGroupOffsets ---
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsetsPartition:
+    """Where the share partition is to start."""
+
+    partition_index: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsetsTopic:
+    """Partitions of one topic."""
+
+    topic_name: str
+    partitions: tuple[AlterOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareGroupOffsetsRequest:
+    """New start offsets of a group without members."""
+
+    group_id: str
+    topics: tuple[AlterOffsetsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsetsResponsePartition:
+    """What became of one partition."""
+
+    partition_index: int
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsetsResponseTopic:
+    """`topic_id` is zero for a topic which is not there."""
+
+    topic_name: str
+    topic_id: str = ZERO_UUID
+    partitions: tuple[AlterOffsetsResponsePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareGroupOffsetsResponse:
+    """One line a partition of the request."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    responses: tuple[AlterOffsetsResponseTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredOffsets:
+    """The group coordinator's part of an alteration: its answer, if the share coordinator does what it is sent."""
+
+    response: AlterShareGroupOffsetsResponse
+    state_epoch: int
+    start_offsets: Mapping[str, Mapping[int, int]]
+    """Topic id -> partition -> start offset, to be initialised."""
+
+
+# --- DeleteShareGroupOffsets ---
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsTopic:
+    """A topic of which the group is to forget everything."""
+
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareGroupOffsetsRequest:
+    """Offsets to delete of a group without members."""
+
+    group_id: str
+    topics: tuple[DeleteOffsetsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsResponseTopic:
+    """What became of one topic."""
+
+    topic_name: str | None
+    topic_id: str = ZERO_UUID
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareGroupOffsetsResponse:
+    """One line a topic."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    responses: tuple[DeleteOffsetsResponseTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeletion:
+    """The group coordinator's first part of a deletion (DeleteShareGroupOffsetsResultHolder).
+
+    `partitions` empty: there is nothing to send to the share coordinator. `topics` are those which are refused.
+    """
+
+    partitions: TopicPartitionMap = field(default_factory=dict)
+    topics: tuple[DeleteOffsetsResponseTopic, ...] = ()
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteOffsetDeletion:
+    """The second part: `topics` (topic id -> name, None where it is gone) are deleted, `refused` are not."""
+
+    group_id: str
+    topics: Mapping[str, str | None]
+    refused: tuple[DeleteOffsetsResponseTopic, ...] = ()

@@ -1,0 +1,252 @@
+"""The state of a group's share partitions, as the group coordinator knows it: initialising, initialised, being deleted.
+
+What a share partition is at lives with the share coordinator. The group coordinator keeps a picture of which partitions
+have such a state, record type 15, always written whole. Topic by topic, partitions go these ways:
+
+    (none)        -> initializing   a heartbeat finds a subscribed topic; AlterShareGroupOffsets
+    initializing  -> initialized    the share coordinator has initialised them
+    initializing  -> (none)         it failed to; the next heartbeat tries again, as it does after the retry interval
+    initialized   -> deleting       DeleteShareGroupOffsets, DeleteGroups (that one for initializing partitions too)
+    deleting      -> (none)         the share coordinator has deleted them; for a deleted group, with the group
+    deleting      -> initializing   a heartbeat or AlterShareGroupOffsets wants the topic back
+    any           -> (none)         the topic is gone from the cluster
+
+Initialised partitions are initialised again by AlterShareGroupOffsets: they are in both columns meanwhile.
+Source: GroupMetadataManager.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import NOTHING, Context, Result
+from coordinator_core.share.java_maps import (
+    NamedPartitions,
+    combined,
+    computed,
+    copy_of,
+    map_of,
+    named_partitions_of_record,
+    partitions_of_record,
+    without,
+)
+from coordinator_core.share.live import ShareLive, are_same
+from coordinator_core.share.messages import (
+    CleanedUpTopic,
+    DeleteShareState,
+    InitializeShareState,
+    ShareStatePartitions,
+)
+from coordinator_core.share.records import state_partitions_record
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
+
+UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
+"""In the place of the name of a topic which is gone."""
+
+
+# --- initialisation ---
+
+
+def initialize_subscribed(
+    context: Context,
+    group: ShareGroup,
+    group_epoch: int,
+    name_counts: Mapping[str, int],
+    records: list[CoordinatorRecord],
+) -> InitializeShareState | None:
+    """What the share coordinator is to initialise after a heartbeat, and the record which says so.
+
+    None where all partitions of the subscribed topics (keys of `name_counts`) are initialised, or have been being
+    initialised for less than `group.share.initialize.retry.interval.ms`.
+    """
+    live, group_id = context.live(ShareLive), group.group_id
+    raw = context.shard.groups.share_partitions.get(group_id)
+    derived = live.of(group)
+    if are_same(derived.settled_with, raw, context.image, name_counts):
+        return None
+    picture = picture_of(context, group_id)
+    known: NamedPartitions = {}
+    if picture is not None and raw is not None:
+        age_ms = context.now_ms - live.picture_ms(group_id, raw)
+        is_fresh = age_ms < context.config.group_share_initialize_retry_interval_ms
+        known = combined(picture.initialized, picture.initializing if is_fresh else {})
+    wanted = _missing(context, name_counts, known)
+    if not wanted:
+        if raw is None or not raw.initializing:
+            derived.settled_with = (raw, context.image, name_counts)
+        return None
+    add_initializing(context, group_id, wanted, records)
+    return InitializeShareState({topic_id: numbers for topic_id, (_, numbers) in wanted.items()}, group_epoch)
+
+
+def _missing(context: Context, names: Iterable[str], known: NamedPartitions) -> NamedPartitions:
+    """Partitions of the topics which are not known (subscribedTopicsChangeMap).
+
+    A topic of which as many partitions are known as it has is left alone; how many counts, not which.
+    """
+    missing = []
+    for name in in_hash_order(sorted(names), string_hash_code):
+        topic = context.image.topics.get(name)
+        if topic is None:
+            continue
+        known_numbers = set(known.get(topic.topic_id, ("", ()))[1])
+        if not known_numbers or len(known_numbers) < topic.partition_count:
+            numbers = tuple(number for number in range(topic.partition_count) if number not in known_numbers)
+            missing.append((topic.topic_id, (name, numbers)))
+    return computed(missing)
+
+
+def add_initializing(
+    context: Context, group_id: str, wanted: NamedPartitions, records: list[CoordinatorRecord]
+) -> None:
+    """Write that these partitions are being initialised; no topic of them is being deleted any more."""
+    if not wanted:
+        return
+    picture = picture_of(context, group_id)
+    if picture is None:
+        records.append(written(context, group_id, ShareGroupStatePartitions(initializing=wanted)))
+        return
+    initializing = combined(picture.initializing, wanted)
+    deleting = [topic_id for topic_id in picture.deleting if topic_id not in initializing]
+    next_picture = ShareGroupStatePartitions(initializing, picture.initialized, named(context, deleting))
+    records.append(written(context, group_id, next_picture))
+
+
+def initialize_share_group_state(context: Context, request: ShareStatePartitions) -> Result:
+    """The share coordinator has initialised these partitions: no response.
+
+    Raises Refused, UNKNOWN_SERVER_ERROR, where the group is gone meanwhile.
+    """
+    if not request.partitions:
+        return NOTHING
+    if not isinstance(context.group(request.group_id), ShareGroup):
+        # Kafka reads the group without looking whether it is there, and answers a NullPointerException alike.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    ready = partitions_of_record(request.partitions)
+    names = named(context, ready)
+    initialized: NamedPartitions = map_of({topic_id: (names[topic_id], ready[topic_id]) for topic_id in ready})
+    picture = picture_of(context, request.group_id)
+    if picture is None:
+        next_picture = ShareGroupStatePartitions(initialized=initialized)
+    else:
+        next_picture = ShareGroupStatePartitions(
+            without(picture.initializing, ready),
+            combined(picture.initialized, initialized),
+            named(context, picture.deleting),
+        )
+    return Result((written(context, request.group_id, next_picture),))
+
+
+def uninitialize_share_group_state(context: Context, request: ShareStatePartitions) -> Result:
+    """The share coordinator could not initialise these partitions: no response."""
+    picture = picture_of(context, request.group_id)
+    if picture is None or not picture.initializing or not request.partitions:
+        return NOTHING
+    initializing = without(picture.initializing, request.partitions)
+    next_picture = ShareGroupStatePartitions(initializing, picture.initialized, named(context, picture.deleting))
+    return Result((written(context, request.group_id, next_picture),))
+
+
+def initialized_share_group_partitions(context: Context, group_id: str) -> Result:
+    """The partitions which have a state: topic id -> partitions. An unknown group has none."""
+    picture = picture_of(context, group_id)
+    initialized = {} if picture is None else picture.initialized
+    return Result(response={topic_id: numbers for topic_id, (_, numbers) in initialized.items()})
+
+
+# --- deletion ---
+
+
+def share_partition_delete_requests(context: Context, group_ids: tuple[str, ...]) -> Result:
+    """What the share coordinator is to delete before DeleteGroups: a tuple of DeleteShareState.
+
+    Ids which are no share group's, and groups of which no partition has a state, are left out.
+    """
+    records: list[CoordinatorRecord] = []
+    answers = []
+    for group_id in group_ids:
+        group = context.group(group_id)
+        if not isinstance(group, ShareGroup):
+            continue
+        if group.members:
+            answers.append(DeleteShareState(group_id, error_code=ErrorCode.NON_EMPTY_GROUP))
+            continue
+        picture = picture_of(context, group_id)
+        if picture is None:
+            continue
+        doomed = _doomed(context, picture)
+        deleting = map_of({topic_id: name for topic_id, (name, _) in doomed.items()})
+        records.append(written(context, group_id, ShareGroupStatePartitions(deleting=deleting)))
+        if doomed:
+            answers.append(DeleteShareState(group_id, {topic_id: numbers for topic_id, (_, numbers) in doomed.items()}))
+    return Result(tuple(records), tuple(answers))
+
+
+def _doomed(context: Context, picture: ShareGroupStatePartitions) -> NamedPartitions:
+    """All that has a state or is about to get one; a topic which is being deleted already is tried again, whole."""
+    doomed = combined(picture.initialized, picture.initializing)
+    again: NamedPartitions = map_of(
+        {
+            topic_id: (topic.name, tuple(range(topic.partition_count)))
+            for topic_id in picture.deleting
+            if (topic := context.image.topic_of_id(topic_id)) is not None
+        }
+    )
+    return combined(doomed, again) if again else doomed
+
+
+def maybe_cleanup_share_group_state(context: Context, topics: tuple[CleanedUpTopic, ...]) -> Result:
+    """Topics are gone from the cluster: no group has anything to do with their partitions any more. No response."""
+    gone = {topic.topic_id: () for topic in topics}
+    records = []
+    for group_id in sorted(context.shard.groups.share_partitions):
+        picture = picture_of(context, group_id)
+        if picture is None or gone.keys().isdisjoint([*picture.initializing, *picture.initialized, *picture.deleting]):
+            continue
+        deleting = [topic_id for topic_id in picture.deleting if topic_id not in gone]
+        next_picture = ShareGroupStatePartitions(
+            _without_topics(picture.initializing, gone),
+            _without_topics(picture.initialized, gone),
+            named(context, deleting),
+        )
+        records.append(written(context, group_id, next_picture))
+    return Result(tuple(records))
+
+
+def _without_topics(topics: NamedPartitions, gone: Iterable[str]) -> NamedPartitions:
+    copied = copy_of(topics)
+    for topic_id in gone:
+        copied.pop(topic_id, None)
+    return copied
+
+
+# --- the picture ---
+
+
+def picture_of(context: Context, group_id: str) -> ShareGroupStatePartitions | None:
+    """The picture with its maps in Java's order, or None."""
+    picture = context.shard.groups.share_partitions.get(group_id)
+    if picture is None:
+        return None
+    return ShareGroupStatePartitions(
+        named_partitions_of_record(picture.initializing),
+        named_partitions_of_record(picture.initialized),
+        map_of(picture.deleting),
+    )
+
+
+def named(context: Context, topic_ids: Iterable[str]) -> dict[str, str]:
+    """Topic id -> name, as the cluster has it now (attachTopicName)."""
+    return map_of({topic_id: _name_of(context.image.topic_of_id(topic_id)) for topic_id in topic_ids})
+
+
+def _name_of(topic: Topic | None) -> str:
+    return UNKNOWN_TOPIC_NAME if topic is None else topic.name
+
+
+def written(context: Context, group_id: str, picture: ShareGroupStatePartitions) -> CoordinatorRecord:
+    """The record of a new picture; from its replay on initialisations count anew."""
+    context.live(ShareLive).note_picture(context, group_id)
+    return state_partitions_record(group_id, picture)

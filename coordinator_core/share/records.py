@@ -1,0 +1,134 @@
+"""Records which a share group writes, types 10 to 15 (GroupCoordinatorRecordHelpers). All values are of version 0.
+
+Topics and partitions stand in the order in which the caller gives them, as in Kafka; topic names are sorted.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator_core.assignors.java_order import string_order
+from coordinator_core.codec import Declaration, Struct, make
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets import share as messages
+
+
+def member_metadata_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
+    """ShareGroupMemberMetadata (10): a member and its subscription."""
+    value = make(
+        messages.SHARE_GROUP_MEMBER_METADATA_VALUE,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(set(member.subscribed_topic_names), key=string_order),
+    )
+    return _of_member(RecordType.SHARE_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
+
+
+def epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """ShareGroupMetadata (11): the group's epoch."""
+    value = make(messages.SHARE_GROUP_METADATA_VALUE, epoch=group_epoch, metadata_hash=metadata_hash)
+    return _of_group(RecordType.SHARE_GROUP_METADATA, group_id, value)
+
+
+def target_epoch_record(group_id: str, assignment_epoch: int, now_ms: int) -> CoordinatorRecord:
+    """ShareGroupTargetAssignmentMetadata (12): for which epoch the targets are, and since when."""
+    value = make(
+        messages.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        assignment_epoch=assignment_epoch,
+        assignment_timestamp=now_ms,
+    )
+    return _of_group(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
+
+
+def target_record(group_id: str, member_id: str, target: Mapping[str, Iterable[int]]) -> CoordinatorRecord:
+    """ShareGroupTargetAssignmentMember (13): the whole target of a member."""
+    topics = _topics(messages.TOPIC_PARTITION, target)
+    value = make(messages.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, topic_partitions=topics)
+    return _of_member(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
+
+
+def current_assignment_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
+    """ShareGroupCurrentMemberAssignment (14): epochs and partitions of a member."""
+    value = make(
+        messages.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        assigned_partitions=_topics(messages.TOPIC_PARTITIONS, member.assigned),
+    )
+    return _of_member(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member.member_id, value)
+
+
+def state_partitions_record(group_id: str, partitions: ShareGroupStatePartitions) -> CoordinatorRecord:
+    """ShareGroupStatePartitionMetadata (15): where all share partitions of the group stand."""
+    value = make(
+        messages.SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
+        initializing_topics=_named_topics(partitions.initializing),
+        initialized_topics=_named_topics(partitions.initialized),
+        deleting_topics=[
+            make(messages.TOPIC_INFO, topic_id=topic_id, topic_name=name)
+            for topic_id, name in partitions.deleting.items()
+        ],
+    )
+    return _of_group(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id, value)
+
+
+def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
+    """The end of one member, from the leaves up."""
+    return tuple(_of_member(record_type, group_id, member_id, None) for record_type in _MEMBER_LEAVES_UP)
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str], target_ids: Iterable[str]) -> list[CoordinatorRecord]:
+    """The end of a group, from the leaves up (ShareGroup.createGroupTombstoneRecords).
+
+    Its share partitions are forgotten with it: the broker has asked the share coordinator to delete their state before.
+    """
+    members, targets = sorted(member_ids), sorted(target_ids)
+    return [
+        *(_of_member(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, name, None) for name in members),
+        *(_of_member(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, name, None) for name in targets),
+        _of_group(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, None),
+        *(_of_member(RecordType.SHARE_GROUP_MEMBER_METADATA, group_id, name, None) for name in members),
+        _of_group(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id, None),
+        _of_group(RecordType.SHARE_GROUP_METADATA, group_id, None),
+    ]
+
+
+_MEMBER_LEAVES_UP = (
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.SHARE_GROUP_MEMBER_METADATA,
+)
+
+_GROUP_KEYS = {
+    RecordType.SHARE_GROUP_METADATA: messages.SHARE_GROUP_METADATA_KEY,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: messages.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
+    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: messages.SHARE_GROUP_STATE_PARTITION_METADATA_KEY,
+}
+
+_MEMBER_KEYS = {
+    RecordType.SHARE_GROUP_MEMBER_METADATA: messages.SHARE_GROUP_MEMBER_METADATA_KEY,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: messages.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: messages.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
+}
+
+
+def _of_group(record_type: RecordType, group_id: str, value: Struct | None) -> CoordinatorRecord:
+    return CoordinatorRecord(record_type, make(_GROUP_KEYS[record_type], group_id=group_id), value)
+
+
+def _of_member(record_type: RecordType, group_id: str, member_id: str, value: Struct | None) -> CoordinatorRecord:
+    key = make(_MEMBER_KEYS[record_type], group_id=group_id, member_id=member_id)
+    return CoordinatorRecord(record_type, key, value)
+
+
+def _topics(declared: Declaration, partitions: Mapping[str, Iterable[int]]) -> list[Struct]:
+    return [make(declared, topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in partitions.items()]
+
+
+def _named_topics(topics: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[Struct]:
+    return [
+        make(messages.TOPIC_PARTITIONS_INFO, topic_id=topic_id, topic_name=name, partitions=list(numbers))
+        for topic_id, (name, numbers) in topics.items()
+    ]

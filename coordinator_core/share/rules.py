@@ -1,0 +1,66 @@
+"""What the operations of all group types (offsets, deletion, lists) ask of a share group (ShareGroup)."""
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
+from coordinator_core.coordinator.shard import Context
+from coordinator_core.share.live import ShareLive
+from coordinator_core.share.records import group_tombstones
+from coordinator_core.share.state import ShareGroup
+
+
+class ShareGroupRules:
+    """See GroupRules. A share group has no committed offsets."""
+
+    type_name = "share"
+
+    def validate_offset_commit(
+        self, context: Context, group: ShareGroup, committer: OffsetCommitter
+    ) -> CheckPartition | None:
+        """Refused."""
+        raise _not_a_consumer_group(group)
+
+    def validate_offset_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
+        """Refused: there is nothing to read."""
+        raise _not_a_consumer_group(group)
+
+    def validate_offset_delete(self, group: ShareGroup) -> None:
+        """Refused."""
+        raise _not_a_consumer_group(group)
+
+    def validate_delete_group(self, group: ShareGroup) -> None:
+        """Only without members."""
+        if group.members:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+
+    def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
+        """From the leaves up; what is left of its share partitions' states goes too."""
+        context.live(ShareLive).forget(group.group_id)
+        return tuple(group_tombstones(group.group_id, group.members, group.target_assignment))
+
+    def is_subscribed_to(self, group: ShareGroup, topic: str) -> bool:
+        """By name."""
+        return any(topic in member.subscribed_topic_names for member in group.members.values())
+
+    def is_empty(self, group: ShareGroup) -> bool:
+        """Without members."""
+        return not group.members
+
+    def should_expire(self, group: ShareGroup) -> bool:
+        """Never: a share group stays until it is deleted."""
+        return False
+
+    def expiration_base(self, group: ShareGroup) -> BaseTimestamp | None:
+        """Nothing expires."""
+        return None
+
+    def refresh_on_commit(self, context: Context, group: ShareGroup, member_id: str) -> None:
+        """There are no commits."""
+
+    def listed(self, group: ShareGroup) -> ListedGroup:
+        """The line of ListGroups."""
+        return ListedGroup(group.group_id, "share", group.state.value, self.type_name)
+
+
+def _not_a_consumer_group(group: ShareGroup) -> Refused:
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")

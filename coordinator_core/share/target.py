@@ -1,0 +1,125 @@
+"""The target of a share group, by the simple assignor (TargetAssignmentBuilder.ShareTargetAssignmentBuilder).
+
+Only partitions whose share state is initialised are given to anybody. The target is computed at once, within the
+heartbeat: `share.assignor.offload.enable` is read by nothing in Kafka 4.3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from coordinator_core.assignors.errors import AssignorError, NoMemberLeft
+from coordinator_core.assignors.java_order import capacity_of_copy, in_hash_order, string_hash_code
+from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.assignors.server_simple import assign_simple
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.shard import Context
+from coordinator_core.share import records as share_records
+from coordinator_core.share.java_maps import partitions_of_record
+from coordinator_core.share.state import ShareGroup, ShareMember
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a member shall have, and since which assignment epoch. `partitions`: topic id -> partitions."""
+
+    group_id: str
+    epoch: int
+    partitions: Mapping[str, tuple[int, ...]]
+
+
+def last_target(group: ShareGroup, member_id: str) -> Target:
+    """The target as the records have it; nothing for who has none."""
+    partitions = group.target_assignment.get(member_id)
+    if not partitions:
+        return Target(group.group_id, group.assignment_epoch, {})
+    return Target(group.group_id, group.assignment_epoch, partitions_of_record(partitions))
+
+
+def update_target(
+    context: Context,
+    group: ShareGroup,
+    group_epoch: int,
+    updated: ShareMember,
+    name_counts: Mapping[str, int],
+    records: list[CoordinatorRecord],
+) -> Target:
+    """The target of the member at the group's new epoch, with the records of all whose target changed.
+
+    Within `share.assignment.interval.ms` after the last computation the last target holds. `name_counts`: topic name
+    -> subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, where the assignor fails.
+    """
+    if not _may_compute(context, group):
+        return last_target(group, updated.member_id)
+    spec = _spec(context, group, updated, name_counts)
+    try:
+        assignment = _assign(spec)
+    except AssignorError as error:
+        text = f"Failed to compute a new target assignment for epoch {group_epoch}: {error}"
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+    for member_id in spec.members:
+        target = assignment.get(member_id, {})
+        if target != group.target_assignment.get(member_id):
+            records.append(share_records.target_record(group.group_id, member_id, target))
+    records.append(share_records.target_epoch_record(group.group_id, group_epoch, context.now_ms))
+    return Target(group.group_id, group_epoch, assignment.get(updated.member_id, {}))
+
+
+def _may_compute(context: Context, group: ShareGroup) -> bool:
+    """GroupMetadataManager.canComputeNextTargetAssignment; a timestamp of 0 is not known."""
+    interval_ms = context.group_setting(group.group_id, "share_assignment_interval_ms")
+    last_ms = group.assignment_timestamp_ms
+    return interval_ms == 0 or last_ms == 0 or context.now_ms >= last_ms + interval_ms
+
+
+def _assign(spec: GroupSpec) -> GroupAssignment:
+    """The assignor's answer; where it stumbles over partitions which are no longer assignable, without those.
+
+    Kafka 4.3.1 fails there with NoSuchElementException, at each heartbeat, for as long as the group lasts.
+    """
+    try:
+        return assign_simple(spec)
+    except NoMemberLeft:
+        members = {
+            member_id: replace(member, assigned_partitions=_assignable_part(spec, member))
+            for member_id, member in spec.members.items()
+        }
+        return assign_simple(replace(spec, members=members))
+
+
+def _assignable_part(spec: GroupSpec, member: MemberSpec) -> Mapping[str, tuple[int, ...]]:
+    return {
+        topic_id: tuple(number for number in numbers if spec.is_assignable(topic_id, number))
+        for topic_id, numbers in member.assigned_partitions.items()
+    }
+
+
+def _spec(context: Context, group: ShareGroup, updated: ShareMember, name_counts: Mapping[str, int]) -> GroupSpec:
+    """The group as the assignor is to see it, members in the order of a HashMap filled from that of the group."""
+    members = {member.member_id: member for member in group.members_in_table_order()}
+    members[updated.member_id] = updated
+    order = in_hash_order(members, string_hash_code)
+    picture = context.shard.groups.share_partitions.get(group.group_id)
+    initialized = {} if picture is None else picture.initialized
+    topics = [topic for name in name_counts if (topic := context.image.topics.get(name)) is not None]
+    is_homogeneous = all(count == len(members) for count in name_counts.values())
+    return GroupSpec(
+        {
+            member_id: MemberSpec(
+                _subscribed_topic_ids(context.image, members[member_id]),
+                partitions_of_record(group.target_assignment.get(member_id, {})),
+            )
+            for member_id in order
+        },
+        {topic.topic_id: topic.partition_count for topic in topics},
+        SubscriptionType.HOMOGENEOUS if is_homogeneous else SubscriptionType.HETEROGENEOUS,
+        {topic_id: frozenset(partitions) for topic_id, (_, partitions) in initialized.items()},
+    )
+
+
+def _subscribed_topic_ids(image: MetadataImage, member: ShareMember) -> tuple[str, ...]:
+    """Ids of the topics which exist, in the order of the HashSet of names (TopicIds)."""
+    names = member.subscribed_topic_names
+    order = in_hash_order(names, string_hash_code, initial_capacity=capacity_of_copy(len(names)))
+    return tuple(topic.topic_id for name in order if (topic := image.topics.get(name)) is not None)
