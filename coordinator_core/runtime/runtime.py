@@ -125,6 +125,11 @@ class CoordinatorRuntime:
             coordinator.queue.append(UpdateMetadata(image, changed))
             self._touched[partition] = None
 
+    def touch(self, partition: int) -> None:
+        """Somebody else changed what the coordinator does of its own accord, as a timer: `run` shall look again."""
+        if partition in self.coordinators:
+            self._touched[partition] = None
+
     def active_partitions(self) -> tuple[int, ...]:
         """Partitions whose coordinators serve requests, ascending."""
         return tuple(
