@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator_core.assignors.java_order import (
-    LOAD_FACTOR,
-    TABLE_SIZE_DEFAULT,
     HashMap,
     in_hash_order,
     uuid_hash_code,
@@ -26,7 +24,7 @@ from coordinator_core.assignors.java_order import (
 from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import current_assignment_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
-from coordinator_core.consumer.target import Target
+from coordinator_core.consumer.target import Target, copy_capacity
 from coordinator_core.consumer.timers import cancel_rebalance, schedule_rebalance
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
@@ -211,8 +209,7 @@ NEXT: Final[Mapping[MemberState, Callable[[_Step, bool], ConsumerMember]]] = {
 
 def _copy_of(held: Held) -> HashMap[str, Mapping[int, int]]:
     """`new HashMap<>(map)`: its table is just large enough, so its order may be another one."""
-    capacity = int(len(held) / LOAD_FACTOR + 1) if held else TABLE_SIZE_DEFAULT
-    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, capacity)
+    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, copy_capacity(len(held)))
     for topic_id, epochs in held.items():
         copy[topic_id] = epochs
     return copy

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from coordinator_core.assignors.server_group import SubscriptionType
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
-from coordinator_core.coordinator.java_order import hash_map_order
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, grown_timeline_capacity, timeline_order
 
 
 class Subscriptions:
@@ -105,7 +105,14 @@ def subscription_type(
     return SubscriptionType.HOMOGENEOUS if is_alike else SubscriptionType.HETEROGENEOUS
 
 
+def asked_order(assignors: Counter[str]) -> list[str]:
+    """Assignors in the order of Kafka's TimelineHashMap of them (ConsumerGroup.serverAssignors)."""
+    capacity = TIMELINE_MIN_CAPACITY
+    for size in range(len(assignors) + 1):
+        capacity = grown_timeline_capacity(capacity, size)
+    return timeline_order(dict.fromkeys(assignors, 0), capacity)
+
+
 def preferred_assignor(assignors: Counter[str]) -> str | None:
-    """The assignor which most ask for; among equals the first of Kafka's hash map (computePreferredServerAssignor)."""
-    asked = [name for name in sorted(assignors) if assignors[name] > 0]
-    return max(hash_map_order(asked), key=assignors.__getitem__, default=None)
+    """The assignor which most ask for, the first of equals; None where nobody asks (preferredServerAssignor)."""
+    return max(asked_order(assignors), key=assignors.__getitem__, default=None)

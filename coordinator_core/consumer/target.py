@@ -12,6 +12,7 @@ from typing import Final
 from coordinator_core.assignors.errors import AssignorError
 from coordinator_core.assignors.java_order import (
     LOAD_FACTOR,
+    TABLE_SIZE_DEFAULT,
     HashMap,
     HashSet,
     capacity_of_copy,
@@ -29,7 +30,7 @@ from coordinator_core.assignors.server_range import assign_range
 from coordinator_core.assignors.server_uniform import assign_uniform
 from coordinator_core.consumer.records import target_metadata_record, target_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.consumer.subscriptions import preferred_assignor, subscriptions_of
+from coordinator_core.consumer.subscriptions import asked_order, subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
@@ -105,13 +106,24 @@ def update_target(
 
 
 def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> str:
-    """The assignor which most members ask for, this one's new wish counted; else the first of the broker's."""
+    """The assignor which most members ask for, this one's new wish counted; else the first of the broker's.
+
+    Among equals it is the first of a HashMap that was copied just large enough; there a wish which nobody had, be it
+    that this member only repeats it, comes first (ConsumerGroup.computePreferredServerAssignor).
+    """
     asked = subscriptions_of(group).assignors
-    if member.server_assignor != updated.server_assignor:
-        asked = asked.copy()
-        asked.subtract([] if member.server_assignor is None else [member.server_assignor])
-        asked.update([] if updated.server_assignor is None else [updated.server_assignor])
-    return preferred_assignor(asked) or context.config.group_consumer_assignors[0]
+    counts: HashMap[str, int] = HashMap(string_hash_code, copy_capacity(len(asked)))
+    for name in asked_order(asked):
+        counts[name] = asked[name]
+    before, after = member.server_assignor, updated.server_assignor
+    if before is not None and before in counts:
+        if counts[before] == 1:
+            del counts[before]
+        else:
+            counts[before] -= 1
+    if after is not None:
+        counts[after] = counts.compute_if_absent(after, int) + 1
+    return max(counts, key=counts.__getitem__, default=context.config.group_consumer_assignors[0])
 
 
 def group_spec(
@@ -150,6 +162,11 @@ def subscribed_names(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
 
 def _set_of(names: tuple[str, ...]) -> HashSet[str]:
     return HashSet(string_hash_code, names, initial_capacity=capacity_of_copy(len(names)))
+
+
+def copy_capacity(size: int) -> int:
+    """Initial capacity of `new HashMap<>(map)`."""
+    return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT
 
 
 def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions) -> Partitions:

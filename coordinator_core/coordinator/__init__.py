@@ -42,8 +42,7 @@ Write `<type>/commands.py` with one `GroupModule`, and name it in `modules.MODUL
 * `on_unloaded`: `(context) -> None`, before another broker takes over: answer who waits;
 * `on_metadata`: `(context, changed topic names) -> None`, after `GroupCoordinator.update_metadata`;
 * `rules`: class of the group's state -> `GroupRules`, what the operations which all types share (offsets, deletion,
-  lists) ask of a group. An operation on a group without rules raises `UnknownOperation`. Those of
-  consumer and share groups are in `modern_rules`.
+  lists) ask of a group. An operation on a group without rules raises `UnknownOperation`.
 
 A command which turns a classic group into one of another type answers those who wait first
 (`classic.commands.answer_all`). One which makes a group classic puts the `LiveClassicGroup`, with its members, into

@@ -3,7 +3,7 @@
 from typing import Final
 
 from coordinator_core.classic import commands as classic
-from coordinator_core.coordinator import modern_rules
+from coordinator_core.consumer import commands as consumer
 from coordinator_core.coordinator.shard import GroupModule
 from coordinator_core.offsets import commands as offsets
 from coordinator_core.share import commands as share
@@ -11,7 +11,7 @@ from coordinator_core.share import commands as share
 MODULES: Final[tuple[GroupModule, ...]] = (
     classic.MODULE,
     offsets.MODULE,
-    modern_rules.MODULE,
+    consumer.MODULE,
     share.MODULE,
 )
 """In the order in which they are told of a load: what ties between timers set there go by."""

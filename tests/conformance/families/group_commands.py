@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from coordinator_core.codec import decode_value
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.config import config_of
 from coordinator_core.coordinator.errors import UnknownOperation
 from coordinator_core.coordinator.image import Topic, image_of
@@ -68,6 +69,8 @@ OPERATIONS: dict[str, Operation] = {
     "commitOffset": Operation("commit_offset", partial(message_of, OffsetCommitRequest)),
     "commitTransactionalOffset": Operation("commit_transactional_offset", partial(message_of, TxnOffsetCommitRequest)),
     "fetchOffsets": Operation("fetch_offsets", _fetch_request),
+    "consumerGroupHeartbeat": Operation("consumer_group_heartbeat", partial(message_of, ConsumerGroupHeartbeatRequest)),
+    "consumerGroupDescribe": Operation("consumer_group_describe", tuple),
     "deleteOffsets": Operation("delete_offsets", partial(message_of, OffsetDeleteRequest)),
     "deleteGroups": Operation("delete_groups", tuple),
     "listGroups": Operation("list_groups", partial(message_of, ListGroupsRequest)),
@@ -304,6 +307,8 @@ def _records_differ(step: Json, outcome: Outcome) -> str | None:
 
 
 UNORDERED_RECORDS = {
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
