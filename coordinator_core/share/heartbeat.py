@@ -17,13 +17,7 @@ from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.share import records as share_records
 from coordinator_core.share.java_maps import copy_of
-from coordinator_core.share.live import (
-    METADATA_REFRESH_INTERVAL_MS,
-    Refresh,
-    ShareLive,
-    are_same,
-    name_counts,
-)
+from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -33,7 +27,7 @@ from coordinator_core.share.messages import (
     TopicPartitions,
 )
 from coordinator_core.share.partitions import initialize_subscribed
-from coordinator_core.share.replay import put_member
+from coordinator_core.share.replay import counts_after, put_member, without_member
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.share.target import Target, last_target, update_target
 
@@ -198,8 +192,8 @@ def _update_epoch(
         group.assignment_epoch >= group.group_epoch and _is_initialized_assignment_pending(context, group)
     )
     if not is_bumped and not live.is_metadata_expired(group, context.now_ms):
-        return Epoch(group.group_epoch, False, live.of(group).name_counts)
-    counts = name_counts(group, updated)
+        return Epoch(group.group_epoch, False, group.name_counts)
+    counts = counts_after(group.name_counts, group.members[updated.member_id], updated)
     topics_hash = metadata_hash(context.image, counts)
     is_bumped = is_bumped or topics_hash != group.metadata_hash
     group_epoch = group.group_epoch
@@ -220,15 +214,15 @@ def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> b
     picture = context.shard.groups.share_partitions.get(group.group_id)
     if picture is None or not picture.initialized:
         return False
-    derived = context.live(ShareLive).of(group)
-    if not are_same(derived.pending_of, group.target_assignment, picture):
-        derived.pending_of = (group.target_assignment, picture)
+    derived = context.live(ShareLive).of(group.group_id)
+    if not are_same(derived.pending_of, group.target_assignment, group.name_counts, picture):
+        derived.pending_of = (group.target_assignment, group.name_counts, picture)
         assigned: dict[str, set[int]] = {}
         for target in group.target_assignment.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         derived.is_pending = any(
-            name in derived.name_counts and assigned.get(topic_id) != set(partitions)
+            name in group.name_counts and assigned.get(topic_id) != set(partitions)
             for topic_id, (name, partitions) in picture.initialized.items()
         )
     return derived.is_pending
@@ -296,8 +290,7 @@ def fence_member(context: Context, group_id: str, member_id: str) -> Result:
 
 def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareGroupHeartbeatResponse | None) -> Result:
     """The member goes, and the epoch tells the others at their next heartbeat (shareGroupFenceMember)."""
-    left = replace(group, members=group.members.delete(member_id))
-    topics_hash = metadata_hash(context.image, name_counts(left))
+    topics_hash = metadata_hash(context.image, without_member(group, member_id).name_counts)
     context.cancel(session_key(group.group_id, member_id))
     return Result(
         (

@@ -1,18 +1,14 @@
 """What a live share group has besides its records, lost at a reload, and what is derived of its state and kept.
 
 Derived values hang on the identity of the immutable objects that they were made of: a heartbeat which changes nothing
-finds them without a look at the other members.
+takes no look at the other members.
 """
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from immutables import Map
-
 from coordinator_core.coordinator.shard import Context
-from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1
 """GroupMetadataManager.METADATA_REFRESH_INTERVAL_MS: the hash of the topics is looked at again when they change."""
@@ -37,15 +33,12 @@ class PictureNote:
 
 @dataclass(slots=True)
 class Derived:
-    """What was made of the parts of a group."""
+    """What was made of parts of a group, and of which objects."""
 
-    members: Map[str, ShareMember]
-    name_counts: Mapping[str, int]
     is_pending: bool = False
     pending_of: tuple[object, ...] = ()
-    """The objects of which `is_pending` was made."""
     settled_with: tuple[object, ...] = ()
-    """The objects which leave nothing to initialise, at whatever time."""
+    """What leaves nothing to initialise, at whatever time."""
 
 
 class ShareLive:
@@ -53,6 +46,7 @@ class ShareLive:
 
     def __init__(self) -> None:
         self.loaded_ms = 0
+        """When the coordinator was loaded: it knows no earlier time."""
         self.refreshes: dict[str, Refresh] = {}
         self.pictures: dict[str, PictureNote] = {}
         self.derived: dict[str, Derived] = {}
@@ -62,12 +56,11 @@ class ShareLive:
         self.refreshes.pop(group_id, None)
         self.derived.pop(group_id, None)
 
-    def of(self, group: ShareGroup) -> Derived:
-        """What is derived of the group's members."""
-        derived = self.derived.get(group.group_id)
-        if derived is None or derived.members is not group.members:
-            derived = Derived(group.members, name_counts(group))
-            self.derived[group.group_id] = derived
+    def of(self, group_id: str) -> Derived:
+        """What is derived of the group."""
+        derived = self.derived.get(group_id)
+        if derived is None:
+            derived = self.derived[group_id] = Derived()
         return derived
 
     def is_metadata_expired(self, group: ShareGroup, now_ms: int) -> bool:
@@ -97,21 +90,10 @@ def are_same(left: tuple[object, ...], *right: object) -> bool:
     return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
 
 
-def name_counts(group: ShareGroup, updated: ShareMember | None = None) -> Mapping[str, int]:
-    """Topic name -> how many members are subscribed to it, with one member changed or new."""
-    counts: Counter[str] = Counter()
-    for member in group.members.values():
-        if updated is None or member.member_id != updated.member_id:
-            counts.update(set(member.subscribed_topic_names))
-    if updated is not None:
-        counts.update(set(updated.subscribed_topic_names))
-    return counts
-
-
 def on_metadata(context: Context, changed: frozenset[str]) -> None:
     """Groups which read a topic that changed look at the hash of their topics at the next heartbeat."""
     live = context.live(ShareLive)
     for group_id in tuple(live.refreshes):
         group = context.shard.groups.groups.get(group_id)
-        if not isinstance(group, ShareGroup) or not changed.isdisjoint(live.of(group).name_counts):
+        if not isinstance(group, ShareGroup) or not changed.isdisjoint(group.name_counts):
             del live.refreshes[group_id]

@@ -63,7 +63,7 @@ def initialize_subscribed(
     """
     live, group_id = context.live(ShareLive), group.group_id
     raw = context.shard.groups.share_partitions.get(group_id)
-    derived = live.of(group)
+    derived = live.of(group_id)
     if are_same(derived.settled_with, raw, context.image, name_counts):
         return None
     picture = picture_of(context, group_id)

@@ -8,6 +8,8 @@ here.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from immutables import Map
+
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
 from coordinator_core.coordinator.java_order import grown_timeline_capacity
@@ -28,7 +30,7 @@ def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None,
         if key.member_id not in group.members:
             return group
         check_member_tombstone(group, key.member_id, group.members[key.member_id].member_epoch, report)
-        return replace(group, members=group.members.delete(key.member_id))
+        return without_member(group, key.member_id)
     group, member = _with_known(group, key.member_id)
     member = replace(
         member,
@@ -92,13 +94,42 @@ def replay_current_assignment(
 
 def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
     """The group with a member in it (ShareGroup.updateMember): a new one is the last to have come."""
-    is_known = member.member_id in group.members
+    known = group.members.get(member.member_id)
     return replace(
         group,
-        members=group.members.set(member.member_id, member if is_known else replace(member, place=group.members_ever)),
-        members_ever=group.members_ever + (not is_known),
+        members=group.members.set(
+            member.member_id, replace(member, place=group.members_ever) if known is None else member
+        ),
+        name_counts=counts_after(group.name_counts, known, member),
+        members_ever=group.members_ever + (known is None),
         table_capacity=grown_timeline_capacity(group.table_capacity, len(group.members)),
     )
+
+
+def without_member(group: ShareGroup, member_id: str) -> ShareGroup:
+    """The group without one of its members (ShareGroup.removeMember)."""
+    counts = counts_after(group.name_counts, group.members[member_id], None)
+    return replace(group, members=group.members.delete(member_id), name_counts=counts)
+
+
+def counts_after(counts: Map[str, int], old: ShareMember | None, new: ShareMember | None) -> Map[str, int]:
+    """Topic name -> subscribers, after a member came (no `old`), changed or went (no `new`).
+
+    The same object where the subscription is as before (ModernGroup.maybeUpdateSubscribedTopicNames).
+    """
+    before = () if old is None else old.subscribed_topic_names
+    after = () if new is None else new.subscribed_topic_names
+    if before == after:
+        return counts
+    changed = counts.mutate()
+    for name in set(before):
+        if changed.get(name, 0) > 1:
+            changed[name] -= 1
+        else:
+            changed.pop(name, None)
+    for name in set(after):
+        changed[name] = changed.get(name, 0) + 1
+    return changed.finish()
 
 
 def _with_known(group: ShareGroup, member_id: str) -> tuple[ShareGroup, ShareMember]:

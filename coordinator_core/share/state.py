@@ -46,6 +46,8 @@ class ShareGroup:
     assignment_timestamp_ms: int = 0
     members: Map[str, ShareMember] = field(default_factory=Map)
     target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
+    name_counts: Map[str, int] = field(default_factory=Map, compare=False)
+    """Topic name -> how many members are subscribed to it, as replay keeps it (subscribedTopicNames)."""
     members_ever: int = field(default=0, compare=False)
     """How many members ever came: the place of the next one."""
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)

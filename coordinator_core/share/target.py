@@ -16,7 +16,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
 from coordinator_core.share import records as share_records
-from coordinator_core.share.java_maps import partitions_of_record
+from coordinator_core.share.java_maps import partitions_of_record, set_of
 from coordinator_core.share.state import ShareGroup, ShareMember
 
 
@@ -61,7 +61,8 @@ def update_target(
     for member_id in spec.members:
         target = assignment.get(member_id, {})
         if target != group.target_assignment.get(member_id):
-            records.append(share_records.target_record(group.group_id, member_id, target))
+            in_order = {topic_id: set_of(partitions) for topic_id, partitions in target.items()}
+            records.append(share_records.target_record(group.group_id, member_id, in_order))
     records.append(share_records.target_epoch_record(group.group_id, group_epoch, context.now_ms))
     return Target(group.group_id, group_epoch, assignment.get(updated.member_id, {}))
 
