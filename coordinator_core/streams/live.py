@@ -1,0 +1,100 @@
+"""What a coordinator knows of streams groups beside their records; lost at a reload (fields of StreamsGroup).
+
+Kafka's object of a group is made by its first record. What the heartbeat that writes this record found out was kept in
+an object of its own, which is gone then: the group's second heartbeat finds it out once more.
+"""
+
+from dataclasses import dataclass, field
+
+from immutables import Map
+
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.streams.messages import EndpointToPartitions
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, Topology
+from coordinator_core.streams.topology import ConfiguredTopology
+
+METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
+"""Until when a hash of topic metadata is trusted; a change of one of the topics ends that at once."""
+
+
+@dataclass(slots=True)
+class LiveStreamsGroup:
+    """One group."""
+
+    configured_topology: ConfiguredTopology | None = None
+    metadata_refresh_deadline_ms: int = 0
+    metadata_refresh_epoch: int = 0
+    """The deadline is void where the group never came to this epoch: the log refused it."""
+    shutdown_request_member_id: str | None = None
+    endpoint_information_epoch: int = 0
+    endpoints: dict[str, tuple[StreamsMember, EndpointToPartitions]] = field(default_factory=dict)
+    """Member id -> what was made of the member; good as long as the member is this object."""
+    required_topics: tuple[Topology | None, frozenset[str]] = (None, frozenset())
+    hash_of: tuple[MetadataImage | None, Topology | None, int] = (None, None, 0)
+
+    def set_configured_topology(self, configured: ConfiguredTopology) -> None:
+        """A topology was held against the cluster."""
+        self.configured_topology = configured
+        self.endpoints.clear()
+
+    def has_metadata_expired(self, now_ms: int, group_epoch: int) -> bool:
+        """Whether topics have to be looked at again."""
+        return now_ms >= self.metadata_refresh_deadline_ms or group_epoch < self.metadata_refresh_epoch
+
+    def trust_metadata(self, now_ms: int, group_epoch: int) -> None:
+        """The group comes to this epoch for what its topics are now."""
+        self.metadata_refresh_deadline_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
+        self.metadata_refresh_epoch = group_epoch
+
+    def request_metadata_refresh(self) -> None:
+        """A topic changed."""
+        self.metadata_refresh_deadline_ms = 0
+        self.metadata_refresh_epoch = 0
+
+    def topics_of(self, topology: Topology) -> frozenset[str]:
+        """Topology.required_topics, kept as long as the topology is the same object."""
+        if self.required_topics[0] is not topology:
+            self.required_topics = (topology, topology.required_topics())
+        return self.required_topics[1]
+
+    def metadata_hash(self, image: MetadataImage, topology: Topology) -> int:
+        """Hash of the topics of a topology, kept as long as both are the same objects."""
+        if self.hash_of[0] is not image or self.hash_of[1] is not topology:
+            self.hash_of = (image, topology, metadata_hash(image, self.topics_of(topology)))
+        return self.hash_of[2]
+
+
+class LiveStreamsGroups:
+    """All groups of a coordinator, as far as somebody asked for them. One that was deleted is dropped when it is made
+    anew."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, LiveStreamsGroup] = {}
+
+    def get(self, group: StreamsGroup) -> LiveStreamsGroup:
+        """What is known of a group which its records have made."""
+        live = self._groups.get(group.group_id)
+        if live is None:
+            live = self._groups[group.group_id] = LiveStreamsGroup()
+        return live
+
+    def drop(self, group_id: str) -> None:
+        """The group is gone, or about to be made."""
+        self._groups.pop(group_id, None)
+
+    def request_metadata_refresh(self, groups: Map[str, object], changed_topics: frozenset[str]) -> None:
+        """Topics were made, grown or deleted: groups which need one of them look again at their next heartbeat."""
+        for group_id, live in self._groups.items():
+            group = groups.get(group_id)
+            topology = group.topology if isinstance(group, StreamsGroup) else None
+            if topology is not None and not changed_topics.isdisjoint(live.topics_of(topology)):
+                live.request_metadata_refresh()
+
+    def endpoint_information_epochs(self) -> dict[str, int]:
+        """Group id -> epoch, where it is not 0."""
+        return {
+            group_id: live.endpoint_information_epoch
+            for group_id, live in self._groups.items()
+            if live.endpoint_information_epoch
+        }

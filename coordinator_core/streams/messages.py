@@ -1,0 +1,185 @@
+"""StreamsGroupHeartbeat and StreamsGroupDescribe, with Kafka's field names in snake case.
+
+See `coordinator_core.coordinator.messages` for their JSON. Absent numbers and arrays are what Kafka's generated classes
+have in new objects.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+JOIN_GROUP_MEMBER_EPOCH = 0
+LEAVE_GROUP_MEMBER_EPOCH = -1
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+
+
+class StatusCode(IntEnum):
+    """What a member is told of its group (StreamsGroupHeartbeatResponse.Status)."""
+
+    STALE_TOPOLOGY = 0
+    """The member runs an older topology than the group's."""
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    """Whoever serves the heartbeat makes them; see `StreamsGroupHeartbeatResult.creatable_topics`."""
+    SHUTDOWN_APPLICATION = 4
+    """A member asks all others to shut down."""
+    ASSIGNMENT_DELAYED = 5
+    """The group waits for others to come, or for the assignment interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """A setting of a topic, or a client tag."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """An internal topic. Partitions and replication factor 0: not given."""
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: tuple[KeyValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCopartitionGroup:
+    """Indices of topics in the lists of their subtopology."""
+
+    source_topics: tuple[int, ...] = ()
+    source_topic_regex: tuple[int, ...] = ()
+    repartition_source_topics: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSubtopology:
+    """A part of the topology whose tasks are assigned on their own."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...] = ()
+    source_topic_regex: tuple[str, ...] = ()
+    state_changelog_topics: tuple[TopicInfo, ...] = ()
+    repartition_sink_topics: tuple[str, ...] = ()
+    repartition_source_topics: tuple[TopicInfo, ...] = ()
+    copartition_groups: tuple[RequestCopartitionGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTopology:
+    """The topology which the member runs."""
+
+    epoch: int = 0
+    subtopologies: tuple[RequestSubtopology, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIds:
+    """Tasks of one subtopology, by partition."""
+
+    subtopology_id: str
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where interactive queries reach a member."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeatRequest:
+    """None, and -1 for the rebalance time-out: unchanged since the heartbeat before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int = 0
+    endpoint_information_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: RequestTopology | None = None
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[KeyValue, ...] | None = None
+    shutdown_application: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One thing that a member is told of its group."""
+
+    status_code: int
+    status_detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTopicPartition:
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointToPartitions:
+    """Which partitions' state is found at an endpoint."""
+
+    user_endpoint: Endpoint
+    active_partitions: tuple[EndpointTopicPartition, ...]
+    standby_partitions: tuple[EndpointTopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeatResponse:
+    """Tasks and endpoints are None where they are as the member knows them."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: tuple[Status, ...] | None = ()
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: tuple[EndpointToPartitions, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopicConfig:
+    """A setting of a topic that is to be made."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopic:
+    """A topic of a CreateTopics request. Replication factor -1: the broker's default."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int = -1
+    assignments: tuple[int, ...] = ()
+    """Always empty: brokers are chosen by who makes the topic."""
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeatResult:
+    """The response, and the internal topics which the broker that serves the request is to make for the group."""
+
+    data: StreamsGroupHeartbeatResponse
+    creatable_topics: tuple[CreatableTopic, ...] = ()

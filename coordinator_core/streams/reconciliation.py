@@ -1,0 +1,199 @@
+"""How a member moves from the tasks it has to its target (CurrentAssignmentBuilder of streams groups).
+
+A member first gives up what is no longer its own, then takes what others have given up:
+
+    state             leaves it when
+    STABLE            the target's epoch is another
+    UNREVOKED_TASKS   the member no longer reports any of the tasks that it has to give up
+    UNRELEASED_TASKS  at every heartbeat: others may have given up tasks since
+
+`TRANSITIONS` has the states which may follow.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.streams.state import (
+    STABLE_MEMBER,
+    UNKNOWN_STATE,
+    UNRELEASED_TASKS,
+    UNREVOKED_TASKS,
+    StreamsMember,
+    TaskAssignment,
+    TaskProcesses,
+    Tasks,
+)
+
+TRANSITIONS: Final[Mapping[int, frozenset[int]]] = {
+    STABLE_MEMBER: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
+    UNREVOKED_TASKS: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
+    UNRELEASED_TASKS: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
+    UNKNOWN_STATE: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
+}
+
+NO_PROCESSES: Final[frozenset[str]] = frozenset()
+
+ActiveTasks = Mapping[str, Mapping[int, int]]
+"""Subtopology id -> partition -> assignment epoch."""
+
+
+@dataclass(slots=True)
+class _Difference:
+    """Tasks of one kind: kept, to be given up, and free to be taken. Values of standby and warm-up tasks are 0."""
+
+    kept: dict[str, dict[int, int]] = field(default_factory=dict)
+    revoked: dict[str, dict[int, int]] = field(default_factory=dict)
+    free: dict[str, dict[int, int]] = field(default_factory=dict)
+    has_unreleased: bool = False
+
+
+def reconcile(
+    member: StreamsMember,
+    assignment_epoch: int,
+    target: TaskAssignment,
+    processes: TaskProcesses,
+    owned: TaskAssignment | None,
+) -> StreamsMember:
+    """The member's next step towards its target; the member itself where it cannot move.
+
+    `owned` is what the member reports to have, None where it reports nothing. Raises Refused for a member in a state
+    which a later Kafka wrote, unless it has nothing.
+    """
+    epoch = _epoch_while_moving(member, assignment_epoch, owned)
+    return member if epoch is None else _next(member, epoch, assignment_epoch, target, processes, owned)
+
+
+def _epoch_while_moving(member: StreamsMember, assignment_epoch: int, owned: TaskAssignment | None) -> int | None:
+    """At which epoch the member is while it gives up tasks; None where it stays as it is."""
+    if member.state == STABLE_MEMBER:
+        return None if member.member_epoch == assignment_epoch else member.member_epoch
+    if member.state == UNREVOKED_TASKS:
+        is_waiting = owned is None or _has_any(owned, _pending_revocation(member))
+        # A step between two epochs of the group: whatever comes next, the member has left the old one.
+        return None if is_waiting else member.member_epoch + 1
+    if member.state == UNRELEASED_TASKS:
+        return member.member_epoch
+    if member.state != UNKNOWN_STATE:
+        return None
+    if owned is None or any((owned.active, owned.standby, owned.warmup)):
+        text = "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    return assignment_epoch
+
+
+def _next(
+    member: StreamsMember,
+    epoch: int,
+    assignment_epoch: int,
+    target: TaskAssignment,
+    processes: TaskProcesses,
+    owned: TaskAssignment | None,
+) -> StreamsMember:
+    process_id = member.process_id
+
+    def holds_copy(subtopology_id: str, partition: int) -> bool:
+        task = (subtopology_id, partition)
+        return process_id in processes.standby.get(task, NO_PROCESSES) or process_id in processes.warmup.get(
+            task, NO_PROCESSES
+        )
+
+    def is_unreleased_active(subtopology_id: str, partition: int) -> bool:
+        return (subtopology_id, partition) in processes.active or holds_copy(subtopology_id, partition)
+
+    def is_unreleased_copy(subtopology_id: str, partition: int) -> bool:
+        return processes.active.get((subtopology_id, partition)) == process_id or holds_copy(subtopology_id, partition)
+
+    active = _difference(member.active, target.active, assignment_epoch, is_unreleased_active)
+    standby = _difference(_numbered(member.standby), target.standby, 0, is_unreleased_copy)
+    warmup = _difference(_numbered(member.warmup), target.warmup, 0, is_unreleased_copy)
+    kinds = (active, standby, warmup)
+    revoked = TaskAssignment(_plain(active.revoked), _plain(standby.revoked), _plain(warmup.revoked))
+    has_revoked = any(kind.revoked for kind in kinds)
+    if has_revoked and (owned is None or _has_any(owned, revoked)):
+        return replace(
+            member,
+            state=UNREVOKED_TASKS,
+            member_epoch=epoch,
+            previous_member_epoch=member.member_epoch,
+            active=active.kept,
+            standby=_plain(standby.kept),
+            warmup=_plain(warmup.kept),
+            active_pending_revocation=active.revoked,
+            standby_pending_revocation=revoked.standby,
+            warmup_pending_revocation=revoked.warmup,
+        )
+    has_unreleased = any(kind.has_unreleased for kind in kinds)
+    return replace(
+        member,
+        state=UNRELEASED_TASKS if has_unreleased else STABLE_MEMBER,
+        member_epoch=assignment_epoch,
+        previous_member_epoch=member.member_epoch,
+        active=_merged(active),
+        standby=_plain(_merged(standby)),
+        warmup=_plain(_merged(warmup)),
+        active_pending_revocation={},
+        standby_pending_revocation={},
+        warmup_pending_revocation={},
+    )
+
+
+def _difference(
+    current: ActiveTasks, target: Tasks, epoch: int, is_unreleased: Callable[[str, int], bool]
+) -> _Difference:
+    """What of the tasks stays, goes and comes; what comes does so with this assignment epoch."""
+    found = _Difference()
+    for subtopology_id in {**target, **current}:
+        has = current.get(subtopology_id, {})
+        wanted = set(target.get(subtopology_id, ()))
+        released = [
+            partition for partition in sorted(wanted - has.keys()) if not is_unreleased(subtopology_id, partition)
+        ]
+        found.has_unreleased |= len(released) < len(wanted - has.keys())
+        _put(found.kept, subtopology_id, {number: has[number] for number in has if number in wanted})
+        _put(found.revoked, subtopology_id, {number: has[number] for number in has if number not in wanted})
+        _put(found.free, subtopology_id, dict.fromkeys(released, epoch))
+    return found
+
+
+def _put(tasks: dict[str, dict[int, int]], subtopology_id: str, partitions: dict[int, int]) -> None:
+    if partitions:
+        tasks[subtopology_id] = partitions
+
+
+def _merged(kind: _Difference) -> dict[str, dict[int, int]]:
+    """What is kept, and what is free."""
+    return {
+        subtopology_id: dict(sorted({**kind.kept.get(subtopology_id, {}), **kind.free.get(subtopology_id, {})}.items()))
+        for subtopology_id in {**kind.kept, **kind.free}
+    }
+
+
+def _numbered(tasks: Tasks) -> ActiveTasks:
+    return {subtopology_id: dict.fromkeys(partitions, 0) for subtopology_id, partitions in tasks.items()}
+
+
+def _plain(tasks: ActiveTasks) -> Tasks:
+    return {subtopology_id: tuple(sorted(partitions)) for subtopology_id, partitions in tasks.items()}
+
+
+def _pending_revocation(member: StreamsMember) -> TaskAssignment:
+    return TaskAssignment(
+        _plain(member.active_pending_revocation),
+        member.standby_pending_revocation,
+        member.warmup_pending_revocation,
+    )
+
+
+def _has_any(owned: TaskAssignment, tasks: TaskAssignment) -> bool:
+    """Whether one of the tasks is owned, as a task of the same kind (TasksTuple.containsAny)."""
+    return any(
+        not set(partitions).isdisjoint(theirs.get(subtopology_id, ()))
+        for mine, theirs in (
+            (owned.active, tasks.active),
+            (owned.standby, tasks.standby),
+            (owned.warmup, tasks.warmup),
+        )
+        for subtopology_id, partitions in mine.items()
+    )

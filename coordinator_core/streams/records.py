@@ -1,0 +1,181 @@
+"""The records which a streams group writes: types 17 and 19 to 23 (StreamsCoordinatorRecordHelpers).
+
+One function a record type, and `tombstone`. Values have version 0; subtopologies and partitions are sorted in them.
+"""
+
+from collections.abc import Mapping
+
+from coordinator_core.assignors.java_order import string_order
+from coordinator_core.codec import Struct, make
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.streams.messages import RequestTopology, TopicInfo
+from coordinator_core.streams.state import StreamsMember, TaskAssignment, Tasks
+from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.consumer_offsets import streams as schema
+from schemas.registry import REGISTRY
+
+
+def group_metadata_record(
+    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, assignment_configs: Mapping[str, str]
+) -> CoordinatorRecord:
+    """StreamsGroupMetadata (17): the group epoch, and what it was made of."""
+    value = make(
+        schema.STREAMS_GROUP_METADATA_VALUE,
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=[
+            make(schema.LAST_ASSIGNMENT_CONFIG, key=key, value=assignment_configs[key])
+            for key in sorted(assignment_configs, key=string_order)
+        ],
+    )
+    return _record(RecordType.STREAMS_GROUP_METADATA, value, group_id=group_id)
+
+
+def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
+    """StreamsGroupMemberMetadata (19): what a member said of itself."""
+    endpoint = member.user_endpoint
+    value = make(
+        schema.STREAMS_GROUP_MEMBER_METADATA_VALUE,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else make(schema.ENDPOINT, host=endpoint[0], port=endpoint[1]),
+        client_tags=[
+            make(schema.KEY_VALUE, key=key, value=member.client_tags[key])
+            for key in sorted(member.client_tags, key=string_order)
+        ],
+    )
+    return _record(RecordType.STREAMS_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
+
+
+def target_assignment_metadata_record(group_id: str, assignment_epoch: int, timestamp_ms: int) -> CoordinatorRecord:
+    """StreamsGroupTargetAssignmentMetadata (20): for which epoch the targets are, and since when."""
+    value = make(
+        schema.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        assignment_epoch=assignment_epoch,
+        assignment_timestamp=timestamp_ms,
+    )
+    return _record(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
+
+
+def target_assignment_record(group_id: str, member_id: str, target: TaskAssignment) -> CoordinatorRecord:
+    """StreamsGroupTargetAssignmentMember (21): the whole target of a member."""
+    value = make(
+        schema.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        active_tasks=_target_tasks(target.active),
+        standby_tasks=_target_tasks(target.standby),
+        warmup_tasks=_target_tasks(target.warmup),
+    )
+    return _record(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
+
+
+def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
+    """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of a member."""
+    value = make(
+        schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        active_tasks=_active_tasks(member.active),
+        standby_tasks=_tasks(member.standby),
+        warmup_tasks=_tasks(member.warmup),
+        active_tasks_pending_revocation=_active_tasks(member.active_pending_revocation),
+        standby_tasks_pending_revocation=_tasks(member.standby_pending_revocation),
+        warmup_tasks_pending_revocation=_tasks(member.warmup_pending_revocation),
+    )
+    return _record(
+        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
+    )
+
+
+def topology_value(topology: RequestTopology) -> Struct:
+    """The value of StreamsGroupTopology (23) of what a member brought."""
+    return make(
+        schema.STREAMS_GROUP_TOPOLOGY_VALUE,
+        epoch=topology.epoch,
+        subtopologies=[
+            make(
+                schema.SUBTOPOLOGY,
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=subtopology.source_topics,
+                source_topic_regex=subtopology.source_topic_regex,
+                state_changelog_topics=[_topic_info(topic) for topic in subtopology.state_changelog_topics],
+                repartition_sink_topics=subtopology.repartition_sink_topics,
+                repartition_source_topics=[_topic_info(topic) for topic in subtopology.repartition_source_topics],
+                copartition_groups=[
+                    make(
+                        schema.COPARTITION_GROUP,
+                        source_topics=group.source_topics,
+                        source_topic_regex=group.source_topic_regex,
+                        repartition_source_topics=group.repartition_source_topics,
+                    )
+                    for group in subtopology.copartition_groups
+                ],
+            )
+            for subtopology in topology.subtopologies
+        ],
+    )
+
+
+def topology_record(group_id: str, value: Struct) -> CoordinatorRecord:
+    """StreamsGroupTopology (23)."""
+    return _record(RecordType.STREAMS_GROUP_TOPOLOGY, value, group_id=group_id)
+
+
+def tombstone(record_type: RecordType, **key: str) -> CoordinatorRecord:
+    """The end of what the record of this type and key tells."""
+    return _record(record_type, None, **key)
+
+
+def _record(record_type: RecordType, value: Struct | None, **key: str) -> CoordinatorRecord:
+    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), value)
+
+
+def _target_tasks(tasks: Tasks) -> list[Struct]:
+    return [
+        make(schema.TASK_IDS, subtopology_id=subtopology_id, partitions=list(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks, key=string_order)
+    ]
+
+
+def _tasks(tasks: Tasks) -> list[Struct]:
+    return [
+        make(
+            schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
+            subtopology_id=subtopology_id,
+            partitions=list(tasks[subtopology_id]),
+            assignment_epochs=None,
+        )
+        for subtopology_id in sorted(tasks, key=string_order)
+    ]
+
+
+def _active_tasks(tasks: Mapping[str, Mapping[int, int]]) -> list[Struct]:
+    structs = []
+    for subtopology_id in sorted(tasks, key=string_order):
+        epochs = tasks[subtopology_id]
+        partitions = sorted(epochs)
+        structs.append(
+            make(
+                schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
+                subtopology_id=subtopology_id,
+                partitions=partitions,
+                assignment_epochs=[epochs[partition] for partition in partitions],
+            )
+        )
+    return structs
+
+
+def _topic_info(topic: TopicInfo) -> Struct:
+    return make(
+        schema.TOPIC_INFO,
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        topic_configs=[make(schema.TOPIC_CONFIG, key=config.key, value=config.value) for config in topic.topic_configs],
+    )

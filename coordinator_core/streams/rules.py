@@ -1,0 +1,149 @@
+"""What the operations of all group types (offsets, deletion, lists) ask of a streams group (StreamsGroup)."""
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
+from coordinator_core.coordinator.shard import Context
+from coordinator_core.offsets.state import CommittedOffset
+from coordinator_core.streams.live import LiveStreamsGroups
+from coordinator_core.streams.records import tombstone
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, Topology
+from coordinator_core.streams.timers import cancel_group
+from schemas.consumer_offsets import RecordType
+
+OFFSET_COMMIT_FROM_VERSION = 9
+"""OffsetCommit: members of a streams group need this version at least; it has the member epoch."""
+
+
+def member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
+    """The member; raises Refused where it is none."""
+    member = group.members.get(member_id)
+    if member is None:
+        text = f"Member {member_id} is not a member of group {group.group_id}."
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
+    return member
+
+
+class StreamsGroupRules:
+    """See GroupRules."""
+
+    type_name = "streams"
+
+    def validate_offset_commit(
+        self, context: Context, group: StreamsGroup, committer: OffsetCommitter
+    ) -> CheckPartition | None:
+        """StreamsGroup.validateOffsetCommit.
+
+        The member's epoch commits everything. An older one commits for active tasks which the member has had since
+        then or before (KIP-1251).
+        """
+        epoch = committer.generation_id_or_member_epoch
+        if epoch < 0 and not group.members:
+            return None
+        is_nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
+        if committer.is_transactional and is_nobody:
+            return None
+        member = member_of(group, committer.member_id)
+        if not committer.is_transactional and committer.api_version < OFFSET_COMMIT_FROM_VERSION:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the streams group protocol",
+            )
+        if epoch == member.member_epoch:
+            return None
+        if epoch > member.member_epoch:
+            raise _stale(f"Received member epoch {epoch} is newer than current member epoch {member.member_epoch}.")
+        topology = group.topology
+        if topology is None:
+            raise _stale("Topology is not available for offset commit validation.")
+
+        def check_partition(topic: str, topic_id: str, partition: int) -> None:
+            _check_task(topology, member, epoch, topic, partition)
+
+        return check_partition
+
+    def validate_offset_fetch(self, group: StreamsGroup, member_id: str | None, member_epoch: int) -> None:
+        """Who gives a member id reads at the member's epoch only."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = member_of(group, member_id or "")
+        if member_epoch != member.member_epoch:
+            expected = member.member_epoch
+            text = f"The received member epoch {member_epoch} does not match the expected member epoch {expected}."
+            raise _stale(text)
+
+    def validate_offset_delete(self, group: StreamsGroup) -> None:
+        """Always: topics which the topology reads are looked at one by one."""
+
+    def validate_delete_group(self, group: StreamsGroup) -> None:
+        """Only without members."""
+        if group.members:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+
+    def tombstones(self, context: Context, group: StreamsGroup) -> tuple[CoordinatorRecord, ...]:
+        """From the leaves up, the topology last; a delay that was still running has nothing to wait for."""
+        cancel_group(context, group.group_id)
+        context.live(LiveStreamsGroups).drop(group.group_id)
+        group_id, member_ids = group.group_id, sorted(group.members)
+        of_members = {
+            record_type: [tombstone(record_type, group_id=group_id, member_id=member_id) for member_id in member_ids]
+            for record_type in (
+                RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+                RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+                RecordType.STREAMS_GROUP_MEMBER_METADATA,
+            )
+        }
+        return (
+            *of_members[RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT],
+            *of_members[RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER],
+            tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group_id),
+            *of_members[RecordType.STREAMS_GROUP_MEMBER_METADATA],
+            tombstone(RecordType.STREAMS_GROUP_METADATA, group_id=group_id),
+            tombstone(RecordType.STREAMS_GROUP_TOPOLOGY, group_id=group_id),
+        )
+
+    def is_subscribed_to(self, group: StreamsGroup, topic: str) -> bool:
+        """As long as there are members: what the topology reads."""
+        return bool(group.members) and group.topology is not None and group.topology.subtopology_of(topic) is not None
+
+    def is_empty(self, group: StreamsGroup) -> bool:
+        """Without members."""
+        return not group.members
+
+    def should_expire(self, group: StreamsGroup) -> bool:
+        """Always."""
+        return True
+
+    def expiration_base(self, group: StreamsGroup) -> BaseTimestamp | None:
+        """Since the commit."""
+        return _commit_timestamp
+
+    def refresh_on_commit(self, context: Context, group: StreamsGroup, member_id: str) -> None:
+        """A commit is no heartbeat."""
+
+    def listed(self, group: StreamsGroup) -> ListedGroup:
+        """The line of ListGroups."""
+        return ListedGroup(group.group_id, "streams", group.state.value, self.type_name)
+
+
+def _check_task(topology: Topology, member: StreamsMember, epoch: int, topic: str, partition: int) -> None:
+    """Whether a commit of an older epoch is for an active task that the member has had since then or before."""
+    subtopology_id = topology.subtopology_of(topic)
+    if subtopology_id is None:
+        raise _stale(f"Topic {topic} is not in the topology.")
+    task = f"{subtopology_id}-{partition}"
+    held_epoch = member.active.get(subtopology_id, {}).get(partition)
+    if held_epoch is None:
+        held_epoch = member.active_pending_revocation.get(subtopology_id, {}).get(partition)
+    if held_epoch is None:
+        raise _stale(f"Task {task} is not assigned or pending revocation for member.")
+    if epoch < held_epoch:
+        raise _stale(f"Received member epoch {epoch} is older than assignment epoch {held_epoch} for task {task}.")
+
+
+def _stale(text: str) -> Refused:
+    return Refused(ErrorCode.STALE_MEMBER_EPOCH, text)
+
+
+def _commit_timestamp(committed: CommittedOffset) -> int:
+    return committed.commit_timestamp_ms
