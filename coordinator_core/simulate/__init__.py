@@ -40,18 +40,21 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 * `scenario.json`: name, seed, from_ms, to_ms, partition counts of the internal topics; one object.
 * `topics.jsonl`: topic, topic_id, partition_count. `log_ends.jsonl`: topic, partition, end_offset (exclusive).
 * `faults.jsonl`: every fault as it struck: `fault`, group, client_id, topic, broker, `until_ms`.
-* `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, cause, leader,
-  protocol_name, members: {member_id: {client_id, instance_id, assignment: {topic: [partition, ...]}}}, log. `cause` is the
-  true one: `reason` (FIRST_JOIN, MEMBER_JOINED, MEMBER_LEFT, SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED ...) and
-  `fault`, the index of the line in `faults.jsonl` behind it, or null.
-* `owners.jsonl`: group, topic, partition, member_id, client_id, generation, from_ms, to_ms, ended_by: from when to when a
-  client itself believed that it owned a partition. Stretches of two clients may overlap: that is the zombie's story.
-* `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the coordinator took: group, member_id, generation,
+* `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, causes,
+  leader, protocol_name, members: {member_id: {client_id, instance_id, assignment: [[topic, [partition, ...]], ...]}},
+  log. `causes` are the true ones since the generation before: `reason` (FIRST_JOIN, MEMBER_JOINED, MEMBER_LEFT,
+  SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED, REVOKED_PARTITIONS ...), at_ms, client_id and `fault`, the index of the
+  line in `faults.jsonl` which hit this client last, or null.
+* `owners.jsonl`: group, topic, partition, client_id, generation, from_ms, to_ms, ended_by (null: still): from when to
+  when a client itself believed that it owned a partition, and the records it was handed meanwhile: first_offset to
+  next_offset (exclusive). Stretches of two clients may overlap: that is the zombie's story.
+* `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the log took: group, member_id, client_id,
   producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
+* `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log.
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log.
-* `deliveries.jsonl`: share groups: each delivery of records to a member: group, member_id, topic, partition, first_offset,
-  last_offset (inclusive), delivery_count. `acknowledgements.jsonl`: the same keys, with acknowledge_type, accepted, and
-  by: MEMBER, LOCK_TIMEOUT or SESSION. `archived.jsonl`: offsets given up, with why: REJECTED, DELIVERY_LIMIT or RETENTION.
+* `deliveries.jsonl`: share groups: each delivery of records to a member: group, client_id, topic, partition,
+  first_offset, last_offset (inclusive), delivery_count. `acknowledgements.jsonl`: the same keys, with acknowledge_type
+  and error. `archived.jsonl`: offsets given up, with why: REJECTED, DELIVERY_LIMIT or RETENTION.
 * `end.jsonl`: what the coordinators knew when the clock stopped: a line for every group (group, state: the dump of
   `GroupCoordinator`) and every share partition.
 """

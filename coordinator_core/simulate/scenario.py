@@ -37,8 +37,9 @@ class ClusterSpec:
     transaction_state_partitions: int = 5
     latency_ms: tuple[int, int] = (1, 5)
     """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
-    append_linger_ms: int = 5
-    """group.coordinator.append.linger.ms: how long a coordinator gathers records for one batch."""
+    append_linger_ms: int | None = None
+    """group.coordinator.append.linger.ms: how long a coordinator gathers records for one batch; without it, what comes
+    at one time goes together, as with Kafka's default of -1."""
     segment_bytes: int = 104_857_600
     """Size at which a log partition begins a new segment."""
     compression: str = "none"

@@ -32,6 +32,7 @@ from coordinator_core.classic.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from coordinator_core.classic.timers import heartbeat_key
 from coordinator_core.client_protocols import (
     Assignment,
     StickyUserData,
@@ -117,7 +118,7 @@ SYNCING, STABLE, CLOSING, CLOSED = MemberState.SYNCING, MemberState.STABLE, Memb
 VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     UNJOINED: frozenset({JOINING, SYNCING, STABLE, LEAVING_OLD, UNJOINED}),
     LEAVING_OLD: frozenset({STABLE, UNJOINED, SYNCING}),
-    JOINING: frozenset({UNJOINED, LEAVING_OLD, JOINING}),
+    JOINING: frozenset({UNJOINED, LEAVING_OLD, JOINING, STABLE}),
     SYNCING: frozenset({JOINING}),
     STABLE: frozenset({SYNCING}),
     CLOSING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
@@ -212,6 +213,10 @@ class ClassicConsumer:
         """The heartbeat request as it is now."""
         request = HeartbeatRequest(self.config.group_id, self.generation_id, self.member_id, self.config.instance_id)
         return self._send("classic_heartbeat", request, "heartbeat", HEARTBEAT_VERSION)
+
+    def session_key(self) -> str:
+        """Key of its session timer in the coordinator."""
+        return heartbeat_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """What it owns and where it stands."""
@@ -315,7 +320,7 @@ class ClassicConsumer:
         for member in response.members:
             decoded = decode_subscription(member.metadata)
             subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
-        names = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
+        names = sorted({topic for _, subscription in subscriptions.items() for topic in subscription.topics})
         self.partition_counts = {name: self.topics.partition_count(name, now_ms) for name in names}
         topics = {name: Topic(count) for name, count in self.partition_counts.items() if count}
         assert response.protocol_name is not None

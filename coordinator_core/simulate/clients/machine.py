@@ -193,6 +193,10 @@ class Client(Protocol):
         """The heartbeat request as the client would send it now, tagged "heartbeat"."""
         ...
 
+    def session_key(self) -> str:
+        """Key of its session timer in the coordinator."""
+        ...
+
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """What it owns and where it stands, for a client which is about to die."""
         ...

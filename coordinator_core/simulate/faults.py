@@ -1,0 +1,176 @@
+"""The scenario's faults, as events of the world: what strikes, when, whom, and for how long."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.simulate.clients.machine import SlowPoll, TopicsChanged
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.cluster import Cluster
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.scenario import FaultSpec, Scenario
+from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.truth import Truth
+
+METADATA_AGE_MS: Final = 5000
+"""Clients learn of changed topics at some time within so long: metadata.max.age.ms, shorter than Kafka's default."""
+
+
+class Stage(Protocol):
+    """What faults act upon."""
+
+    scenario: Scenario
+    loop: EventLoop
+    cluster: Cluster
+    topics: Topics
+    truth: Truth
+    members: dict[str, list[Process]]
+    """Group id -> processes, by index."""
+
+
+class Faults:
+    """Schedules all faults, and lets them strike."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._loop = stage.loop
+
+    def schedule(self) -> None:
+        """Put all faults onto the clock."""
+        scenario = self._stage.scenario
+        for spec in scenario.faults:
+            at_ms = scenario.start_ms + spec.at_ms
+            while at_ms < scenario.end_ms:
+                self._loop.at(at_ms, self._strike, spec)
+                if spec.every_ms is None:
+                    break
+                at_ms += spec.every_ms
+
+    def _strike(self, spec: FaultSpec) -> None:
+        STRIKES[spec.kind](self, spec)
+
+    def _tell(self, spec: FaultSpec, **facts: Any) -> int:
+        until_ms = None if spec.duration_ms is None else self._loop.now_ms + spec.duration_ms
+        return self._stage.truth.tell("faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms})
+
+    def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
+        """The members which are struck, group by group."""
+        for group in self._stage.scenario.groups:
+            for group_id in group.group_ids():
+                if spec.group in {group.name, group_id}:
+                    members = self._stage.members[group_id]
+                    yield members if spec.member is None else [members[spec.member]]
+
+    def _each(self, spec: FaultSpec, strike: Callable[[Process], None]) -> None:
+        for members in self._targets(spec):
+            for process in members:
+                process.fault = self._tell(spec, group=process.group_id, client_id=process.client_id)
+                strike(process)
+
+    def _later(self, spec: FaultSpec, action: Callable[..., None], *arguments: Any) -> None:
+        if spec.duration_ms is not None:
+            self._loop.after(spec.duration_ms, action, *arguments)
+
+    # --- members ---
+
+    def _crash(self, spec: FaultSpec) -> None:
+        def strike(process: Process) -> None:
+            process.crash()
+            self._later(spec, process.start)
+
+        self._each(spec, strike)
+
+    def _stop(self, spec: FaultSpec) -> None:
+        def strike(process: Process) -> None:
+            process.stop()
+            self._later(spec, process.start)
+
+        self._each(spec, strike)
+
+    def _slow_poll(self, spec: FaultSpec) -> None:
+        assert spec.duration_ms is not None
+        event = SlowPoll(spec.duration_ms)
+        self._each(spec, lambda process: process.tell(event))
+
+    def _pause(self, spec: FaultSpec) -> None:
+        def strike(process: Process) -> None:
+            process.pause()
+            self._later(spec, process.resume)
+
+        self._each(spec, strike)
+
+    def _rolling_deploy(self, spec: FaultSpec) -> None:
+        for members in self._targets(spec):
+            self._deploy(spec, members, 0)
+
+    def _deploy(self, spec: FaultSpec, members: list[Process], index: int) -> None:
+        """Stop a member, start it anew a while after, and then go on with the next one."""
+        if index == len(members):
+            return
+        process = members[index]
+        process.fault = self._tell(spec, group=process.group_id, client_id=process.client_id)
+
+        def start_again() -> None:
+            process.start()
+            self._later(spec, self._deploy, spec, members, index + 1)
+
+        process.stop(lambda: self._later(spec, start_again))
+
+    # --- data ---
+
+    def _at(self, spec: FaultSpec) -> TopicPartition:
+        assert spec.topic is not None and spec.partition is not None
+        return TopicPartition(spec.topic, spec.partition)
+
+    def _poison(self, spec: FaultSpec) -> None:
+        assert spec.offset is not None
+        self._tell(spec, topic=spec.topic, partition=spec.partition, offset=spec.offset)
+        self._stage.topics.add_poison(self._at(spec), spec.offset)
+
+    def _delete_records(self, spec: FaultSpec) -> None:
+        assert spec.offset is not None
+        at = self._at(spec)
+        start_offset = self._stage.topics.delete_records(at, spec.offset, self._loop.now_ms)
+        self._tell(spec, topic=at.topic, partition=at.partition, offset=start_offset)
+
+    def _producer_stall(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.duration_ms is not None
+        self._tell(spec, topic=spec.topic, partition=spec.partition)
+        now_ms = self._loop.now_ms
+        self._stage.topics.stall(spec.topic, spec.partition, now_ms, now_ms + spec.duration_ms)
+
+    def _add_partitions(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.partitions is not None
+        fault = self._tell(spec, topic=spec.topic, partitions=spec.partitions)
+        self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
+        self._stage.cluster.update_metadata([spec.topic])
+        for group in self._stage.scenario.groups:
+            if spec.topic in group.topics:
+                for group_id in group.group_ids():
+                    for process in self._stage.members[group_id]:
+                        process.fault = fault
+                        delay_ms = process.uuids.randrange(METADATA_AGE_MS)
+                        self._loop.after(delay_ms, process.tell, TopicsChanged())
+
+    # --- brokers ---
+
+    def _broker_failover(self, spec: FaultSpec) -> None:
+        assert spec.broker is not None
+        self._tell(spec, broker=spec.broker)
+        self._stage.cluster.kill(spec.broker)
+        self._later(spec, self._stage.cluster.revive, spec.broker)
+
+
+STRIKES: Final = {
+    "crash": Faults._crash,
+    "stop": Faults._stop,
+    "slow_poll": Faults._slow_poll,
+    "pause": Faults._pause,
+    "rolling_deploy": Faults._rolling_deploy,
+    "poison": Faults._poison,
+    "delete_records": Faults._delete_records,
+    "producer_stall": Faults._producer_stall,
+    "add_partitions": Faults._add_partitions,
+    "broker_failover": Faults._broker_failover,
+}
+"""Kind of a fault -> what it does."""

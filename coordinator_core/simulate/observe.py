@@ -1,0 +1,118 @@
+"""Group coordinators under observation: every operation is told before it runs, and every record once it is written."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import Producer
+from coordinator_core.coordinator.shard import GroupCoordinator, Outcome, Parked
+from coordinator_core.replay import CoordinatorShard
+from coordinator_core.runtime.batching import Batcher
+from coordinator_core.runtime.machines import GroupMachine, GroupMachines
+from coordinator_core.runtime.messages import Request
+from coordinator_core.coordinator.errors import Refused
+
+
+class Observer(Protocol):
+    """Who looks on. `machine` says which partition it is, and holds the coordinator."""
+
+    def before(self, machine: "ObservedMachine", request: Request, now_ms: int) -> None:
+        """A request is about to be served."""
+        ...
+
+    def served(self, machine: "ObservedMachine", request: Request, outcome: Outcome, now_ms: int) -> None:
+        """It was served."""
+        ...
+
+    def fired(self, machine: "ObservedMachine", outcome: Outcome, now_ms: int) -> None:
+        """A timer ran, or tasks did, or an operation went on after its records were committed."""
+        ...
+
+    def marked(self, machine: "ObservedMachine", producer: Producer, *, is_commit: bool, offset: int) -> None:
+        """A transaction marker was written."""
+        ...
+
+    def reverted(self, machine: "ObservedMachine", from_offset: int) -> None:
+        """The log refused what had these offsets."""
+        ...
+
+
+class ObservedMachine(GroupMachine):
+    """A group coordinator whose observer sees all it does."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        batcher: Batcher,
+        observer: Observer,
+        locate: Callable[["ObservedMachine"], int],
+    ) -> None:
+        super().__init__(coordinator)
+        self.batcher = batcher
+        self.observer = observer
+        self._locate = locate
+        self._partition = -1
+
+    @property
+    def partition(self) -> int:
+        """The log partition which it coordinates."""
+        if self._partition < 0:
+            self._partition = self._locate(self)
+        return self._partition
+
+    def handle(self, request: Request, now_ms: int) -> Outcome:
+        """Serve a request."""
+        self.observer.before(self, request, now_ms)
+        outcome = super().handle(request, now_ms)
+        self.observer.served(self, request, outcome, now_ms)
+        return outcome
+
+    def run_next_timer(self, now_ms: int) -> Outcome:
+        """Run the next timer that is due."""
+        outcome = super().run_next_timer(now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def run_tasks(self, now_ms: int) -> Outcome:
+        """Run background tasks."""
+        outcome = super().run_tasks(now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
+        """Go on with an operation whose records are committed."""
+        outcome = super().resume(parked, error, now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
+        """Write a transaction marker."""
+        offset = self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
+        self.observer.marked(self, producer, is_commit=is_commit, offset=offset)
+
+    def revert(self, state: CoordinatorShard) -> None:
+        """The log refused a batch, which the batcher still would have begun at its next offset."""
+        super().revert(state)
+        self.observer.reverted(self, self.batcher.next_offset)
+
+
+class ObservedMachines(GroupMachines):
+    """Makes observed coordinators."""
+
+    def __init__(
+        self, config: GroupCoordinatorConfig, observer: Observer, locate: Callable[[ObservedMachine], int]
+    ) -> None:
+        super().__init__(config)
+        self._observer = observer
+        self._locate = locate
+
+    def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
+        """The coordinator of a loaded shard."""
+        machine = super().start(state, batcher, image, now_ms)
+        return ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
+
+
+def group_id_of(message: Any) -> str | None:
+    """The group which a request is about; None where it is about several or none."""
+    return getattr(message, "group_id", None)

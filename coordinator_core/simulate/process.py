@@ -1,0 +1,267 @@
+"""A process: one client, started anew after a crash or a deploy, with its timers, its requests and its network."""
+
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.simulate.beats import Beats
+from coordinator_core.simulate.clients.machine import (
+    RETRY_BACKOFF_MS,
+    Action,
+    Answered,
+    Beat,
+    CancelTimer,
+    Client,
+    Closed,
+    Event,
+    Gave,
+    Send,
+    SetTimer,
+    Started,
+    Stop,
+    Tell,
+    TimerFired,
+    Took,
+)
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.truth import Truth
+
+HEARTBEAT = "heartbeat"
+LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
+"""Errors after which a client looks for its coordinator again."""
+
+
+class Network(Protocol):
+    """Where requests go. Answers come back by `Process.answered`."""
+
+    def leader(self, send: Send) -> int | None:
+        """The broker which serves the request now, or None."""
+        ...
+
+    def deliver(self, process: "Process", broker_id: int, send: Send) -> None:
+        """The request reaches a broker now."""
+        ...
+
+
+class Process:
+    """A place where one client runs after another, all of the same name."""
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        group_id: str,
+        client_id: str,
+        host: str,
+        latency_ms: int,
+        uuids: random.Random,
+        make: Callable[[random.Random], Client],
+        draws: Callable[[int], random.Random],
+        loop: EventLoop,
+        network: Network,
+        beats: Beats,
+        truth: Truth,
+    ) -> None:
+        self.rank = rank
+        self.group_id = group_id
+        self.client_id = client_id
+        self.host = host
+        self.latency_ms = latency_ms
+        self.uuids = uuids
+        """Ends of the member ids which coordinators make for it."""
+        self.client: Client | None = None
+        self.fault: int | None = None
+        """Number of the last fault that hit it, in faults.jsonl."""
+        self.incarnation = 0
+        self._make = make
+        self._draws = draws
+        self._loop = loop
+        self._network = network
+        self._beats = beats
+        self._truth = truth
+        self._timers: dict[str, int] = {}
+        """Timer -> its token; a firing with another one is void."""
+        self._token = 0
+        self._brokers: dict[Any, int] = {}
+        """(service, key) -> the broker which the client takes for the one to ask."""
+        self._is_paused = False
+        self._held: list[Event] = []
+        self._paused_interval_ms = 0
+        self._on_closed: Callable[[], None] | None = None
+
+    # --- life ---
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a client runs."""
+        return self.client is not None
+
+    def start(self) -> None:
+        """Start a client, unless one runs."""
+        if self.client is None:
+            self.incarnation += 1
+            self.client = self._make(self._draws(self.incarnation))
+            self._hand(Started())
+
+    def stop(self, on_closed: Callable[[], None] | None = None) -> None:
+        """Let the client close; then call `on_closed`."""
+        if self.client is None:
+            if on_closed is not None:
+                on_closed()
+            return
+        self.resume()
+        self._on_closed = on_closed
+        self._hand(Stop())
+
+    def crash(self) -> None:
+        """The client dies without a word. What it had sent is under way still."""
+        if self.client is not None:
+            self._truth.gave(
+                self.group_id, self.client_id, self.client.positions(self._loop.now_ms), "CRASHED", self._loop.now_ms
+            )
+            self._end()
+
+    def pause(self) -> None:
+        """The process stands still, with all its threads."""
+        if self.client is not None and not self._is_paused:
+            self._is_paused = True
+            self._paused_interval_ms = self._beats.stop(self)
+
+    def resume(self) -> None:
+        """It goes on: it sees now what came meanwhile."""
+        if not self._is_paused:
+            return
+        self._is_paused = False
+        if self._paused_interval_ms:
+            self._beats.start(self, self._paused_interval_ms, self._loop.now_ms)
+        held, self._held = self._held, []
+        for event in held:
+            self._hand(event)
+
+    def tell(self, event: Event) -> None:
+        """Something which the scenario makes happen to the client."""
+        self._hand(event)
+
+    def _end(self) -> None:
+        self._beats.stop(self)
+        self.client = None
+        self._is_paused = False
+        self._held.clear()
+        self._timers.clear()
+        self._brokers.clear()
+
+    # --- events and actions ---
+
+    def _hand(self, event: Event) -> None:
+        if self.client is None:
+            return
+        if self._is_paused:
+            self._held.append(event)
+            return
+        for action in self.client.handle(event, self._loop.now_ms):
+            PERFORM[type(action)](self, action)
+
+    def _send(self, send: Send) -> None:
+        self._go(send, self.incarnation)
+
+    def _go(self, send: Send, incarnation: int) -> None:
+        """Send a request to the broker which is known, or look for it first: one way there and back."""
+        if self.client is None or incarnation != self.incarnation:
+            return
+        known = self._brokers.get((send.service, send.key))
+        if known is not None:
+            self._loop.after(self.latency_ms, self._network.deliver, self, known, send)
+            return
+        leader = self._network.leader(send)
+        if leader is None:
+            self._loop.after(RETRY_BACKOFF_MS, self._go, send, incarnation)
+            return
+        self._loop.after(2 * self.latency_ms, self._found, send, leader, incarnation)
+
+    def _found(self, send: Send, leader: int, incarnation: int) -> None:
+        if incarnation == self.incarnation:
+            self._brokers[send.service, send.key] = leader
+            self._go(send, incarnation)
+
+    def heartbeat(self) -> Send:
+        """The heartbeat as it would be sent now."""
+        assert self.client is not None
+        return self.client.heartbeat()
+
+    def session_key(self) -> str:
+        """Key of the member's session timer in its coordinator."""
+        assert self.client is not None
+        return self.client.session_key()
+
+    def heartbeat_arrives(self, send: Send) -> None:
+        """A heartbeat reaches the broker which the client takes for its coordinator."""
+        known = self._brokers.get((send.service, send.key))
+        if known is None:
+            leader = self._network.leader(send)
+            if leader is None:
+                return
+            known = leader
+            if self.client is not None:
+                self._brokers[send.service, send.key] = leader
+        self._network.deliver(self, known, send)
+
+    def answered(self, incarnation: int, send: Send, response: Any, error: ErrorCode | None) -> None:
+        """An answer reaches the client, if it is still the one which asked."""
+        if incarnation != self.incarnation or self.client is None:
+            return
+        code = error if error is not None else ErrorCode(getattr(response, "error_code", 0) or 0)
+        if code in LOST_BROKER:
+            self._brokers.pop((send.service, send.key), None)
+        if send.tag == HEARTBEAT and code is ErrorCode.NONE:
+            self._hand(Answered(HEARTBEAT, response))
+            self._beats.answered(self)
+            return
+        self._hand(Answered(send.tag, response, error))
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        self._token += 1
+        self._timers[timer.name] = self._token
+        self._loop.after(timer.delay_ms, self._fire, timer.name, self._token)
+
+    def _fire(self, name: str, token: int) -> None:
+        if self._timers.get(name) == token:
+            del self._timers[name]
+            self._hand(TimerFired(name))
+
+    def _cancel_timer(self, timer: CancelTimer) -> None:
+        self._timers.pop(timer.name, None)
+
+    def _beat(self, beat: Beat) -> None:
+        self._beats.start(self, beat.interval_ms)
+
+    def _took(self, took: Took) -> None:
+        self._truth.took(self.group_id, self.client_id, took.positions, took.generation, self._loop.now_ms)
+
+    def _gave(self, gave: Gave) -> None:
+        self._truth.gave(self.group_id, self.client_id, gave.positions, gave.ended_by, self._loop.now_ms)
+
+    def _tell_truth(self, tell: Tell) -> None:
+        self._truth.tell(tell.file, self._loop.now_ms, tell.facts)
+
+    def _closed(self, closed: Closed) -> None:
+        assert self.client is not None
+        now_ms = self._loop.now_ms
+        self._truth.gave(self.group_id, self.client_id, self.client.positions(now_ms), closed.reason, now_ms)
+        self._end()
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed()
+
+
+PERFORM: dict[type[Action], Callable[[Process, Any], None]] = {
+    Send: Process._send,
+    SetTimer: Process._set_timer,
+    CancelTimer: Process._cancel_timer,
+    Beat: Process._beat,
+    Took: Process._took,
+    Gave: Process._gave,
+    Tell: Process._tell_truth,
+    Closed: Process._closed,
+}
+"""What the process does for each action of its client."""
