@@ -7,11 +7,13 @@ from coordinator_core.consumer import commands as consumer
 from coordinator_core.coordinator.shard import GroupModule
 from coordinator_core.offsets import commands as offsets
 from coordinator_core.share import commands as share
+from coordinator_core.streams import commands as streams
 
 MODULES: Final[tuple[GroupModule, ...]] = (
     classic.MODULE,
     offsets.MODULE,
     consumer.MODULE,
     share.MODULE,
+    streams.MODULE,
 )
 """In the order in which they are told of a load: what ties between timers set there go by."""

@@ -35,7 +35,6 @@ from coordinator_core.streams.messages import (
     StatusCode,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupHeartbeatResult,
     TaskIds,
 )
 from coordinator_core.streams.reconciliation import reconcile
@@ -98,7 +97,7 @@ class _Heartbeat:
 
 
 def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
-    """StreamsGroupHeartbeat: a StreamsGroupHeartbeatResult."""
+    """StreamsGroupHeartbeat: a StreamsGroupHeartbeatResponse."""
     if request.member_epoch in {LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH}:
         return _leave(context, request)
     beat = _begin(context, request)
@@ -134,7 +133,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     schedule_session(context, group.group_id, request.member_id)
     if request.shutdown_application:
         _request_shutdown(live, request.member_id)
-    return Result(tuple(beat.records), _result(beat, member, updated, configured))
+    return Result(tuple(beat.records), _response(beat, member, updated, configured))
 
 
 # --- the member ---
@@ -332,9 +331,9 @@ def _tasks(owned: tuple[TaskIds, ...]) -> Tasks:
     return {tasks.subtopology_id: tasks.partitions for tasks in owned}
 
 
-def _result(
+def _response(
     beat: _Heartbeat, member: StreamsMember, updated: StreamsMember, configured: ConfiguredTopology
-) -> StreamsGroupHeartbeatResult:
+) -> StreamsGroupHeartbeatResponse:
     request, group, live = beat.request, beat.group, beat.live
     has_new_tasks = (
         updated.active != member.active or updated.standby != member.standby or updated.warmup != member.warmup
@@ -356,7 +355,7 @@ def _result(
         )
         beat.status.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
     is_known = beat.is_persisted or beat.context.group(group.group_id) is not None
-    response = StreamsGroupHeartbeatResponse(
+    return StreamsGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=beat.context.group_setting(group.group_id, "streams_heartbeat_interval_ms"),
@@ -366,8 +365,8 @@ def _result(
         warmup_tasks=warmup,
         endpoint_information_epoch=live.endpoint_information_epoch if is_known else 0,
         partitions_by_user_endpoint=endpoints,
+        creatable_topics=configured.creatable_topics,
     )
-    return StreamsGroupHeartbeatResult(response, configured.creatable_topics)
 
 
 def _task_ids(tasks: Mapping[str, Iterable[int]]) -> tuple[TaskIds, ...]:
@@ -395,11 +394,11 @@ def _leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported in streams groups.")
     member = member_of(group, request.member_id)
     response = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    return _fence(context, group, member, StreamsGroupHeartbeatResult(response))
+    return _fence(context, group, member, response)
 
 
 def _fence(
-    context: Context, group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResult | None = None
+    context: Context, group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse | None = None
 ) -> Result:
     """A member goes, and the others get its tasks (streamsGroupFenceMember)."""
     group_id, key = group.group_id, {"group_id": group.group_id, "member_id": member.member_id}

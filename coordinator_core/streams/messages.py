@@ -20,7 +20,7 @@ class StatusCode(IntEnum):
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
-    """Whoever serves the heartbeat makes them; see `StreamsGroupHeartbeatResult.creatable_topics`."""
+    """Whoever serves the heartbeat makes them; see `StreamsGroupHeartbeatResponse.creatable_topics`."""
     SHUTDOWN_APPLICATION = 4
     """A member asks all others to shut down."""
     ASSIGNMENT_DELAYED = 5
@@ -138,26 +138,6 @@ class EndpointToPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeatResponse:
-    """Tasks and endpoints are None where they are as the member knows them."""
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str = ""
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    acceptable_recovery_lag: int = 0
-    task_offset_interval_ms: int = 0
-    status: tuple[Status, ...] | None = ()
-    active_tasks: tuple[TaskIds, ...] | None = None
-    standby_tasks: tuple[TaskIds, ...] | None = None
-    warmup_tasks: tuple[TaskIds, ...] | None = None
-    endpoint_information_epoch: int = 0
-    partitions_by_user_endpoint: tuple[EndpointToPartitions, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CreatableTopicConfig:
     """A setting of a topic that is to be made."""
 
@@ -178,8 +158,24 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeatResult:
-    """The response, and the internal topics which the broker that serves the request is to make for the group."""
+class StreamsGroupHeartbeatResponse:
+    """Tasks and endpoints are None where they are as the member knows them.
 
-    data: StreamsGroupHeartbeatResponse
+    `creatable_topics` stays on the broker which serves the heartbeat: it makes these internal topics for the group.
+    """
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: tuple[Status, ...] | None = ()
+    active_tasks: tuple[TaskIds, ...] | None = None
+    standby_tasks: tuple[TaskIds, ...] | None = None
+    warmup_tasks: tuple[TaskIds, ...] | None = None
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: tuple[EndpointToPartitions, ...] | None = None
     creatable_topics: tuple[CreatableTopic, ...] = ()

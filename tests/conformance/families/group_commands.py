@@ -37,6 +37,7 @@ from coordinator_core.offsets.messages import (
     TxnOffsetCommitRequest,
 )
 from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families.group_replay import differs, fold
 
@@ -85,10 +86,11 @@ OPERATIONS: dict[str, Operation] = {
     "maybeCleanupShareGroupState": Operation(
         "maybe_cleanup_share_group_state", lambda node: (message_of(CleanedUpTopic, node),)
     ),
+    "streamsGroupHeartbeat": Operation("streams_group_heartbeat", partial(message_of, StreamsGroupHeartbeatRequest)),
 }
 
 
-BESIDE_THE_ANSWER = {"initializeShareState": "_initializeShareState"}
+BESIDE_THE_ANSWER = {"initializeShareState": "_initializeShareState", "creatableTopics": "_creatableTopics"}
 """Fields of our responses which are no part of Kafka's, and their names in the traces."""
 
 UNANSWERED = {"sharePartitionDeleteRequests"}
