@@ -42,7 +42,8 @@ Write `<type>/commands.py` with one `GroupModule`, and name it in `modules.MODUL
 * `on_unloaded`: `(context) -> None`, before another broker takes over: answer who waits;
 * `on_metadata`: `(context, changed topic names) -> None`, after `GroupCoordinator.update_metadata`;
 * `rules`: class of the group's state -> `GroupRules`, what the operations which all types share (offsets, deletion,
-  lists) ask of a group. An operation on a group without rules raises `UnknownOperation`.
+  lists) ask of a group. An operation on a group without rules raises `UnknownOperation`;
+* `add_to_dump`: `(coordinator, group id -> dump) -> None`, puts in what no record tells.
 
 A command which turns a classic group into one of another type answers those who wait first
 (`classic.commands.answer_all`). One which makes a group classic puts the `LiveClassicGroup`, with its members, into
@@ -53,5 +54,5 @@ Where an operation belongs to another module by the type of the group (JoinGroup
 module asks `context.command("classic_join_consumer_group")`, which the other module provides.
 
 The dump of a coordinator (`GroupCoordinator.dump`) is `state_dump.dump_shard`, with the live picture of classic groups
-in the place of the persisted one.
+in the place of the persisted one, and what modules add.
 """

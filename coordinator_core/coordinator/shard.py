@@ -74,6 +74,7 @@ class GroupModule:
     on_unloaded: Callable[["Context"], None] | None = None
     on_metadata: Callable[["Context", frozenset[str]], None] | None = None
     rules: Mapping[type, "GroupRules"] = field(default_factory=dict)
+    add_to_dump: Callable[["GroupCoordinator", dict[str, Json]], None] | None = None
 
 
 class Log(Protocol):
@@ -371,10 +372,13 @@ class GroupCoordinator:
         return rules
 
     def dump(self) -> dict[str, Json]:
-        """Group id -> dump, as `state_dump.dump_shard`; classic groups as they are live."""
+        """Group id -> dump, as `state_dump.dump_shard`; classic groups, and what modules add, as they are live."""
         dumps = dump_shard(self.shard)
         for group_id, group in self.classic_groups.items():
             dumps.setdefault(group_id, {})["group"] = group.dump()
+        for module in self.modules:
+            if module.add_to_dump is not None:
+                module.add_to_dump(self, dumps)
         return dumps
 
     def append(self, result: Result, now_ms: int) -> list[AppendedRecord]:
