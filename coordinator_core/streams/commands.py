@@ -23,7 +23,7 @@ from typing import Any, Final
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, GroupModule, Result
+from coordinator_core.coordinator.shard import NOTHING, Context, GroupCoordinator, GroupModule, Result
 from coordinator_core.streams.describe import describe_streams_groups
 from coordinator_core.streams.endpoints import endpoints_of
 from coordinator_core.streams.live import LiveStreamsGroup, LiveStreamsGroups
@@ -476,6 +476,12 @@ def _on_loaded(context: Context) -> None:
                     schedule_rebalance(context, group_id, member)
 
 
+def _add_to_dump(coordinator: GroupCoordinator, dumps: dict[str, Any]) -> None:
+    for group_id, epoch in coordinator.live(LiveStreamsGroups).endpoint_information_epochs().items():
+        if isinstance(coordinator.group(group_id), StreamsGroup):
+            dumps[group_id]["group"]["endpointInformationEpoch"] = epoch
+
+
 def _on_metadata(context: Context, changed_topics: frozenset[str]) -> None:
     context.live(LiveStreamsGroups).request_metadata_refresh(context.shard.groups.groups, changed_topics)
 
@@ -494,4 +500,5 @@ MODULE: Final = GroupModule(
     on_loaded=_on_loaded,
     on_metadata=_on_metadata,
     rules={StreamsGroup: StreamsGroupRules()},
+    add_to_dump=_add_to_dump,
 )

@@ -269,6 +269,9 @@ def _answer_differs(step: Json, outcome: Outcome) -> str | None:
     mine = None if step["op"] in UNANSWERED else json_of(outcome.response)
     if isinstance(mine, dict):
         mine = {BESIDE_THE_ANSWER.get(name, name): value for name, value in mine.items()}
+        creatable = (step["response"] or {}).get("_creatableTopics")
+        if creatable and isinstance(creatable[0], str):  # a trace may tell their names only
+            mine["_creatableTopics"] = [topic["name"] for topic in mine["_creatableTopics"]]
     if step["op"] in {"commitOffset", "commitTransactionalOffset"} and mine is not None:
         left_out = "name" if step["apiVersion"] >= TOPIC_IDS_FROM_VERSION else "topicId"
         for topic in mine["topics"]:
