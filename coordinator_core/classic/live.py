@@ -114,8 +114,7 @@ class LiveClassicGroup:
             protocol_name=group.protocol_name,
             leader=group.leader,
         )
-        for member_id in sorted(group.members):
-            member = group.members[member_id]
+        for member in sorted(group.members.values(), key=lambda member: (member.place, member.member_id)):
             live._insert(
                 LiveMember(
                     member.member_id,

@@ -19,13 +19,13 @@ def classic_group(group_id: str, value: Struct, report: Report) -> ClassicGroup:
     """
     members: dict[str, ClassicMember] = {}
     instance_ids: set[str] = set()
-    for member in value.members:
+    for place, member in enumerate(value.members):
         instance_id = member.group_instance_id
         if member.member_id in members or instance_id in instance_ids:
             report(Anomaly(CLASSIC_MEMBER_REPEATED, f"member {member.member_id!r} is not the only one of its id"))
         if instance_id is not None:
             instance_ids.add(instance_id)
-        members[member.member_id] = _member(member)
+        members[member.member_id] = _member(member, place)
     leader = value.leader
     if leader is None and members:
         leader = value.members[0].member_id
@@ -40,7 +40,7 @@ def classic_group(group_id: str, value: Struct, report: Report) -> ClassicGroup:
     )
 
 
-def _member(member: Struct) -> ClassicMember:
+def _member(member: Struct, place: int) -> ClassicMember:
     no_rebalance_timeout = member.rebalance_timeout == NO_TIMEOUT_MS
     return ClassicMember(
         member_id=member.member_id,
@@ -51,4 +51,5 @@ def _member(member: Struct) -> ClassicMember:
         session_timeout_ms=member.session_timeout,
         subscription=member.subscription,
         assignment=member.assignment,
+        place=place,
     )

@@ -36,6 +36,8 @@ class ClassicMember:
     """Metadata of the chosen protocol: ConsumerProtocolSubscription, Connect metadata, or opaque."""
     assignment: bytes
     """ConsumerProtocolAssignment, Connect assignment, or opaque; empty = missing from the leader's answer."""
+    place: int = field(default=0, compare=False)
+    """Where the record has it: after a load, Kafka's hash map was filled in this order."""
 
 
 @dataclass(frozen=True, slots=True)

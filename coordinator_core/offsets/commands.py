@@ -109,13 +109,16 @@ def _commit(
     answers = []
     for topic in topics:
         partitions = []
+        if check_partition is not None and committer.is_transactional and topic.name not in context.image.topics:
+            # TxnOffsetCommit has names only: without the topic's id nobody can tell who holds its partitions.
+            raise Refused(ErrorCode.ILLEGAL_GENERATION)
         for partition in topic.partitions:
-            if check_partition is not None:
-                check_partition(topic.name, topic.topic_id, partition.partition_index)
             code = ErrorCode.NONE
             if _metadata_size(partition) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
+                if check_partition is not None:
+                    check_partition(topic.name, topic.topic_id, partition.partition_index)
                 key = OffsetKey(group.group_id, topic.name, partition.partition_index)
                 topic_id = ZERO_UUID if committer.is_transactional else topic.topic_id
                 committed = _committed(partition, topic_id, context.now_ms, expire_timestamp_ms)

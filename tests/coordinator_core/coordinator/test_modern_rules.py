@@ -202,3 +202,42 @@ def test_lists_have_all_types(group: Group, line: tuple[str, str, str]) -> None:
     group = replace(group, assignment_epoch=1)
     (listed,) = clients_of(group).ask("list_groups", ListGroupsRequest()).response
     assert (listed.protocol_type, listed.group_state, listed.group_type) == line
+
+
+def test_too_much_metadata_is_found_before_the_partition_is_looked_at() -> None:
+    """So that a commit for a partition which is not held fails for the whole request only where it could be stored."""
+    clients = clients_of(CONSUMER_GROUP)
+    fields = {"generation_id_or_member_epoch": 4, "member_id": "m", "metadata": "x" * 5000}
+    assert code_of(clients.commit("v", **fields)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("topic", "epoch", "text"),
+    [
+        ("unknown", 4, "Specified group generation id is not valid."),
+        ("v", 4, "Specified group generation id is not valid."),
+        ("unknown", 5, None),
+    ],
+)
+def test_a_transaction_knows_no_stale_epochs(topic: str, epoch: int, text: str | None) -> None:
+    """An older epoch has to be checked by the topic's id; a topic which is not there has none."""
+    clients = clients_of(CONSUMER_GROUP)
+    topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), topic),)
+    request = TxnOffsetCommitRequest("g", 5, 1, topics, generation_id=epoch, member_id="m")
+    error = clients.ask("commit_transactional_offset", request).error
+    assert (None if error is None else error.message) == text
+
+
+def test_a_classic_member_of_a_topic_that_is_gone_hears_the_same_in_a_transaction() -> None:
+    """Elsewhere the text names the partition."""
+    member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
+    clients = clients_of(replace(CONSUMER_GROUP, members=Map({"m": member})))
+    for topic, text in (
+        ("unknown", "Specified group generation id is not valid."),
+        ("v", "Partition v-0 is not assigned or pending revocation for member."),
+    ):
+        topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), topic),)
+        request = TxnOffsetCommitRequest("g", 5, 1, topics, generation_id=4, member_id="m")
+        error = clients.ask("commit_transactional_offset", request).error
+        assert error is not None
+        assert (error.code, error.message) == (ErrorCode.ILLEGAL_GENERATION, text)
