@@ -196,6 +196,26 @@ def export_segments(
 
 
 @app.command()
+def simulate(
+    scenario: Annotated[str, typer.Option("--scenario", metavar="FILE", help="Scenario file (TOML); see scenarios/.")],
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for logs/ and truth/.")],
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="In place of the scenario's own seed.")] = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and the truth beside them."""
+
+    def job() -> int:
+        from jobs.simulate import simulate as run_simulate  # noqa: PLC0415
+        from jobs.simulate import tell  # noqa: PLC0415
+
+        tell(run_simulate(scenario, output, seed=seed), output_format)
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
 def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")

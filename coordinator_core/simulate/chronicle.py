@@ -174,7 +174,7 @@ class Chronicle:
             "group": key.group,
             "group_type": "CLASSIC",
             "generation": value.generation,
-            "causes": self._causes.pop(key.group, []),
+            "causes": self._causes.pop(key.group, []) if value.generation else [],
             "leader": value.leader,
             "protocol_name": value.protocol,
             "members": {
