@@ -17,6 +17,8 @@ from coordinator_core.classic.messages import (
 )
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.share.checks import refused_heartbeat as refused_share_heartbeat
+from coordinator_core.share.messages import ShareGroupHeartbeatRequest
 
 CLASSIC_RESPONSES: Final[dict[type, Any]] = {
     SyncGroupRequest: SyncGroupResponse,
@@ -34,6 +36,8 @@ def refusal(request: Any, config: GroupCoordinatorConfig) -> Any:
     if isinstance(request, JoinGroupRequest):
         code = _join_code(request, config)
         return None if code is None else JoinGroupResponse(error_code=code, member_id=request.member_id)
+    if isinstance(request, ShareGroupHeartbeatRequest):
+        return refused_share_heartbeat(request)
     response = CLASSIC_RESPONSES.get(type(request))
     if response is None or request.group_id:
         return None

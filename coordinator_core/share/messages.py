@@ -258,9 +258,11 @@ class OffsetDeletion:
     """The group coordinator's first part of a deletion (DeleteShareGroupOffsetsResultHolder).
 
     `partitions` empty: there is nothing to send to the share coordinator. `topics` are those which are refused.
+    `topic_names`: id -> name, of those which are not.
     """
 
     partitions: TopicPartitionMap = field(default_factory=dict)
+    topic_names: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[DeleteOffsetsResponseTopic, ...] = ()
     error_code: int = 0
     error_message: str | None = None

@@ -105,11 +105,13 @@ def initiate_delete_share_group_offsets(context: Context, request: DeleteShareGr
             deleting[topic.topic_id] = topic.name
         elif topic.topic_id in deleting:
             doomed[topic.topic_id] = tuple(range(topic.partition_count))
+            deleting[topic.topic_id] = topic.name
         else:
             refused_topics.append(_refused(asked.topic_name, NOTHING_TO_DELETE))
     next_picture = ShareGroupStatePartitions(picture.initializing, initialized, named(context, map_of(deleting)))
     record = written(context, request.group_id, next_picture)
-    return Result((record,), OffsetDeletion(doomed, tuple(refused_topics)))
+    names = {topic_id: deleting[topic_id] for topic_id in doomed}
+    return Result((record,), OffsetDeletion(doomed, names, tuple(refused_topics)))
 
 
 def _refused(topic_name: str, text: str) -> DeleteOffsetsResponseTopic:
