@@ -18,7 +18,8 @@ some brokers, all of which hold real record batches. It is the cluster's, and ou
 * `high_watermark`, `leader`, `leader_epoch`, `batches()`, `end_offset`.
 
 `runtime.CoordinatorRuntime(broker_id, kind, config, image)`: the coordinators of one broker for one topic, one a
-partition. `kind` says which: `machines.GroupMachines(config)` for `__consumer_offsets`.
+partition. `kind` says which: `machines.GroupMachines(config)` for `__consumer_offsets`,
+`share_machines.ShareMachines(config)` for `__share_group_state`.
 
 * `load(log, now_ms=, duration_ms=0)`: the broker became leader of `log`. The coordinator is LOADING until `duration_ms`
   have passed, then ACTIVE, or FAILED where the log cannot be replayed.
@@ -44,5 +45,5 @@ tells and starts timers anew: joins which were parked, timers and classic genera
 
 Modules: `messages` (what goes in and comes out), `states` (the states of a coordinator and their one table of
 transitions), `replica`, `partition`, `batching` (records of several operations in one batch), `deferred` (answers which
-wait for the high watermark), `machines`, `loader`, `coordinator` (one partition), `runtime` (all of a broker).
+wait for the high watermark), `machines`, `share_machines`, `loader`, `coordinator` (one partition), `runtime` (all of a broker).
 """

@@ -71,6 +71,7 @@ class Batcher:
         self,
         *,
         write: Callable[[bytes], int],
+        delete_records: Callable[[int], int],
         encode: Encode,
         state: Callable[[], Any],
         next_offset: int,
@@ -85,6 +86,8 @@ class Batcher:
         self.batch: PendingBatch | None = None
         self.next_offset = next_offset
         """Where the next batch begins."""
+        self.delete_records = delete_records
+        """Moves the log's start offset up; gives where it is then."""
         self.coordinator_epoch = 0
         """Of the transaction coordinator whose marker is written next."""
         self._write = write

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.shard import Outcome
 from coordinator_core.errors import CoreError
 from coordinator_core.log.compression import Codec
 from coordinator_core.runtime.batching import Batcher, PendingBatch
 from coordinator_core.runtime.deferred import DeferredQueue, Waiting, WriteTimeouts
 from coordinator_core.runtime.loader import Loaded, Snapshot, load
-from coordinator_core.runtime.machines import MachineKind, StateMachine
+from coordinator_core.runtime.machines import MachineKind, StateMachine, StepOutcome
 from coordinator_core.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.states import REFUSAL, CoordinatorState, check_transition
@@ -198,6 +197,7 @@ class PartitionCoordinator:
         self._uncommitted = loaded.uncommitted
         self._batcher = Batcher(
             write=lambda batch: self.log.append(self._broker_id, batch),
+            delete_records=self.log.delete_records,
             encode=self._kind.encode,
             state=lambda: self._active().state,
             next_offset=loaded.end_offset,
@@ -296,12 +296,12 @@ class PartitionCoordinator:
     def _run_update_metadata(self, item: UpdateMetadata) -> None:
         self.image = item.image
         if self.machine is not None:
-            self.machine.update_metadata(item.image, item.changed_topics, self._now_ms)
-            self._queue_tasks()
+            outcome = self.machine.update_metadata(item.image, item.changed_topics, self._now_ms)
+            self._settle(NO_REQUEST, outcome)
 
     # --- batches ---
 
-    def _settle(self, request_id: int, outcome: Outcome) -> None:
+    def _settle(self, request_id: int, outcome: StepOutcome) -> None:
         """An operation ran: answer it now, or once its records, or those before them, are committed."""
         partition = self.log.partition
         is_answered = request_id == NO_REQUEST

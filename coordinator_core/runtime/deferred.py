@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_core.coordinator.shard import Parked
-
 
 @dataclass(slots=True)
 class Waiting:
@@ -15,7 +13,8 @@ class Waiting:
     request_id: int
     response: Any = None
     """None: the operation answers later, or has nobody to answer."""
-    parked: tuple[Parked, ...] = ()
+    parked: tuple[Any, ...] = ()
+    """What the machine goes on with then."""
     is_answered: bool = False
     is_done: bool = False
 

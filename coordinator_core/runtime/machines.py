@@ -12,7 +12,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.records import Producer, encode_record
 from coordinator_core.coordinator.service import refusal
-from coordinator_core.coordinator.shard import GroupCoordinator, GroupModule, Outcome, Parked
+from coordinator_core.coordinator.shard import Completed, GroupCoordinator, GroupModule, Outcome, Parked
 from coordinator_core.errors import CoreError, UnknownRecordType
 from coordinator_core.log.batch import Record
 from coordinator_core.offsets.messages import OffsetFetchRequest
@@ -24,6 +24,24 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 class ContradictoryLog(CoreError):
     """A record of the log contradicts the state which those before it gave: the coordinator cannot load."""
+
+
+class StepOutcome(Protocol):
+    """What one step of a machine gave (`coordinator.shard.Outcome` is one)."""
+
+    @property
+    def response(self) -> Any: ...
+    @property
+    def error(self) -> Refused | None: ...
+    @property
+    def completed(self) -> tuple[Completed, ...]:
+        """Answers which became available, to whatever request."""
+        ...
+
+    @property
+    def parked(self) -> tuple[Any, ...]:
+        """What the machine goes on with (`StateMachine.resume`) once the records are committed, or lost."""
+        ...
 
 
 class StateMachine(Protocol):
@@ -38,23 +56,23 @@ class StateMachine(Protocol):
         """Back to an earlier state."""
         ...
 
-    def handle(self, request: Request, now_ms: int) -> Outcome:
+    def handle(self, request: Request, now_ms: int) -> StepOutcome:
         """Run a write operation; its records go to the batcher which the machine was made with."""
         ...
 
-    def read(self, request: Request, state: Any, now_ms: int) -> Outcome:
+    def read(self, request: Request, state: Any, now_ms: int) -> StepOutcome:
         """Run a read operation on `state`, which may be older than the latest."""
         ...
 
-    def run_next_timer(self, now_ms: int) -> Outcome:
+    def run_next_timer(self, now_ms: int) -> StepOutcome:
         """Run the next timer that is due."""
         ...
 
-    def run_tasks(self, now_ms: int) -> Outcome:
+    def run_tasks(self, now_ms: int) -> StepOutcome:
         """Run the background tasks which are queued."""
         ...
 
-    def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
+    def resume(self, parked: Any, error: Refused | None, now_ms: int) -> StepOutcome:
         """What an operation does once its records are committed, or lost (error)."""
         ...
 
@@ -62,11 +80,11 @@ class StateMachine(Protocol):
         """Write a transaction marker and replay it. Raises Refused where the log does."""
         ...
 
-    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> None:
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> StepOutcome:
         """Topics were made, grown or deleted."""
         ...
 
-    def unload(self, now_ms: int) -> Outcome:
+    def unload(self, now_ms: int) -> StepOutcome:
         """Answer who waits; nothing runs any more."""
         ...
 
@@ -188,9 +206,10 @@ class GroupMachine:
         """Decide the pending offsets of a producer."""
         self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
 
-    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> None:
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> Outcome:
         """See `GroupCoordinator.update_metadata`."""
         self.coordinator.update_metadata(image, changed_topics, now_ms=now_ms)
+        return Outcome()
 
     def unload(self, now_ms: int) -> Outcome:
         """Answer members who wait."""

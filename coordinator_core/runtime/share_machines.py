@@ -1,0 +1,203 @@
+"""The share coordinator under the runtime: one partition of `__share_group_state` (ShareCoordinatorService, KIP-932).
+
+A request to the share coordinators names several share partitions, each with a coordinator partition of its own:
+`partition_requests` takes it apart. The runtime's requests are about one share partition, and `result_of` makes the
+result of one, as it stands in the response, from the runtime's answer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from coordinator_core.coordinator.errors import Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import NO_PRODUCER, Producer
+from coordinator_core.coordinator.shard import Completed
+from coordinator_core.errors import UnknownRecordType
+from coordinator_core.log.batch import Record
+from coordinator_core.lookup import SharePartitionKey, share_partition_partition
+from coordinator_core.runtime.batching import Batcher
+from coordinator_core.runtime.messages import NO_REQUEST, Answer, Request
+from coordinator_core.share_state.commands import OPERATIONS
+from coordinator_core.share_state.config import ShareCoordinatorConfig
+from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
+from coordinator_core.share_state.messages import Result
+from coordinator_core.share_state.records import (
+    ShareStateRecord,
+    decode_record,
+    encode_record,
+    replay_record,
+)
+from coordinator_core.share_state.state import ShareShard
+from schemas.share_group_state import TOPIC
+
+
+class SharePartitionRequest(NamedTuple):
+    """The part of a request which is about one share partition: the message of a runtime `Request`."""
+
+    key: SharePartitionKey
+    data: Any
+    """InitializePartition, WritePartition, ReadPartition or DeletePartition."""
+
+
+def partition_requests(
+    operation: str, request: Any, partition_count: int, request_ids: Iterator[int]
+) -> list[tuple[int, Request]]:
+    """(partition of `__share_group_state`, request) for each share partition of a request, in its order."""
+    parts = []
+    for topic in request.topics:
+        for data in topic.partitions:
+            key = SharePartitionKey(request.group_id, topic.topic_id, data.partition)
+            partition = share_partition_partition(key, partition_count)
+            message = SharePartitionRequest(key, data)
+            parts.append((partition, Request(operation, message, next(request_ids, NO_REQUEST))))
+    return parts
+
+
+def result_of(request: Request, answer: Answer) -> Result:
+    """The result of a share partition; where the coordinator or its log failed, that error in Kafka's words."""
+    if answer.error is None:
+        result: Result = answer.response
+        return result
+    operation = OPERATIONS[request.operation]
+    message = operation.failure + answer.error.message
+    return operation.refused(request.message.key.partition, answer.error.code, message)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOutcome:
+    """What one step of a share coordinator gave. `parked` run once the log is committed."""
+
+    response: Any = None
+    error: Refused | None = None
+    completed: tuple[Completed, ...] = ()
+    parked: tuple[Callable[[], None], ...] = ()
+
+
+class _RecordLog:
+    """The batcher as a share coordinator's log: there are no transactions."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+
+    def append(self, records: Sequence[ShareStateRecord], timestamp_ms: int) -> int:
+        return self._batcher.append(records, NO_PRODUCER, timestamp_ms)
+
+
+class ShareMachine:
+    """A `ShareCoordinator` under the runtime."""
+
+    has_tasks: Final = False
+
+    def __init__(self, coordinator: ShareCoordinator, delete_records: Callable[[int], int]) -> None:
+        self.coordinator = coordinator
+        self._delete_records = delete_records
+
+    @property
+    def state(self) -> ShareShard:
+        """The shard."""
+        return self.coordinator.shard
+
+    def revert(self, state: ShareShard) -> None:
+        """Back to an earlier shard."""
+        self.coordinator.revert(state)
+
+    def handle(self, request: Request, now_ms: int) -> ShareOutcome:
+        """Serve the part of a request which is about one share partition."""
+        key, data = request.message
+        result, _ = self.coordinator.run(request.operation, key, data, now_ms=now_ms)
+        return ShareOutcome(result)
+
+    def read(self, request: Request, state: ShareShard, now_ms: int) -> ShareOutcome:
+        """Serve it on an older shard."""
+        latest = self.coordinator.shard
+        self.coordinator.revert(state)
+        try:
+            return self.handle(request, now_ms)
+        finally:
+            self.coordinator.revert(latest)
+
+    def run_next_timer(self, now_ms: int) -> ShareOutcome:
+        """Run the jobs of the next deadline. The log is pruned once what was written before is committed."""
+        deadline_ms = self.coordinator.next_deadline_ms()
+        outcome = self.coordinator.advance(now_ms if deadline_ms is None else min(now_ms, deadline_ms))
+        before_offset = outcome.delete_before_offset
+        return ShareOutcome(parked=() if before_offset is None else (lambda: self._prune(before_offset),))
+
+    def run_tasks(self, now_ms: int) -> ShareOutcome:
+        """There are none."""
+        return ShareOutcome()
+
+    def resume(self, parked: Callable[[], None], error: Refused | None, now_ms: int) -> ShareOutcome:
+        """Prune, unless what was written before is lost."""
+        if error is None:
+            parked()
+        return ShareOutcome()
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
+        """Nothing here belongs to a transaction, and a marker changes nothing."""
+
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> ShareOutcome:
+        """Clean up after topics which are gone."""
+        self.coordinator.update_metadata(image, now_ms=now_ms)
+        return ShareOutcome()
+
+    def unload(self, now_ms: int) -> ShareOutcome:
+        """Nobody waits for anything but the log."""
+        return ShareOutcome()
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next job is due."""
+        return self.coordinator.next_deadline_ms()
+
+    def _prune(self, before_offset: int) -> None:
+        self._delete_records(before_offset)
+        self.coordinator.records_deleted(before_offset)
+
+
+class ShareMachines:
+    """Share coordinators, over `__share_group_state`."""
+
+    topic = TOPIC
+
+    def __init__(self, config: ShareCoordinatorConfig | None = None) -> None:
+        self.config = config or ShareCoordinatorConfig()
+
+    def empty_state(self) -> ShareShard:
+        """No share partitions."""
+        return empty_shard(self.config)
+
+    def replay(self, state: ShareShard, record: Record, producer_id: int) -> ShareShard:
+        """Replay a record; one of an unknown type is passed over. Raises DecodeError for what cannot be read."""
+        try:
+            decoded = decode_record(record.key or b"", record.value)
+        except UnknownRecordType:
+            return state
+        return replay_record(state, decoded, record.offset)
+
+    def replay_marker(self, state: ShareShard, producer_id: int, *, is_commit: bool) -> ShareShard:
+        """A marker changes nothing."""
+        return state
+
+    def start(self, state: ShareShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ShareMachine:
+        """The coordinator of a loaded shard."""
+        coordinator = ShareCoordinator(
+            now_ms=now_ms, config=self.config, image=image, log=_RecordLog(batcher), shard=state
+        )
+        return ShareMachine(coordinator, batcher.delete_records)
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]:
+        """Key and value of a ShareStateRecord."""
+        return encode_record(record)
+
+    def refusal(self, request: Request) -> Any:
+        """Every request about one share partition is the coordinator's to answer."""
+        return None
+
+    def answer_while_loading(self, request: Request) -> Any:
+        """None but the error."""
+        return None
+
+    def is_read(self, request: Request) -> bool:
+        """None: Kafka schedules even the summary as a write."""
+        return False
