@@ -189,11 +189,19 @@ class Cluster:
         log = self.logs[partition]
         if log.leader is None or not self.brokers[log.leader].is_alive:
             return
+        self._fetch_all(log)
+        self._note_commits(log)
+
+    def _fetch_all(self, log: PartitionLog) -> None:
         log.replicate([broker_id for broker_id in log.replicas if self.brokers[broker_id].is_alive])
-        self.chronicle.committed(partition, log.high_watermark)
-        broker = self.brokers[log.leader]
-        if broker.groups.has_work:
-            self._run(broker)
+
+    def _note_commits(self, log: PartitionLog) -> None:
+        """The high watermark may have moved: what waited for it becomes true, and is answered."""
+        self.chronicle.committed(log.partition, log.high_watermark)
+        assert log.leader is not None
+        leader = self.brokers[log.leader]
+        if leader.groups.has_work:
+            self._run(leader)
 
     # --- sessions, for `beats` ---
 
@@ -299,14 +307,17 @@ class Cluster:
                 alive = [member for member in log.isr if self.brokers[member].is_alive]
                 if alive:
                     self._move(log, alive[0])
+            elif log.leader is not None:
+                # What waited for the dead follower is committed now.
+                self._note_commits(log)
 
     def _move(self, log: PartitionLog, leader: int) -> None:
         """Another broker leads from now on."""
         log.elect(leader)
         self.chronicle.forget(log.partition, log.end_offset)
-        log.replicate([broker_id for broker_id in log.replicas if self.brokers[broker_id].is_alive])
+        self._fetch_all(log)
         self._load(log, LOADING_MS)
-        self.chronicle.committed(log.partition, log.high_watermark)
+        self._note_commits(log)
 
     def revive(self, broker_id: int) -> None:
         """The broker is back: it fetches what it missed, and later leads again what it led at first."""
@@ -348,7 +359,7 @@ class Cluster:
         """Let the followers have all that was appended, so that the truth and the logs end together."""
         for log in self.logs:
             if log.leader is not None:
-                log.replicate([broker_id for broker_id in log.replicas if self.brokers[broker_id].is_alive])
+                self._fetch_all(log)
                 self.chronicle.committed(log.partition, log.high_watermark)
 
     def dump(self) -> dict[str, Any]:
