@@ -19,6 +19,7 @@ from coordinator_core.offsets.messages import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
+from coordinator_core.offsets.replay import ZERO_UUID
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
 from schemas.consumer_offsets import RecordType
@@ -58,8 +59,17 @@ def clients_of(group: Group) -> Clients:
 
 def commit(clients: Clients, topic: str = "t", epoch: int = 5, member_id: str = "m", api_version: int = 9) -> int:
     """The error of a commit, or the code of its one partition."""
-    outcome = clients.commit(topic, generation_id_or_member_epoch=epoch, member_id=member_id, api_version=api_version)
-    return code_of(outcome)
+    known = clients.coordinator.image.topics.get(topic)
+    topic_id = ZERO_UUID if known is None else known.topic_id
+    return code_of(
+        clients.commit(
+            topic,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            api_version=api_version,
+            topic_id=topic_id,
+        )
+    )
 
 
 def code_of(outcome: Outcome) -> int:
@@ -93,6 +103,13 @@ def delete_offset(clients: Clients, topic: str) -> Outcome:
 def test_a_member_commits_what_it_has_held_since_its_epoch(topic: str, epoch: int, code: ErrorCode) -> None:
     """Its present epoch commits everything, an older one what it was assigned at that epoch or before."""
     assert commit(clients_of(CONSUMER_GROUP), topic, epoch) == code
+
+
+def test_a_topic_without_id_is_held_by_nobody() -> None:
+    """The broker which takes the request finds the id of a name; the coordinator does not."""
+    error = clients_of(CONSUMER_GROUP).commit("t", generation_id_or_member_epoch=4, member_id="m").error
+    assert error is not None
+    assert error.message == "Partition t-0 is not assigned or pending revocation for member."
 
 
 def test_a_member_of_the_classic_protocol_knows_generations() -> None:
@@ -207,8 +224,8 @@ def test_lists_have_all_types(group: Group, line: tuple[str, str, str]) -> None:
 def test_too_much_metadata_is_found_before_the_partition_is_looked_at() -> None:
     """So that a commit for a partition which is not held fails for the whole request only where it could be stored."""
     clients = clients_of(CONSUMER_GROUP)
-    fields = {"generation_id_or_member_epoch": 4, "member_id": "m", "metadata": "x" * 5000}
-    assert code_of(clients.commit("v", **fields)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    outcome = clients.commit("v", generation_id_or_member_epoch=4, member_id="m", metadata="x" * 5000)
+    assert code_of(outcome) == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 @pytest.mark.parametrize(
