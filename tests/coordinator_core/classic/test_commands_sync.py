@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from coordinator_core.classic import commands as classic
 from coordinator_core.classic.commands import answer_all
 from coordinator_core.classic.live import (
     COMPLETING_REBALANCE,
@@ -18,6 +19,8 @@ from coordinator_core.classic.live import (
     LiveMember,
 )
 from coordinator_core.classic.messages import LeaveGroupRequest, MemberIdentity
+from coordinator_core.classic.records import group_metadata_record
+from coordinator_core.classic.replay import classic_group
 from coordinator_core.classic.rules import ClassicGroupRules
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
@@ -25,7 +28,7 @@ from coordinator_core.codec import make
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.coordinator.errors import ErrorCode, UnknownOperation
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
+from coordinator_core.coordinator.shard import Context, GroupCoordinator
 from coordinator_core.replay import CoordinatorShard
 from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType
@@ -336,6 +339,7 @@ def test_timers_of_members_that_are_gone_do_nothing() -> None:
 def test_groups_of_other_types() -> None:
     """Members of the classic protocol in a consumer group are its module's; share groups take none."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.coordinator = GroupCoordinator((classic.MODULE,), now_ms=clients.now_ms)
     groups = clients.coordinator.shard.groups
     consumer = ConsumerGroup("g", members=Map({"m": ConsumerMember("m")}))
     clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": consumer})))
@@ -444,3 +448,16 @@ def test_an_illegal_transition_changes_nothing() -> None:
         group.transition_to(STABLE, 5)
     assert group.state == EMPTY
     assert group.current_state_timestamp_ms is None
+
+
+def test_a_load_fills_the_table_of_members_in_the_order_of_the_record() -> None:
+    """Two ids whose bucket is one: the first of the record comes first, whatever their order as texts."""
+    first, second = "client-0b5e64b1-cbf1-439c-99d0-d6252c94c990", "client-0b1ece20-6b3d-4813-8990-66c4d9ce1d5b"
+    for member_ids in ((first, second), (second, first)):
+        group = LiveClassicGroup("g", generation_id=1, protocol_name="range")
+        for member_id in member_ids:
+            group.add(LiveMember(member_id, None, "c", "h", 1, 1, "consumer", (("range", b""),)))
+        value = group_metadata_record(group, {}).value
+        assert value is not None
+        loaded = LiveClassicGroup.of(classic_group("g", value, lambda anomaly: None))
+        assert [member.member_id for member in loaded.members_in_hash_order()] == list(member_ids)
