@@ -3,25 +3,31 @@
 Members stand in one line: static ones by instance id, then the others by member id. Each topic is cut into as many
 pieces as it has subscribers, the first pieces one longer where it does not come out even, and the pieces go down the
 line. What members had before plays no part.
+
+Where the group is said to be homogeneous, the first in the line stands for all. The broker may say so of members which
+are not alike: it infers the type of a group only when a member changes, not when a pattern is resolved anew.
 """
 
 from collections import Counter
 
 from coordinator_core.assignors.java_order import string_order
-from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec
+from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 
 
 def assign_range(spec: GroupSpec) -> GroupAssignment:
     """A target assignment of every member. Raises AssignorError for a topic which does not exist."""
-    subscriber_counts = Counter(
-        topic_id for member in spec.members.values() for topic_id in member.subscribed_topic_ids
-    )
+    line = sorted(spec.members.items(), key=_place_in_line)
+    subscriptions = {member_id: member.subscribed_topic_ids for member_id, member in line}
+    if line and spec.subscription_type == SubscriptionType.HOMOGENEOUS:
+        _, first = line[0]
+        subscriptions = dict.fromkeys(subscriptions, first.subscribed_topic_ids)
+    subscriber_counts = Counter(topic_id for topic_ids in subscriptions.values() for topic_id in topic_ids)
     quotas = {topic_id: divmod(spec.partition_count(topic_id), count) for topic_id, count in subscriber_counts.items()}
     served = Counter[str]()
     assignment: GroupAssignment = {}
-    for member_id, member in sorted(spec.members.items(), key=_place_in_line):
+    for member_id, topic_ids in subscriptions.items():
         topics = assignment.setdefault(member_id, {})
-        for topic_id in member.subscribed_topic_ids:
+        for topic_id in topic_ids:
             quota, extra_count = quotas[topic_id]
             place = served[topic_id]
             served[topic_id] += 1

@@ -18,7 +18,6 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
 from coordinator_core.coordinator.shard import Context
-from coordinator_core.offsets.replay import ZERO_UUID
 from coordinator_core.offsets.state import CommittedOffset
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
@@ -58,14 +57,14 @@ class ConsumerGroupRules:
             raise _stale(member, f"{what} is newer than current member epoch {member.member_epoch}.")
 
         def check_partition(topic: str, topic_id: str, partition: int) -> None:
-            known = context.image.topics.get(topic)
-            held_id = known.topic_id if topic_id == ZERO_UUID and known is not None else topic_id
-            held_epoch = _assignment_epoch(member, held_id, partition)
-            where = f"partition {topic}-{partition}"
+            # TxnOffsetCommit has names only. OffsetCommit before version 10 too, but there Kafka does not look them up.
+            known = context.image.topics.get(topic) if committer.is_transactional else None
+            held_epoch = _assignment_epoch(member, topic_id if known is None else known.topic_id, partition)
+            where = f"{topic}-{partition}"
             if held_epoch is None:
-                raise _stale(member, f"{where.capitalize()} is not assigned or pending revocation for member.")
+                raise _stale(member, f"Partition {where} is not assigned or pending revocation for member.")
             if epoch < held_epoch:
-                raise _stale(member, f"{what} is older than assignment epoch {held_epoch} for {where}.")
+                raise _stale(member, f"{what} is older than assignment epoch {held_epoch} for partition {where}.")
 
         return check_partition
 

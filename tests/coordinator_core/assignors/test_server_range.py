@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.server_group import GroupSpec
+from coordinator_core.assignors.server_group import GroupSpec, SubscriptionType
 from coordinator_core.assignors.server_range import assign_range
 from tests.coordinator_core.assignors.groups import A, owners, server_groups, shown, small_group, subscribed_partitions
 
@@ -34,6 +34,14 @@ def test_static_members_stand_first() -> None:
     members = {"m0": m0, "m1": replace(m1, instance_id="y"), "m2": replace(m2, instance_id="x")}
     answer = assign_range(replace(spec, members=members))
     assert {member_id: topics[A] for member_id, topics in answer.items()} == {"m2": (0,), "m1": (1,), "m0": (2,)}
+
+
+def test_the_first_stands_for_all_where_the_group_is_said_to_be_homogeneous() -> None:
+    """What a broker of 4.3.1 does between the resolution of a pattern and the next change of a member."""
+    spec = replace(small_group("b", "ab"), subscription_type=SubscriptionType.HOMOGENEOUS)
+    assert shown(assign_range(spec)) == "b0 | b1"
+    spec = replace(small_group("", "ab"), subscription_type=SubscriptionType.HOMOGENEOUS)
+    assert shown(assign_range(spec)) == "- | -"
 
 
 def test_an_empty_group_has_an_empty_answer() -> None:
