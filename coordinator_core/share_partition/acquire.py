@@ -51,6 +51,9 @@ def acquire(
     """
     if not partition.is_active or fetch_records_max <= 0 or not fetched.log_batches:
         return NOTHING
+    if fetched.log_batches[-1].last_offset < partition.start_offset:
+        # The gap window may ask for what the start of the log has passed meanwhile.
+        return NOTHING
     request = _Acquisition(partition, member_id, fetched, now_ms, batch_size, mode is AcquireMode.RECORD_LIMIT)
     records = request.run(fetch_records_max)
     if isolation is IsolationLevel.READ_COMMITTED and fetched.aborted_transactions and records:
@@ -123,20 +126,20 @@ class _Acquisition:
         partition = self.partition
         cached = partition.cached
         archive_stale_batches(partition, self.fetched.fetch_offset, self.first_offset)
-        first_offset = self.first_offset
-        floor = cached.floor(first_offset)
-        if floor is None and first_offset < partition.start_offset:
+        from_offset = self.first_offset
+        floor = cached.floor(from_offset)
+        if floor is None:
             # The start offset lies inside the first log batch, or after it: what is below was dealt with before the
             # start-up. Where a batch in flight begins lower still, Kafka takes the log batch as it is.
-            first_offset = partition.start_offset
-            floor = cached.floor(first_offset)
-        from_offset = first_offset
-        if floor is not None and floor.last_offset >= first_offset:
+            from_offset = max(from_offset, partition.start_offset)
+        elif floor.last_offset >= from_offset:
             from_offset = floor.first_offset
-        batches = cached.between(from_offset, self.last_offset)
+        # Batches in flight between the log batch's first offset and the start offset take part, and holes behind them
+        # are acquired though they lie below the start offset: so it is in Kafka.
+        batches = cached.between(min(self.first_offset, from_offset), self.last_offset)
         if not batches:
             if from_offset <= self.last_offset:
-                self._acquire_new(first_offset, self.last_offset)
+                self._acquire_new(from_offset, self.last_offset)
             return self.records
         last_cached_offset = batches[-1].last_offset
         self._acquire_cached(batches, from_offset)

@@ -667,3 +667,18 @@ def test_defaults_are_kafkas() -> None:
         5,
     ]
     assert Acquired((), 0).record_count == 0
+
+
+def test_nothing_is_acquired_of_a_fetch_which_lies_below_the_start_offset() -> None:
+    """The gap window asks for what was lost at the failover, but the log begins behind it by now."""
+    live = Live(10, [(20, 24, ACK, 1)])
+    assert live.acquire("a", (10, 12), at=10) == [(10, 12, 1)]
+    update_log_start_offset(live.partition, 22)
+    assert live.acquire("a", (13, 15), at=13) == []
+
+
+def test_a_fetch_from_below_all_in_flight_fills_holes_below_the_start_offset() -> None:
+    """So it is in Kafka: the hole 10-19 is before the start offset, 25-29 lies behind a batch which takes part."""
+    live = Live(10, [(20, 24, AV, 1), (30, 34, AV, 1)])
+    update_log_start_offset(live.partition, 32)
+    assert live.acquire("a", (8, 34), at=25) == [(25, 29, 1), (32, 34, 2)]
