@@ -46,6 +46,9 @@ EXPIRE_GROUP_METADATA_KEY: Final = "expire-group-metadata"
 NEW_MEMBER_EPOCH_ERROR_FROM_VERSION: Final = 9
 """OffsetCommit: from here on a member of a group that does not exist is told so."""
 
+STATE_IN_FILTER: Final = {"NotReady": "not_ready"}
+"""States by which ListGroups filters under another name than their own in lower case (StreamsGroupState)."""
+
 
 # --- OffsetCommit, TxnOffsetCommit ---
 
@@ -269,13 +272,13 @@ def _is_of(ids: dict[str, str], key: OffsetKey, committed: CommittedOffset) -> b
 
 def list_groups(context: Context, request: ListGroupsRequest) -> Result:
     """ListGroups: a tuple of ListedGroup, by group id."""
-    states = {state.lower() for state in request.states_filter}
+    states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
     listed: list[ListedGroup] = []
     for group_id in context.coordinator.group_ids():
         group = context.group(group_id)
         line = context.coordinator.rules_of(group).listed(group)
-        is_wanted = not states or line.group_state.lower() in states
+        is_wanted = not states or STATE_IN_FILTER.get(line.group_state, line.group_state.lower()) in states
         if is_wanted and (not types or line.group_type.lower() in types):
             listed.append(line)
     return Result(response=tuple(listed))

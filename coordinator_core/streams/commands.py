@@ -107,7 +107,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
     member = _member(beat)
     updated = _updated_member(beat, member)
-    if updated != member:
+    if updated is not member:
         beat.records.append(member_metadata_record(group.group_id, updated))
     topology = _topology(beat)
     _tell_stale_topology(beat, updated)
@@ -116,7 +116,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     configs = _assignment_configs(context, group.group_id)
     group_epoch = group.group_epoch
     if (
-        updated != member
+        updated is not member
         or metadata_hash != group.metadata_hash
         or validated_epoch != group.validated_topology_epoch
         or configs != group.last_assignment_configs

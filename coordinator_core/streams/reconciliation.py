@@ -6,6 +6,7 @@ A member first gives up what is no longer its own, then takes what others have g
     STABLE            the target's epoch is another
     UNREVOKED_TASKS   the member no longer reports any of the tasks that it has to give up
     UNRELEASED_TASKS  at every heartbeat: others may have given up tasks since
+    UNKNOWN_STATE     the member reports that it has nothing; else it is fenced
 
 `TRANSITIONS` has the states which may follow.
 """
@@ -30,7 +31,7 @@ TRANSITIONS: Final[Mapping[int, frozenset[int]]] = {
     STABLE_MEMBER: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
     UNREVOKED_TASKS: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
     UNRELEASED_TASKS: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
-    UNKNOWN_STATE: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),
+    UNKNOWN_STATE: frozenset({STABLE_MEMBER, UNRELEASED_TASKS}),
 }
 
 NO_PROCESSES: Final[frozenset[str]] = frozenset()

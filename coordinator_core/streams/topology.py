@@ -164,14 +164,14 @@ def _widest_known(subtopology: Subtopology, counts: Mapping[str, int], image: Me
 
 def _copartitioned_topics(subtopology: Subtopology, group: CopartitionGroup) -> list[str]:
     """Names of a group's topics, in the order of a HashSet of them."""
-    repartition = subtopology.repartition_source_topics
-    try:
-        names = [
-            *(subtopology.source_topics[index] for index in group.source_topics),
-            *(repartition[index].name for index in group.repartition_source_topics),
-        ]
-    except IndexError as error:
-        raise _failure("A copartition group names a topic which the subtopology does not have.") from error
+    lists = (
+        (group.source_topics, subtopology.source_topics),
+        (group.repartition_source_topics, [topic.name for topic in subtopology.repartition_source_topics]),
+    )
+    for indices, topics in lists:
+        if any(not 0 <= index < len(topics) for index in indices):
+            raise _failure("A copartition group names a topic which the subtopology does not have.")
+    names = [topics[index] for indices, topics in lists for index in indices]
     return in_hash_order(names, string_hash_code)
 
 
