@@ -61,7 +61,7 @@ def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest)
         target = update_target(context, group, epoch.group_epoch, updated, epoch.name_counts, records)
     updated = _reconciled(context, updated, target, records, force=epoch.is_bumped)
     schedule_session(context, group.group_id, updated.member_id)
-    initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.name_counts, records)
+    initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.counted_anew, records)
 
     is_full_request = is_joining or request.subscribed_topic_names is not None
     is_told = is_full_request or (updated is not member and updated.assigned != member.assigned)
@@ -176,6 +176,8 @@ class Epoch:
     group_epoch: int
     is_bumped: bool
     name_counts: Mapping[str, int]
+    counted_anew: ShareMember | None
+    """The member with which subscriptions were counted, or None where those of the group hold."""
 
 
 def _update_epoch(
@@ -192,7 +194,7 @@ def _update_epoch(
         group.assignment_epoch >= group.group_epoch and _is_initialized_assignment_pending(context, group)
     )
     if not is_bumped and not live.is_metadata_expired(group, context.now_ms):
-        return Epoch(group.group_epoch, False, group.name_counts)
+        return Epoch(group.group_epoch, False, group.name_counts, None)
     counts = counts_after(group.name_counts, group.members[updated.member_id], updated)
     topics_hash = metadata_hash(context.image, counts)
     is_bumped = is_bumped or topics_hash != group.metadata_hash
@@ -203,7 +205,7 @@ def _update_epoch(
     if context.group(group.group_id) is not None:
         # Kafka notes it at the group's object, and that of a new group is not the one which replay makes.
         live.refreshes[group.group_id] = Refresh(context.now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
-    return Epoch(group_epoch, is_bumped, counts)
+    return Epoch(group_epoch, is_bumped, counts, updated)
 
 
 def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> bool:

@@ -14,8 +14,11 @@ from coordinator_core.assignors.java_order import (
     capacity_of_copy,
     in_hash_order,
     integer_hash_code,
+    string_hash_code,
+    string_order,
     uuid_hash_code,
 )
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, grown_timeline_capacity, timeline_order
 
 V = TypeVar("V")
 
@@ -36,7 +39,7 @@ def map_of(entries: Mapping[str, V], *, initial_capacity: int = TABLE_SIZE_DEFAU
 
 def copy_of(entries: Mapping[str, V]) -> dict[str, V]:
     """`new HashMap<>(entries)`, whose table is just large enough."""
-    return map_of(entries, initial_capacity=int(len(entries) / LOAD_FACTOR + 1))
+    return map_of(entries, initial_capacity=_capacity_of_map_copy(len(entries)))
 
 
 def set_of(numbers: Iterable[int]) -> tuple[int, ...]:
@@ -90,3 +93,40 @@ def computed(entries: Iterable[tuple[str, V]]) -> dict[str, V]:
     for topic_id, value in entries:
         made.compute_if_absent(topic_id, lambda value=value: value)  # type: ignore[misc]
     return dict(made.items())
+
+
+def subscribed_names(counts: Mapping[str, int], before: Iterable[str], after: Iterable[str] | None) -> list[str]:
+    """Names of subscribed topics as ModernGroup.subscribedTopicNames gives them.
+
+    `counts` are the group's, in a TimelineHashMap. `after` is the new subscription of a member which had `before`,
+    where the heartbeat makes a HashMap of the names with it (computeSubscribedTopicNames); None: it does not. In which
+    order the group's names came is not kept: of two in one slot the later one in the alphabet counts as newer.
+    """
+    capacity = TIMELINE_MIN_CAPACITY
+    for size in range(len(counts)):
+        capacity = grown_timeline_capacity(capacity, size)
+    places = {name: place for place, name in enumerate(sorted(counts, key=string_order))}
+    names = timeline_order(places, capacity)
+    if after is None:
+        return names
+    copied: HashMap[str, int] = HashMap(string_hash_code, _capacity_of_map_copy(len(names)))
+    for name in names:
+        copied[name] = counts[name]
+    for name in names_in_set_order(before):
+        copied[name] = copied.compute_if_absent(name, int) - 1
+        if copied[name] < 1:
+            del copied[name]
+    for name in names_in_set_order(after):
+        copied.compute_if_absent(name, int)
+    return list(copied)
+
+
+def names_in_set_order(names: Iterable[str]) -> list[str]:
+    """`new HashSet<>(names)` of names."""
+    listed = tuple(names)
+    return in_hash_order(listed, string_hash_code, initial_capacity=capacity_of_copy(len(listed)))
+
+
+def _capacity_of_map_copy(size: int) -> int:
+    """Initial capacity of `new HashMap<>(map)`; of an empty map that of any new one."""
+    return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT

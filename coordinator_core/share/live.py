@@ -52,8 +52,9 @@ class ShareLive:
         self.derived: dict[str, Derived] = {}
 
     def forget(self, group_id: str) -> None:
-        """A group is made anew: what was noted was another one's."""
+        """The group goes, or one of this id is made anew: what was noted is another one's."""
         self.refreshes.pop(group_id, None)
+        self.pictures.pop(group_id, None)
         self.derived.pop(group_id, None)
 
     def of(self, group_id: str) -> Derived:

@@ -15,9 +15,8 @@ Initialised partitions are initialised again by AlterShareGroupOffsets: they are
 Source: GroupMetadataManager.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.records import CoordinatorRecord
@@ -30,6 +29,7 @@ from coordinator_core.share.java_maps import (
     map_of,
     named_partitions_of_record,
     partitions_of_record,
+    subscribed_names,
     without,
 )
 from coordinator_core.share.live import ShareLive, are_same
@@ -40,7 +40,7 @@ from coordinator_core.share.messages import (
     ShareStatePartitions,
 )
 from coordinator_core.share.records import state_partitions_record
-from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """In the place of the name of a topic which is gone."""
@@ -53,18 +53,19 @@ def initialize_subscribed(
     context: Context,
     group: ShareGroup,
     group_epoch: int,
-    name_counts: Mapping[str, int],
+    counted_anew: ShareMember | None,
     records: list[CoordinatorRecord],
 ) -> InitializeShareState | None:
     """What the share coordinator is to initialise after a heartbeat, and the record which says so.
 
-    None where all partitions of the subscribed topics (keys of `name_counts`) are initialised, or have been being
-    initialised for less than `group.share.initialize.retry.interval.ms`.
+    None where all partitions of the subscribed topics are initialised, or have been being initialised for less than
+    `group.share.initialize.retry.interval.ms`. `counted_anew`: the member as it is now, where its heartbeat looked at
+    all subscriptions; else those of the group hold.
     """
     live, group_id = context.live(ShareLive), group.group_id
     raw = context.shard.groups.share_partitions.get(group_id)
     derived = live.of(group_id)
-    if are_same(derived.settled_with, raw, context.image, name_counts):
+    if counted_anew is None and are_same(derived.settled_with, raw, context.image, group.name_counts):
         return None
     picture = picture_of(context, group_id)
     known: NamedPartitions = {}
@@ -72,10 +73,12 @@ def initialize_subscribed(
         age_ms = context.now_ms - live.picture_ms(group_id, raw)
         is_fresh = age_ms < context.config.group_share_initialize_retry_interval_ms
         known = combined(picture.initialized, picture.initializing if is_fresh else {})
-    wanted = _missing(context, name_counts, known)
+    before = () if counted_anew is None else group.members[counted_anew.member_id].subscribed_topic_names
+    after = None if counted_anew is None else counted_anew.subscribed_topic_names
+    wanted = _missing(context, subscribed_names(group.name_counts, before, after), known)
     if not wanted:
-        if raw is None or not raw.initializing:
-            derived.settled_with = (raw, context.image, name_counts)
+        if counted_anew is None and (raw is None or not raw.initializing):
+            derived.settled_with = (raw, context.image, group.name_counts)
         return None
     add_initializing(context, group_id, wanted, records)
     return InitializeShareState({topic_id: numbers for topic_id, (_, numbers) in wanted.items()}, group_epoch)
@@ -87,7 +90,7 @@ def _missing(context: Context, names: Iterable[str], known: NamedPartitions) -> 
     A topic of which as many partitions are known as it has is left alone; how many counts, not which.
     """
     missing = []
-    for name in in_hash_order(sorted(names), string_hash_code):
+    for name in names:
         topic = context.image.topics.get(name)
         if topic is None:
             continue

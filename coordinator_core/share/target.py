@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_core.assignors.errors import AssignorError, NoMemberLeft
-from coordinator_core.assignors.java_order import capacity_of_copy, in_hash_order, string_hash_code
+from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
 from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 from coordinator_core.assignors.server_simple import assign_simple
 from coordinator_core.coordinator.errors import ErrorCode, Refused
@@ -16,7 +16,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
 from coordinator_core.share import records as share_records
-from coordinator_core.share.java_maps import partitions_of_record, set_of
+from coordinator_core.share.java_maps import names_in_set_order, partitions_of_record, set_of
 from coordinator_core.share.state import ShareGroup, ShareMember
 
 
@@ -121,6 +121,5 @@ def _spec(context: Context, group: ShareGroup, updated: ShareMember, name_counts
 
 def _subscribed_topic_ids(image: MetadataImage, member: ShareMember) -> tuple[str, ...]:
     """Ids of the topics which exist, in the order of the HashSet of names (TopicIds)."""
-    names = member.subscribed_topic_names
-    order = in_hash_order(names, string_hash_code, initial_capacity=capacity_of_copy(len(names)))
-    return tuple(topic.topic_id for name in order if (topic := image.topics.get(name)) is not None)
+    names = names_in_set_order(member.subscribed_topic_names)
+    return tuple(topic.topic_id for name in names if (topic := image.topics.get(name)) is not None)
