@@ -45,5 +45,6 @@ tells and starts timers anew: joins which were parked, timers and classic genera
 
 Modules: `messages` (what goes in and comes out), `states` (the states of a coordinator and their one table of
 transitions), `replica`, `partition`, `batching` (records of several operations in one batch), `deferred` (answers which
-wait for the high watermark), `machines`, `share_machines`, `loader`, `coordinator` (one partition), `runtime` (all of a broker).
+wait for the high watermark), `machines`, `share_machines`, `loader`, `coordinator` (one partition), `runtime` (all of a
+broker).
 """

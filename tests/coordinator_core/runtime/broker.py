@@ -61,9 +61,7 @@ class Broker:
     ) -> None:
         self.now_ms = START_MS
         self.log = log or PartitionLog(TOPIC, PARTITION, replicas, min_insync_replicas=min_insync_replicas)
-        self.kind = GroupMachines(
-            GroupCoordinatorConfig(group_initial_rebalance_delay_ms=initial_rebalance_delay_ms)
-        )
+        self.kind = GroupMachines(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=initial_rebalance_delay_ms))
         self.config = config or RuntimeConfig()
         self.runtime = CoordinatorRuntime(replicas[0], self.kind, self.config)
         self.answers: dict[int, Answer] = {}
