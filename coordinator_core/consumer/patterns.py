@@ -1,23 +1,146 @@
-"""Patterns of topic subscriptions."""
+"""Patterns of subscriptions, ready to match names of topics.
 
-import re
+A pattern is a small program of jumps, which is run for all its ways at once (a Pike machine): time goes with the length
+of the name, whatever the pattern. A backtracking matcher could be kept busy for ever by a member. `pattern_syntax`
+makes the program.
+
+Names of topics are ASCII (Topic.LEGAL_CHARS). So a class of characters is a set of 128 bits here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coordinator_core.consumer.pattern_classes import WORD, contains
+
+PROGRAM_SIZE_MAX: Final = 20_000
+"""Instructions of a pattern at most; RE2/J has no bound, and runs out of memory for nested repetitions."""
 
 
-class InvalidPattern(Exception):
-    def __init__(self, description: str) -> None:
-        self.description = description
-        super().__init__(description)
+class TooLarge(ValueError):
+    """A program of more than PROGRAM_SIZE_MAX instructions."""
 
 
+class Char(NamedTuple):
+    """Take one character of the class."""
+
+    chars: int
+
+
+class Assert(NamedTuple):
+    """Go on only if this holds between two characters."""
+
+    holds: Callable[[str, int], bool]
+
+
+class Jump(NamedTuple):
+    """Go on at each of these distances."""
+
+    distances: tuple[int, ...]
+
+
+Code = tuple[Char | Assert | Jump, ...]
+"""Instructions, at any place: jumps are relative, and the end is left by falling through."""
+
+
+def is_text_start(text: str, position: int) -> bool:
+    """`\\A`, and `^` without the flag m."""
+    return position == 0
+
+
+def is_text_end(text: str, position: int) -> bool:
+    """`\\z`, and `$` without the flag m."""
+    return position == len(text)
+
+
+def is_line_start(text: str, position: int) -> bool:
+    """`^` with the flag m."""
+    return position == 0 or text[position - 1] == "\n"
+
+
+def is_line_end(text: str, position: int) -> bool:
+    """`$` with the flag m."""
+    return position == len(text) or text[position] == "\n"
+
+
+def is_word_boundary(text: str, position: int) -> bool:
+    """`\\b`: between a word character and another one, or the end."""
+    before = position > 0 and contains(WORD, text[position - 1])
+    return before != (position < len(text) and contains(WORD, text[position]))
+
+
+def is_no_word_boundary(text: str, position: int) -> bool:
+    """`\\B`."""
+    return not is_word_boundary(text, position)
+
+
+def repeated(code: Code, count_min: int, count_max: int | None) -> Code:
+    """The code so many times; None: any number above the smallest. Raises TooLarge."""
+    size = len(code)
+    copies = count_min if count_max is None else count_max
+    if (size + 1) * (copies + 1) > PROGRAM_SIZE_MAX:
+        raise TooLarge
+    if count_max is None:
+        return (*code * count_min, Jump((1, size + 2)), *code, Jump((-size - 1,)))
+    optional_count = count_max - count_min
+    optional: list[Char | Assert | Jump] = []
+    for left in range(optional_count, 0, -1):
+        optional += (Jump((1, left * (size + 1))), *code)
+    return (*code * count_min, *optional)
+
+
+def either(branches: list[Code]) -> Code:
+    """Any of the branches: one jump to all, and one from each to the end. Raises TooLarge."""
+    if len(branches) == 1:
+        return branches[0]
+    distances, code = [], []
+    size = sum(len(branch) + 1 for branch in branches)
+    start = 1
+    for branch in branches:
+        distances.append(start)
+        start += len(branch) + 1
+        code += [*branch, Jump((size - start + 2,))]
+    if len(code) > PROGRAM_SIZE_MAX:
+        raise TooLarge
+    return (Jump(tuple(distances)), *code)
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    def __init__(self, regex: str) -> None:
-        try:
-            self.re = re.compile(regex)
-        except re.error:
-            raise InvalidPattern("missing closing ]" if "[" in regex else "missing closing )") from None
+    """A pattern, ready to match."""
 
-    def matches(self, text: str) -> bool:
-        return self.re.fullmatch(text) is not None
+    code: Code
 
+    def matches(self, name: str) -> bool:
+        """Whether the pattern matches the whole of the name. No pattern matches a name that is not ASCII."""
+        if not name.isascii():
+            return False
+        places = self._reached({0}, name, 0)
+        for position, char in enumerate(name):
+            bit = 1 << ord(char)
+            taken = {
+                place + 1
+                for place in places
+                if place < len(self.code) and isinstance(step := self.code[place], Char) and step.chars & bit
+            }
+            if not taken:
+                return False
+            places = self._reached(taken, name, position + 1)
+        return len(self.code) in places
 
-compile_pattern = Pattern
+    def _reached(self, places: set[int], name: str, position: int) -> set[int]:
+        """Where one may be without taking a character."""
+        reached = set(places)
+        left = list(places)
+        while left:
+            place = left.pop()
+            step = self.code[place] if place < len(self.code) else None
+            if isinstance(step, Jump):
+                targets = [place + distance for distance in step.distances]
+            elif isinstance(step, Assert) and step.holds(name, position):
+                targets = [place + 1]
+            else:
+                continue
+            left += [target for target in targets if target not in reached]
+            reached.update(targets)
+        return reached
