@@ -139,22 +139,39 @@ def _member_for(
 
 def _with_request(context: Context, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
     """The member with what the request says, and the same object where that is nothing new."""
+    client = context.client
     names = request.subscribed_topic_names
     if names is None or set(names) == set(member.subscribed_topic_names):
         names = member.subscribed_topic_names
-    updated = replace(
+    instance_id = _told(request.instance_id, member.instance_id)
+    rack_id = _told(request.rack_id, member.rack_id)
+    timeout_ms = _told(_rebalance_timeout_ms(request), member.rebalance_timeout_ms)
+    assignor = _told(request.server_assignor, member.server_assignor)
+    regex = _told(request.subscribed_topic_regex, member.subscribed_topic_regex)
+    if (
+        names is member.subscribed_topic_names
+        and instance_id == member.instance_id
+        and rack_id == member.rack_id
+        and timeout_ms == member.rebalance_timeout_ms
+        and assignor == member.server_assignor
+        and regex == member.subscribed_topic_regex
+        and client.client_id == member.client_id
+        and client.client_host == member.client_host
+        and member.classic_member_metadata is None
+    ):
+        return member
+    return replace(
         member,
-        instance_id=_told(request.instance_id, member.instance_id),
-        rack_id=_told(request.rack_id, member.rack_id),
-        rebalance_timeout_ms=_told(_rebalance_timeout_ms(request), member.rebalance_timeout_ms),
-        server_assignor=_told(request.server_assignor, member.server_assignor),
+        instance_id=instance_id,
+        rack_id=rack_id,
+        rebalance_timeout_ms=timeout_ms,
+        server_assignor=assignor,
         subscribed_topic_names=tuple(dict.fromkeys(names)),
-        subscribed_topic_regex=_told(request.subscribed_topic_regex, member.subscribed_topic_regex),
-        client_id=context.client.client_id,
-        client_host=context.client.client_host,
+        subscribed_topic_regex=regex,
+        client_id=client.client_id,
+        client_host=client.client_host,
         classic_member_metadata=None,
     )
-    return member if updated == member else updated
 
 
 def _told(value: T | None, known: T) -> T:
