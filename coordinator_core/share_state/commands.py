@@ -13,6 +13,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.share_state.combine import UNSET_OFFSET, combine_state_batches
 from coordinator_core.share_state.config import ShareCoordinatorConfig
+from coordinator_core.share_state.java_order import hash_set_order, timeline_order
 from coordinator_core.share_state.messages import (
     NO_CHECK,
     DeletePartition,
@@ -254,16 +255,18 @@ def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
     """A snapshot of each share partition whose last one is as old as the interval; its creation time stays.
 
     Nothing where the last snapshot of every share partition is such a one already: then nothing was written since. In
-    the order of the keys, as Kafka's order is that of a hash map. Source: ShareCoordinatorShard.snapshotColdPartitions.
+    the order of Kafka's hash map. Source: ShareCoordinatorShard.snapshotColdPartitions.
     """
-    share_partitions = view.shard.share_partitions
+    shard, share_partitions = view.shard, view.shard.share_partitions
     if all(state.create_timestamp_ms != state.write_timestamp_ms for state in share_partitions.values()):
         return ()
     interval_ms = view.config.cold_partition_snapshot_interval_ms
-    cold = (
-        (key, state) for key, state in share_partitions.items() if view.now_ms - state.write_timestamp_ms >= interval_ms
+    walked = ((key, share_partitions[key]) for key in timeline_order(shard.arrivals, shard.table_capacity))
+    return tuple(
+        ShareStateRecord(key, _cold_snapshot(state, view.now_ms))
+        for key, state in walked
+        if view.now_ms - state.write_timestamp_ms >= interval_ms
     )
-    return tuple(ShareStateRecord(key, _cold_snapshot(state, view.now_ms)) for key, state in sorted(cold, key=_key))
 
 
 def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
@@ -279,15 +282,14 @@ def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
     )
 
 
-def _key(entry: tuple[SharePartitionKey, SharePartition]) -> SharePartitionKey:
-    return entry[0]
-
-
 def tombstones_of_topics(view: View, topic_ids: Iterable[str]) -> tuple[ShareStateRecord, ...]:
-    """A tombstone for each share partition of the topics, which were deleted (maybeCleanupShareState).
+    """A tombstone for each share partition of the topics, which were deleted, in the order of Kafka's hash set.
 
-    In the order of the keys, as Kafka's order is that of a hash set.
+    Source: ShareCoordinatorShard.maybeCleanupShareState.
     """
     deleted = frozenset(topic_ids)
-    keys = sorted(key for key in view.shard.share_partitions if deleted and key.topic_id in deleted)
+    if not deleted:
+        return ()
+    walked = timeline_order(view.shard.arrivals, view.shard.table_capacity)
+    keys = hash_set_order(key for key in walked if key.topic_id in deleted)
     return tuple(ShareStateRecord(key, None) for key in keys)

@@ -10,6 +10,7 @@ from typing import TypeVar
 from immutables import Map
 
 from coordinator_core.codec import Struct
+from coordinator_core.coordinator.java_order import grown_timeline_capacity
 from coordinator_core.share_state.combine import StateBatch, StateBatches, combine_state_batches
 from coordinator_core.share_state.state import (
     UNCHANGED,
@@ -113,6 +114,7 @@ def replay_share_snapshot(
             leader_epochs=_without(shard.leader_epochs, key),
             state_epochs=_without(shard.state_epochs, key),
             update_counts=_without(shard.update_counts, key),
+            arrivals=_without(shard.arrivals, key),
             # Kafka takes the minimum with the tombstone's own offset still in it, and forgets the key then.
             snapshot_offsets=_without(shard.snapshot_offsets, key),
             redundant_offset=min(shard.snapshot_offsets.set(key, offset).values()),
@@ -129,6 +131,9 @@ def replay_share_snapshot(
         update_counts=update_counts,
         snapshot_offsets=snapshot_offsets,
         redundant_offset=min(snapshot_offsets.values()),
+        arrivals=_arrived(shard, key),
+        arrival_count=shard.arrival_count + 1,
+        table_capacity=grown_timeline_capacity(shard.table_capacity, len(shard.share_partitions)),
     )
 
 
@@ -143,11 +148,18 @@ def replay_share_update(shard: ShareShard, key: SharePartitionKey, value: ShareU
         shard.update_counts.set(key, shard.update_counts.get(key, 0) + 1),
         shard.snapshot_offsets,
         shard.redundant_offset,
+        _arrived(shard, key),
+        shard.arrival_count + 1,
+        grown_timeline_capacity(shard.table_capacity, len(shard.share_partitions)),
     )
 
 
 def _without(entries: Map[SharePartitionKey, V], key: SharePartitionKey) -> Map[SharePartitionKey, V]:
     return entries.delete(key) if key in entries else entries
+
+
+def _arrived(shard: ShareShard, key: SharePartitionKey) -> Map[SharePartitionKey, int]:
+    return shard.arrivals if key in shard.arrivals else shard.arrivals.set(key, shard.arrival_count)
 
 
 def _raised(epochs: Map[SharePartitionKey, int], key: SharePartitionKey, epoch: int) -> Map[SharePartitionKey, int]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from immutables import Map
 
+from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatches
 
@@ -82,6 +83,11 @@ class ShareShard:
     """The least of `snapshot_offsets` as of the last snapshot or tombstone: nothing below it is needed any
     more.
     """
+    arrivals: Map[SharePartitionKey, int] = field(default_factory=Map, compare=False)
+    """When each share partition came, as a number which grows: with the slots, the order of Kafka's hash map."""
+    arrival_count: int = field(default=0, compare=False)
+    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    """Slots of Kafka's hash map of share partitions, which never shrinks."""
 
     @property
     def last_redundant_offset(self) -> int | None:

@@ -421,7 +421,7 @@ def test_a_request_which_nobody_could_serve_is_answered_partition_by_partition(
 # --- jobs ---
 
 
-def test_cold_share_partitions_get_a_snapshot_each_in_the_order_of_their_keys() -> None:
+def test_cold_share_partitions_get_a_snapshot_each() -> None:
     """Cold: its last snapshot is as old as the interval, updates or not. The creation time stays."""
     live = Live(cold_ms=5000)
     live.initialize(key=KEY._replace(partition=2))
