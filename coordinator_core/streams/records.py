@@ -149,7 +149,6 @@ def _tasks(tasks: Tasks) -> list[Struct]:
             schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
             subtopology_id=subtopology_id,
             partitions=list(tasks[subtopology_id]),
-            assignment_epochs=None,
         )
         for subtopology_id in sorted(tasks, key=string_order)
     ]
