@@ -306,8 +306,8 @@ def _records_differ(step: Json, outcome: Outcome) -> str | None:
     if my_offsets != [record["offset"] for record in step["records"]]:
         kafkas = [(record["typeName"], record["keyJson"], record["valueJson"]) for record in step["records"]]
         return f"records {[_mine(entry) for entry in outcome.records]}, Kafka's {kafkas}"
-    mine = _runs(_mine(entry) for entry in outcome.records)
-    theirs = _runs(_kafkas(record) for record in step["records"])
+    mine = _runs(in_one_order([_mine(entry) for entry in outcome.records]))
+    theirs = _runs(in_one_order([_kafkas(record) for record in step["records"]]))
     return None if mine == theirs else f"records {mine}, Kafka's {theirs}"
 
 
@@ -352,6 +352,32 @@ def _value_text(record_type: int, value: bytes | None) -> str | None:
         return None if value is None else value.hex()
     version, message, struct = decode_value(TOPIC, record_type, value)
     return f"{len(value)} {json.dumps(canonical(to_json(struct, message, version)), sort_keys=True)}"
+
+
+FENCED = (
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+)
+"""Tombstones of a member of a consumer group, in their order."""
+
+
+def in_one_order(records: list[Record]) -> list[Record]:
+    """The tombstones of members which go together, by member: Kafka has the members in a set, in whatever order."""
+    ordered: list[Record] = []
+    leaving: list[list[Record]] = []
+    place = 0
+    while place < len(records):
+        several = records[place : place + len(FENCED)]
+        if tuple(record.record_type for record in several) == FENCED and all(one.value is None for one in several):
+            leaving.append(several)
+            place += len(FENCED)
+            continue
+        ordered += [record for tombstones in sorted(leaving) for record in tombstones]
+        leaving = []
+        ordered.append(records[place])
+        place += 1
+    return ordered + [record for tombstones in sorted(leaving) for record in tombstones]
 
 
 def _runs(records: Iterable[Record]) -> dict[str, list[list[Record]]]:
