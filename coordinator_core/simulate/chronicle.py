@@ -5,16 +5,18 @@ the log lost are never written.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from coordinator_core.classic.live import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
+from coordinator_core.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
 from coordinator_core.classic.state import ClassicGroupState
 from coordinator_core.client_protocols import TopicPartitions, decode_assignment
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator_core.coordinator.records import AppendedRecord, Producer
 from coordinator_core.coordinator.shard import Outcome
 from coordinator_core.errors import DecodeError
 from coordinator_core.runtime.messages import Request
+from coordinator_core.share.state import ShareGroup
 from coordinator_core.simulate.beats import Beats
 from coordinator_core.simulate.observe import ObservedMachine, group_id_of
 from coordinator_core.simulate.process import Process
@@ -24,6 +26,7 @@ from schemas.consumer_offsets import RecordType
 HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
 MEMBERSHIP: Final = frozenset({"classic_join", "classic_sync", "classic_leave"})
+MODERN_HEARTBEATS: Final = HEARTBEATS - {"classic_heartbeat"}
 HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
 """Operations which leave the sleepers of a quiet group alone; after a heartbeat it may be quiet no more."""
 
@@ -33,8 +36,6 @@ UUID_CHARACTERS: Final = 22
 ABSENT: Final = (None, -1)
 """State and generation of a group which is not there."""
 
-REBALANCING: Final = frozenset({PREPARING_REBALANCE, COMPLETING_REBALANCE})
-
 REASONS: Final = {
     "cached metadata has changed": "TOPIC_CHANGED",
     "need to revoke partitions and re-join": "REVOKED_PARTITIONS",
@@ -43,7 +44,19 @@ REASONS: Final = {
 }
 """What a request says of its reason -> the reason in the truth."""
 
-TIMER_REASONS: Final = {"heartbeat": "SESSION_EXPIRED", "session": "SESSION_EXPIRED", "sync": "SYNC_EXPIRED"}
+EPOCH_REASONS: Final = {0: "MEMBER_JOINED", -1: "MEMBER_LEFT", -2: "STATIC_MEMBER_AWAY"}
+"""Member epoch of a heartbeat which made a new group epoch -> the reason."""
+
+GROUP_TYPES: Final = {RecordType.CONSUMER_GROUP_METADATA: "CONSUMER", RecordType.SHARE_GROUP_METADATA: "SHARE"}
+"""Record of a new group epoch -> the type of the group."""
+
+TIMER_REASONS: Final = {
+    "heartbeat": "SESSION_EXPIRED",
+    "session": "SESSION_EXPIRED",
+    "share": "SESSION_EXPIRED",
+    "sync": "SYNC_EXPIRED",
+    "rebalance": "REBALANCE_EXPIRED",
+}
 """First word of a timer's key -> the reason."""
 
 
@@ -87,6 +100,9 @@ class Chronicle:
         if request.operation in COMMITS:
             self._note_commit(machine, request, outcome)
             return
+        if request.operation in MODERN_HEARTBEATS:
+            self._after_modern_heartbeat(machine, group_id, request, outcome)
+            return
         if request.operation in MEMBERSHIP:
             process = None if request.client is None else self._process(request.client.client_id)
             self._note_cause(machine, group_id, _reason_of(request), process, wrote=bool(outcome.records))
@@ -100,6 +116,9 @@ class Chronicle:
             if process is not None:
                 reason = TIMER_REASONS.get(fired.key.partition("-")[0], "TIMER")
                 self._note_cause(machine, process.group_id, reason, process)
+                self._note_modern_cause(process.group_id, reason, process, outcome)
+                if self.beats is not None and not is_quiet(machine.coordinator.group(process.group_id)):
+                    self.beats.wake(process.group_id)
         self._note_records(machine, outcome.records)
 
     def marked(self, machine: ObservedMachine, producer: Producer, *, is_commit: bool, offset: int) -> None:
@@ -201,7 +220,61 @@ class Chronicle:
             }
             self._wait(machine, entry.offset, "deletions", facts)
 
+    def _note_epoch(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        """A group epoch of a consumer or share group."""
+        group_id, value = entry.record.key.group_id, entry.record.value
+        log = [machine.partition, entry.offset]
+        if value is None:
+            self._wait(machine, entry.offset, "deletions", {"group": group_id, "what": "GROUP", "log": log})
+            return
+        group = machine.coordinator.group(group_id)
+        facts = {
+            "group": group_id,
+            "group_type": GROUP_TYPES[entry.record.record_type],
+            "generation": value.epoch,
+            "causes": self._causes.pop(group_id, []),
+            "members": {
+                member_id: {"client_id": member.client_id} for member_id, member in sorted(group.members.items())
+            },
+            "log": log,
+        }
+        self._wait(machine, entry.offset, "generations", facts)
+
+    def _note_current_assignment(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        """What a member of a consumer or share group owns from now on, as its coordinator sees it."""
+        key, value = entry.record.key, entry.record.value
+        pending = getattr(value, "partitions_pending_revocation", ())
+        facts = {
+            "group": key.group_id,
+            "member_id": key.member_id,
+            "member_epoch": None if value is None else value.member_epoch,
+            "assigned": [] if value is None else _by_topic_id(value.assigned_partitions),
+            "pending_revocation": _by_topic_id(pending or ()),
+            "log": [machine.partition, entry.offset],
+        }
+        self._wait(machine, entry.offset, "assignments", facts)
+
     # --- causes ---
+
+    def _after_modern_heartbeat(
+        self, machine: ObservedMachine, group_id: str, request: Request, outcome: Outcome
+    ) -> None:
+        """A heartbeat of the consumer or share protocol may be anything: who joins, leaves, or reconciles."""
+        if request.client is not None:
+            self._clients[request.message.member_id[-UUID_CHARACTERS:]] = request.client.client_id
+        if not outcome.records:
+            return
+        reason = EPOCH_REASONS.get(request.message.member_epoch, "TOPIC_CHANGED")
+        process = None if request.client is None else self._process(request.client.client_id)
+        self._note_modern_cause(group_id, reason, process, outcome)
+        self._note_records(machine, outcome.records)
+        if self.beats is not None and not is_quiet(machine.coordinator.group(group_id)):
+            self.beats.wake(group_id)
+
+    def _note_modern_cause(self, group_id: str, reason: str, process: Process | None, outcome: Outcome) -> None:
+        """A new group epoch is written in the step which made it."""
+        if any(entry.record.record_type in GROUP_TYPES for entry in outcome.records):
+            self._add_cause(group_id, reason, process)
 
     def _note_cause(
         self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
@@ -217,8 +290,11 @@ class Chronicle:
             return
         if self.beats is not None:
             self.beats.wake(group_id)
+        self._add_cause(group_id, "STATIC_MEMBER_BACK" if is_static_back else reason, process)
+
+    def _add_cause(self, group_id: str, reason: str, process: Process | None) -> None:
         facts = {
-            "reason": "STATIC_MEMBER_BACK" if is_static_back else reason,
+            "reason": reason,
             "at_ms": self._now_ms(),
             "client_id": None if process is None else process.client_id,
             "fault": None if process is None else process.fault,
@@ -231,9 +307,15 @@ def _look(machine: ObservedMachine, group_id: str) -> tuple[ClassicGroupState | 
     return (group.state, group.generation_id) if isinstance(group, LiveClassicGroup) else ABSENT
 
 
-def is_rebalancing(group: Any) -> bool:
-    """Whether members of the group have to do something before it is settled again."""
-    return isinstance(group, LiveClassicGroup) and group.state in REBALANCING
+def is_quiet(group: Any) -> bool:
+    """Whether heartbeats of members which have nothing to say change nothing."""
+    if isinstance(group, LiveClassicGroup):
+        return group.state is STABLE
+    if isinstance(group, ConsumerGroup):
+        return group.state is ConsumerGroupState.STABLE
+    return isinstance(group, ShareGroup) and all(
+        member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values()
+    )
 
 
 def _reason_of(request: Request) -> str:
@@ -244,6 +326,10 @@ def _reason_of(request: Request) -> str:
     if known is not None:
         return known
     return "MEMBER_JOINED"
+
+
+def _by_topic_id(partitions: Sequence[Any]) -> list[list[Any]]:
+    return [[entry.topic_id, list(entry.partitions)] for entry in partitions]
 
 
 def _assignment(data: bytes) -> TopicPartitions | None:
@@ -258,5 +344,9 @@ def _assignment(data: bytes) -> TopicPartitions | None:
 NOTES: Final = {
     RecordType.GROUP_METADATA: Chronicle._note_classic_generation,
     RecordType.OFFSET_COMMIT: Chronicle._note_offset,
+    RecordType.CONSUMER_GROUP_METADATA: Chronicle._note_epoch,
+    RecordType.SHARE_GROUP_METADATA: Chronicle._note_epoch,
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Chronicle._note_current_assignment,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: Chronicle._note_current_assignment,
 }
 """Record type -> how it becomes a line."""

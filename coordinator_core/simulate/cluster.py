@@ -20,7 +20,7 @@ from coordinator_core.runtime.coordinator import RuntimeConfig
 from coordinator_core.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
-from coordinator_core.simulate.chronicle import COMMITS, Chronicle, is_rebalancing
+from coordinator_core.simulate.chronicle import COMMITS, Chronicle, is_quiet
 from coordinator_core.simulate.clients.machine import Send, Service
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.draw import java_uuid, stream
@@ -193,7 +193,12 @@ class Cluster:
         self._note_commits(log)
 
     def _fetch_all(self, log: PartitionLog) -> None:
-        log.replicate([broker_id for broker_id in log.replicas if self.brokers[broker_id].is_alive])
+        """Two fetches of each follower: one copies, and the next one tells the leader so."""
+        followers = [
+            broker_id for broker_id in log.replicas if broker_id != log.leader and self.brokers[broker_id].is_alive
+        ]
+        for broker_id in (*followers, *followers):
+            log.fetch(broker_id)
 
     def _note_commits(self, log: PartitionLog) -> None:
         """The high watermark may have moved: what waited for it becomes true, and is answered."""
@@ -219,8 +224,7 @@ class Cluster:
         machine = self._machine(group_id)
         if machine is None:
             return False
-        group = machine.coordinator.group(group_id)
-        return group is not None and not is_rebalancing(group)
+        return is_quiet(machine.coordinator.group(group_id))
 
     def park_session(self, group_id: str, key: str) -> Timer | None:
         """Take a session timer out of its coordinator."""

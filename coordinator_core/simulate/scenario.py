@@ -81,8 +81,9 @@ class GroupSpec:
     """classic, consumer or share."""
     count: int = 1
     members: int = 1
-    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first. Consumer: one of the server's."""
+    assignors: tuple[str, ...] = ()
+    """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first; by default range and
+    cooperative-sticky, as in Kafka. Consumer: one of the server's; by default whatever the server prefers."""
     static: bool = False
     """Members have a group instance id and come back as who they were."""
     start_after_ms: int = 0
@@ -445,8 +446,9 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
             raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
     known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
     for assignor in group.assignors:
-        if group.protocol in known and assignor not in known[group.protocol] and "assignors" not in _defaulted(group):
-            raise place.key("assignors").error(f"must be among {', '.join(known[group.protocol])}")
+        if assignor not in known.get(group.protocol, ()):
+            text = ", ".join(known[group.protocol]) if group.protocol in known else "none: share groups have but one"
+            raise place.key("assignors").error(f"must be among {text}")
     if group.on_poison not in POISON_OF[group.protocol]:
         raise place.key("on_poison").error(
             f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
@@ -461,11 +463,6 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("session_timeout").error(
             f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
         )
-
-
-def _defaulted(group: GroupSpec) -> set[str]:
-    """Fields which stand at their default, as far as can be told."""
-    return {spec.name for spec in fields(group) if getattr(group, spec.name) == spec.default}
 
 
 def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:

@@ -134,7 +134,7 @@ class Topics:
         """The record batches from the one that holds an offset on, as a fetch of so many records finds them."""
         size = self._partitions[at].spec.batch_records
         end = self.end_offset(at, now_ms)
-        batches = []
+        batches: list[LogBatch] = []
         first = max(from_offset // size * size, self.start_offset(at, now_ms))
         while first < end and (not batches or batches[-1].last_offset - from_offset + 1 < record_count_max):
             last = min((first // size + 1) * size, end) - 1

@@ -3,12 +3,15 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.beats import Beats
 from coordinator_core.simulate.chronicle import Chronicle
-from coordinator_core.simulate.clients.classic import ClassicConsumer, ConsumerConfig
+from coordinator_core.simulate.clients.classic import ClassicConsumer
+from coordinator_core.simulate.clients.consumer import ConsumerMember
 from coordinator_core.simulate.clients.machine import Client
+from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.draw import kafka_uuid, stream
@@ -21,6 +24,10 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 HOST_BLOCK = 250
 """Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
+
+
+DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consumer": (), "share": ()}
+"""partition.assignment.strategy by default; members of the other protocols leave it to the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,7 @@ class World:
             group_id=group_id,
             client_id=client_id,
             topics=spec.topics,
-            assignors=spec.assignors,
+            assignors=spec.assignors or DEFAULT_ASSIGNORS[spec.protocol],
             instance_id=f"{group_id}-instance-{index}" if spec.static else None,
             session_timeout_ms=spec.session_timeout_ms,
             heartbeat_interval_ms=spec.heartbeat_interval_ms,
@@ -142,6 +149,8 @@ class World:
             stops_at_poison=spec.on_poison == "stuck",
             offset_reset=spec.offset_reset,
         )
+        if spec.protocol == "consumer":
+            return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
         return lambda draws: ClassicConsumer(config, self.topics, draws)
 
     # --- the truth's frame ---

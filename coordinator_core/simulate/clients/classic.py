@@ -37,7 +37,6 @@ from coordinator_core.client_protocols import (
     Assignment,
     StickyUserData,
     Subscription,
-    TopicPartitions,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -47,13 +46,7 @@ from coordinator_core.client_protocols import (
 )
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.errors import CoreError
-from coordinator_core.offsets.messages import (
-    OffsetCommitPartition,
-    OffsetCommitRequest,
-    OffsetCommitTopic,
-    OffsetFetchRequest,
-    OffsetFetchTopic,
-)
+from coordinator_core.offsets.messages import OffsetCommitRequest, OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -76,18 +69,27 @@ from coordinator_core.simulate.clients.machine import (
     Topics,
     TopicsChanged,
 )
+from coordinator_core.simulate.clients.offsets import (
+    COMMIT_VERSION,
+    COOPERATIVE,
+    FETCH_VERSION,
+    ConsumerConfig,
+    by_topic,
+    committed_offsets,
+    committed_topics,
+    fetched_topics,
+    first_position,
+    has_fetch_error,
+)
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
-COMMIT_VERSION: Final = 10
-FETCH_VERSION: Final = 10
 """The versions which 4.3 clients and brokers agree on."""
 
 PROTOCOL_TYPE: Final = "consumer"
 SUBSCRIPTION_VERSION: Final = 3
-COOPERATIVE: Final = "cooperative-sticky"
 
 FATAL: Final = frozenset(
     {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED}
@@ -129,31 +131,6 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 class IllegalClientState(CoreError):
     """A transition which the table does not hold: a fault of the client's code."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """A consumer's settings. `records_per_second` is what it can handle."""
-
-    group_id: str
-    client_id: str
-    topics: tuple[str, ...]
-    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3000
-    max_poll_interval_ms: int = 300_000
-    poll_interval_ms: int = 1000
-    auto_commit_interval_ms: int | None = 5000
-    """None: it never commits by itself."""
-    records_per_second: float = 1000.0
-    stops_at_poison: bool = False
-    offset_reset: str = "earliest"
-
-    @property
-    def is_cooperative(self) -> bool:
-        """The rebalance protocol which all the assignors support: COOPERATIVE only where none is eager."""
-        return all(name == COOPERATIVE for name in self.assignors)
 
 
 @dataclass(slots=True)
@@ -265,7 +242,7 @@ class ClassicConsumer:
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
         if assignor == "sticky" and self.sticky_assignment is not None:
-            user_data = encode_sticky_user_data(StickyUserData(_grouped(self.sticky_assignment), self.generation_id))
+            user_data = encode_sticky_user_data(StickyUserData(by_topic(self.sticky_assignment), self.generation_id))
         elif assignor == COOPERATIVE:
             user_data = encode_cooperative_sticky_user_data(self.generation_id)
         return encode_subscription(
@@ -273,7 +250,7 @@ class ClassicConsumer:
                 SUBSCRIPTION_VERSION,
                 tuple(sorted(self.config.topics)),
                 user_data,
-                _grouped(self.assigned),
+                by_topic(self.assigned),
                 self.generation_id,
             )
         )
@@ -327,7 +304,7 @@ class ClassicConsumer:
         assignment = CLIENT_ASSIGNORS[response.protocol_name](topics, dict(subscriptions.items()))
         return tuple(
             SyncGroupRequestAssignment(
-                member_id, encode_assignment(Assignment(SUBSCRIPTION_VERSION, _grouped(partitions)))
+                member_id, encode_assignment(Assignment(SUBSCRIPTION_VERSION, by_topic(partitions)))
             )
             for member_id, partitions in assignment.items()
         )
@@ -368,9 +345,8 @@ class ClassicConsumer:
         return actions
 
     def _fetch(self, partitions: Sequence[TopicPartition]) -> Send:
-        topics = tuple(OffsetFetchTopic(topic, numbers) for topic, numbers in _grouped(partitions))
         request = OffsetFetchRequest(
-            self.config.group_id, topics, require_stable=True, member_id=self.member_id, member_epoch=-1
+            self.config.group_id, fetched_topics(partitions), require_stable=True, member_id=self.member_id, member_epoch=-1
         )
         return self._send("fetch_offsets", request, "fetch", FETCH_VERSION)
 
@@ -378,17 +354,14 @@ class ClassicConsumer:
         if self.state is not STABLE:
             return []
         missing = [at for at in self.assigned if at not in self.progress.offsets]
-        if answer.error is not None or any(
-            partition.error_code for topic in answer.response.topics for partition in topic.partitions
-        ):
-            # Also where an open transaction may still change an offset (UNSTABLE_OFFSET_COMMIT).
+        if has_fetch_error(answer):
             return [SetTimer("fetch-retry", RETRY_BACKOFF_MS)] if missing else []
-        committed = {
-            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-            for topic in answer.response.topics
-            for partition in topic.partitions
-        }
-        took = [(at, self._first_position(at, committed[at], now_ms)) for at in missing if at in committed]
+        committed = committed_offsets(answer)
+        took = [
+            (at, first_position(self.topics, self.config, at, committed[at], now_ms))
+            for at in missing
+            if at in committed
+        ]
         self._read_on(now_ms)
         self.progress.take(took, now_ms)
         actions: Actions = [Took(took, self.generation_id)] if took else []
@@ -399,13 +372,6 @@ class ClassicConsumer:
     def _fetch_again(self, now_ms: int) -> Actions:
         missing = [at for at in self.assigned if at not in self.progress.offsets]
         return [self._fetch(missing)] if self.state is STABLE and missing else []
-
-    def _first_position(self, at: TopicPartition, committed: int, now_ms: int) -> int:
-        if committed >= 0:
-            return max(committed, self.topics.start_offset(at, now_ms))
-        if self.config.offset_reset == "latest":
-            return self.topics.end_offset(at, now_ms)
-        return self.topics.start_offset(at, now_ms)
 
     # --- reading and committing ---
 
@@ -424,26 +390,12 @@ class ClassicConsumer:
         self._read_on(now_ms)
         request = OffsetCommitRequest(
             self.config.group_id,
-            self.committed_topics(),
+            committed_topics(self.topics, self.progress.offsets),
             self.generation_id,
             self.member_id,
             self.config.instance_id,
         )
         return self._send("commit_offset", request, tag, COMMIT_VERSION)
-
-    def committed_topics(self) -> tuple[OffsetCommitTopic, ...]:
-        """All positions, as a commit gives them."""
-        offsets = self.progress.offsets
-        return tuple(
-            OffsetCommitTopic(
-                tuple(
-                    OffsetCommitPartition(number, offsets[TopicPartition(topic, number)], 0, "") for number in numbers
-                ),
-                topic,
-                self.topics.topic_id(topic),
-            )
-            for topic, numbers in _grouped(sorted(offsets))
-        )
 
     def _commit_in_time(self, now_ms: int) -> Actions:
         if self.state is not STABLE or self.is_busy or self.config.auto_commit_interval_ms is None:
@@ -584,14 +536,6 @@ class ClassicConsumer:
 
     def _ignore(self, answer: Answered, now_ms: int) -> Actions:
         return []
-
-
-def _grouped(partitions: Sequence[TopicPartition]) -> TopicPartitions:
-    """By topic, in the order in which the topics come."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return tuple((topic, tuple(numbers)) for topic, numbers in grouped.items())
 
 
 def _commit_error(answer: Answered) -> ErrorCode:

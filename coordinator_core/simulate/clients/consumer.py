@@ -1,0 +1,413 @@
+"""A member of the consumer protocol (KIP-848): heartbeats carry all, and the broker assigns.
+
+States, after MemberState of Kafka's client:
+
+* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it owns what it was told to own.
+* RECONCILING: it was told to own something else. At the next poll it commits, gives up what it has to, takes what is
+  new, and says so at once in a heartbeat which names all that it owns.
+* STALE: it left because the application did not poll in time. * LEAVING: the last commit, then the last heartbeat.
+* CLOSED: gone.
+
+An error that fences the member (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID) makes it give up all and join anew under its
+own id, which it made itself. Source: ConsumerMembershipManager, ConsumerHeartbeatRequestManager of Kafka's clients.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.consumer.messages import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from coordinator_core.consumer.timers import session_key
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.offsets.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator_core.simulate.clients.machine import (
+    RETRIABLE,
+    RETRY_BACKOFF_MS,
+    Actions,
+    Answered,
+    Beat,
+    CancelTimer,
+    Closed,
+    Event,
+    Gave,
+    Progress,
+    Send,
+    Service,
+    SetTimer,
+    SlowPoll,
+    Started,
+    Stop,
+    TimerFired,
+    Took,
+    Topics,
+    TopicsChanged,
+)
+from coordinator_core.simulate.clients.offsets import (
+    COMMIT_VERSION,
+    FETCH_VERSION,
+    ConsumerConfig,
+    committed_offsets,
+    committed_topics,
+    fetched_topics,
+    first_position,
+    has_fetch_error,
+)
+from coordinator_core.simulate.draw import kafka_uuid
+
+HEARTBEAT_VERSION: Final = 1
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+
+FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+POLL, COMMIT, BUSY, POLL_EXPIRED, RETRY, FETCH = "poll", "commit", "busy", "poll-expired", "retry", "fetch"
+"""Timers."""
+
+
+class MemberState(StrEnum):
+    """See the docstring of the module."""
+
+    JOINING = "JOINING"
+    STABLE = "STABLE"
+    RECONCILING = "RECONCILING"
+    STALE = "STALE"
+    LEAVING = "LEAVING"
+    CLOSED = "CLOSED"
+
+
+JOINING, STABLE, RECONCILING = MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING
+STALE, LEAVING, CLOSED = MemberState.STALE, MemberState.LEAVING, MemberState.CLOSED
+
+
+@dataclass(slots=True)
+class ConsumerMember:
+    """See the docstring of the module."""
+
+    config: ConsumerConfig
+    topics: Topics
+    draws: random.Random
+    names: dict[str, str]
+    """Topic id -> name."""
+    state: MemberState = JOINING
+    member_id: str = ""
+    member_epoch: int = JOIN_EPOCH
+    interval_ms: int = 0
+    owned: tuple[TopicPartition, ...] = ()
+    target: tuple[TopicPartition, ...] = ()
+    """What it was told to own."""
+    progress: Progress = field(init=False)
+    is_busy: bool = False
+    is_committing: bool = False
+    """The commit before it gives something up is under way."""
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
+        self.member_id = kafka_uuid(self.draws)
+
+    @property
+    def client_id(self) -> str:
+        """As in the configuration."""
+        return self.config.client_id
+
+    # --- the contract ---
+
+    def handle(self, event: Event, now_ms: int) -> Actions:
+        """Take an event; what to do."""
+        if self.state is CLOSED:
+            return []
+        match event:
+            case Started():
+                return self._join()
+            case Answered():
+                return ANSWERS[event.tag](self, event, now_ms)
+            case TimerFired(name):
+                return TIMERS[name](self, now_ms)
+            case Stop():
+                return self._close(now_ms)
+            case SlowPoll(duration_ms):
+                return self._work(duration_ms, now_ms)
+            case TopicsChanged():
+                return []  # the coordinator knows of its own accord
+
+    def heartbeat(self) -> Send:
+        """A heartbeat which says nothing new."""
+        return self._beat("heartbeat", self.member_epoch)
+
+    def session_key(self) -> str:
+        """Key of its session timer in the coordinator."""
+        return session_key(self.config.group_id, self.member_id)
+
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """What it owns and where it stands."""
+        self._read_on(now_ms)
+        return list(self.progress.offsets.items())
+
+    # --- heartbeats ---
+
+    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+        request = ConsumerGroupHeartbeatRequest(
+            self.config.group_id, self.member_id, member_epoch, self.config.instance_id, **fields
+        )
+        return self._send("consumer_group_heartbeat", request, tag, HEARTBEAT_VERSION)
+
+    def _full_beat(self, tag: str) -> Send:
+        """All that the member has to say: when it joins, and after an error."""
+        assignor = self.config.assignors[0] if self.config.assignors else None
+        return self._beat(
+            tag,
+            self.member_epoch,
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
+            subscribed_topic_names=tuple(sorted(self.config.topics)),
+            server_assignor=assignor,
+            topic_partitions=self._by_topic_id(self.owned),
+        )
+
+    def _join(self) -> Actions:
+        self.state, self.member_epoch, self.owned, self.target = JOINING, JOIN_EPOCH, (), ()
+        self.is_committing = False
+        return [Beat(0), CancelTimer(COMMIT), CancelTimer(POLL), self._full_beat("join")]
+
+    def _on_join(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not JOINING:
+            return []
+        code = _error_of(answer)
+        if code is ErrorCode.NONE:
+            self.state = STABLE
+            self.interval_ms = answer.response.heartbeat_interval_ms
+            return [Beat(self.interval_ms), *self._on_response(answer.response, now_ms)]
+        if code in RETRIABLE or code in FENCED:
+            return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
+        return self._gone(code.name)
+
+    def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state not in {STABLE, RECONCILING}:
+            return []
+        code = _error_of(answer)
+        if code is ErrorCode.NONE:
+            return self._on_response(answer.response, now_ms)
+        if code in FENCED:
+            return [*self._give(self.owned, "LOST", now_ms), *self._join()]
+        if code in RETRIABLE:
+            return []
+        return self._gone(code.name)
+
+    def _on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> Actions:
+        self.member_epoch = response.member_epoch
+        if response.assignment is None:
+            return []
+        self.target = self._partitions(response.assignment)
+        if self.state is RECONCILING:
+            return []
+        self.state = RECONCILING
+        return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
+
+    # --- reconciling ---
+
+    def _poll(self, now_ms: int) -> Actions:
+        """At a poll: what has to go is committed first."""
+        if self.state is not RECONCILING or self.is_busy or self.is_committing:
+            return []
+        revoked = [at for at in self.owned if at not in set(self.target)]
+        if revoked and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+            self.is_committing = True
+            return [CancelTimer(COMMIT), self._commit("commit-before-revoke", now_ms)]
+        return self._take_over(now_ms)
+
+    def _on_commit_before_revoke(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state is not RECONCILING or not self.is_committing:
+            return []
+        self.is_committing = False
+        return self._take_over(now_ms)
+
+    def _take_over(self, now_ms: int) -> Actions:
+        wanted = set(self.target)
+        actions = self._give([at for at in self.owned if at not in wanted], "REVOKED", now_ms)
+        self.owned = self.target
+        self.state = STABLE
+        acknowledgement = self._beat(
+            "heartbeat",
+            self.member_epoch,
+            topic_partitions=self._by_topic_id(self.owned),
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
+        )
+        actions += [Beat(self.interval_ms), acknowledgement]
+        return [*actions, *self._fetch_missing(now_ms)]
+
+    def _fetch_missing(self, now_ms: int) -> Actions:
+        missing = [at for at in self.owned if at not in self.progress.offsets]
+        if missing and self.state in {STABLE, RECONCILING}:
+            request = OffsetFetchRequest(
+                self.config.group_id,
+                fetched_topics(missing),
+                require_stable=True,
+                member_id=self.member_id,
+                member_epoch=self.member_epoch,
+            )
+            return [self._send("fetch_offsets", request, "fetch", FETCH_VERSION)]
+        return self._commit_later()
+
+    def _on_fetch(self, answer: Answered, now_ms: int) -> Actions:
+        if self.state not in {STABLE, RECONCILING}:
+            return []
+        missing = [at for at in self.owned if at not in self.progress.offsets]
+        if has_fetch_error(answer):
+            return [SetTimer(FETCH, RETRY_BACKOFF_MS)] if missing else []
+        committed = committed_offsets(answer)
+        took = [
+            (at, first_position(self.topics, self.config, at, committed[at], now_ms))
+            for at in missing
+            if at in committed
+        ]
+        self._read_on(now_ms)
+        self.progress.take(took, now_ms)
+        return [*([Took(took, self.member_epoch)] if took else []), *self._commit_later()]
+
+    # --- reading and committing ---
+
+    def _read_on(self, now_ms: int) -> None:
+        if self.is_busy:
+            self.progress.stand_still(now_ms)
+        else:
+            self.progress.advance(now_ms)
+
+    def _give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
+        self._read_on(now_ms)
+        given = self.progress.give(partitions, now_ms)
+        return [Gave(given, ended_by)] if given else []
+
+    def _commit_later(self) -> Actions:
+        interval_ms = self.config.auto_commit_interval_ms
+        return [] if interval_ms is None else [SetTimer(COMMIT, interval_ms)]
+
+    def _commit(self, tag: str, now_ms: int) -> Send:
+        self._read_on(now_ms)
+        request = OffsetCommitRequest(
+            self.config.group_id,
+            committed_topics(self.topics, self.progress.offsets),
+            self.member_epoch,
+            self.member_id,
+            self.config.instance_id,
+        )
+        return self._send("commit_offset", request, tag, COMMIT_VERSION)
+
+    def _commit_in_time(self, now_ms: int) -> Actions:
+        if self.state not in {STABLE, RECONCILING} or self.is_busy or self.is_committing:
+            return []
+        commit = [self._commit("commit", now_ms)] if self.progress.offsets else []
+        return [*commit, *self._commit_later()]
+
+    def _ignore(self, answer: Answered, now_ms: int) -> Actions:
+        """A commit that failed is followed by the next one; heartbeats tell of what is worse."""
+        return []
+
+    # --- what the scenario makes it do ---
+
+    def _work(self, duration_ms: int, now_ms: int) -> Actions:
+        if self.is_busy or self.state not in {STABLE, RECONCILING}:
+            return []
+        self._read_on(now_ms)
+        self.is_busy = True
+        actions: Actions = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self.config.max_poll_interval_ms:
+            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
+        return actions
+
+    def _poll_expired(self, now_ms: int) -> Actions:
+        """The member leaves on behalf of an application that does not poll."""
+        if not self.is_busy or self.state not in {STABLE, RECONCILING}:
+            return []
+        self.state = STALE
+        return [Beat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
+
+    def _busy_no_more(self, now_ms: int) -> Actions:
+        self.progress.stand_still(now_ms)
+        self.is_busy = False
+        if self.state is STALE:
+            return [*self._give(self.owned, "LOST", now_ms), *self._join()]
+        return self._poll(now_ms) if self.state is RECONCILING else self._commit_in_time(now_ms)
+
+    def _close(self, now_ms: int) -> Actions:
+        self.is_busy = False
+        before, self.state = self.state, LEAVING
+        if before in {STABLE, RECONCILING} and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+            return [self._commit("commit-before-close", now_ms)]
+        return self._leave(now_ms)
+
+    def _on_commit_before_close(self, answer: Answered, now_ms: int) -> Actions:
+        return self._leave(now_ms)
+
+    def _leave(self, now_ms: int) -> Actions:
+        actions = [*self._give(self.owned, "CLOSED", now_ms), Beat(0)]
+        return [*actions, self._beat("leave", self._leave_epoch)]
+
+    def _on_leave(self, answer: Answered, now_ms: int) -> Actions:
+        return self._gone("STOPPED")
+
+    @property
+    def _leave_epoch(self) -> int:
+        """Static members leave for a while only."""
+        return LEAVE_EPOCH if self.config.instance_id is None else LEAVE_STATIC_EPOCH
+
+    def _gone(self, reason: str) -> Actions:
+        self.state = CLOSED
+        return [Closed(reason)]
+
+    # --- small things ---
+
+    def _rejoin(self, now_ms: int) -> Actions:
+        return [self._full_beat("join")] if self.state is JOINING else []
+
+    def _send(self, operation: str, request: Any, tag: str, api_version: int) -> Send:
+        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version)
+
+    def _by_topic_id(self, partitions: Sequence[TopicPartition]) -> tuple[TopicPartitions, ...]:
+        grouped: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            grouped.setdefault(self.topics.topic_id(topic), []).append(partition)
+        return tuple(TopicPartitions(topic_id, tuple(numbers)) for topic_id, numbers in grouped.items())
+
+    def _partitions(self, assignment: Assignment) -> tuple[TopicPartition, ...]:
+        return tuple(
+            sorted(
+                TopicPartition(self.names[entry.topic_id], number)
+                for entry in assignment.topic_partitions
+                for number in entry.partitions
+            )
+        )
+
+
+def _error_of(answer: Answered) -> ErrorCode:
+    return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
+
+
+ANSWERS: Final = {
+    "join": ConsumerMember._on_join,
+    "heartbeat": ConsumerMember._on_heartbeat,
+    "fetch": ConsumerMember._on_fetch,
+    "commit": ConsumerMember._ignore,
+    "commit-before-revoke": ConsumerMember._on_commit_before_revoke,
+    "commit-before-close": ConsumerMember._on_commit_before_close,
+    "leave": ConsumerMember._on_leave,
+    "leave-poll-expired": ConsumerMember._ignore,
+}
+"""Tag of a request -> what its answer does."""
+
+TIMERS: Final = {
+    POLL: ConsumerMember._poll,
+    RETRY: ConsumerMember._rejoin,
+    COMMIT: ConsumerMember._commit_in_time,
+    BUSY: ConsumerMember._busy_no_more,
+    POLL_EXPIRED: ConsumerMember._poll_expired,
+    FETCH: ConsumerMember._fetch_missing,
+}
+"""Timer -> what it does."""
