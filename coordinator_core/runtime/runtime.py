@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
@@ -11,6 +12,9 @@ from coordinator_core.runtime.machines import MachineKind
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.states import CoordinatorState
+
+DEADLINES_KEPT_MAX: Final = 64
+"""Deadlines which count no more and are kept, beyond as many as there are partitions, before a clean-up."""
 
 
 class CoordinatorRuntime:
@@ -149,3 +153,6 @@ class CoordinatorRuntime:
         elif self._deadline_of.get(partition) != deadline_ms:
             self._deadline_of[partition] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, partition))
+            if len(self._deadlines) > 2 * len(self._deadline_of) + DEADLINES_KEPT_MAX:
+                self._deadlines = [(deadline, partition) for partition, deadline in self._deadline_of.items()]
+                heapq.heapify(self._deadlines)
