@@ -101,3 +101,37 @@ def test_state_partitions_are_a_complete_picture() -> None:
     assert folded(first, second)[0].share_partitions["g"] == ShareGroupStatePartitions(
         initialized={T1: ("t", (0, 2))}, deleting={T2: "u"}
     )
+
+
+def subscription(member_id: str, *topics: str) -> Record:
+    return record(
+        T.SHARE_GROUP_MEMBER_METADATA, key(member_id), {"client_id": "c", "subscribed_topic_names": list(topics)}
+    )
+
+
+def test_subscriptions_are_counted() -> None:
+    """By topic name, whatever the order of records; nobody's topic is gone, and an assignment changes nothing."""
+    records = [subscription("A", "t", "u"), subscription("B", "t"), current("B", 2, [0])]
+    assert dict(group_of(*records)[0].name_counts) == {"t": 2, "u": 1}
+    records += [subscription("A", "t"), record(T.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, key("B"), None)]
+    records += [record(T.SHARE_GROUP_MEMBER_METADATA, key("B"), None)]
+    group, codes = group_of(*records)
+    assert codes == []
+    assert dict(group.name_counts) == {"t": 1}
+
+
+TABLE_ORDER = [f"member-{number}" for number in (3, 0, 5, 7, 2, 4, 6, 1)]
+"""What Kafka's TimelineHashMap gives of member-0 to member-7."""
+
+
+def test_members_have_the_order_of_kafkas_table() -> None:
+    """Each new member has the next place; slots double with the members, and stay when they go."""
+    names = [f"member-{number}" for number in range(8)]
+    group, _ = group_of(*(subscription(name, "t") for name in names))
+    assert [group.members[name].place for name in names] == list(range(8))
+    assert (group.members_ever, group.table_capacity) == (8, 8)
+    assert [member.member_id for member in group.members_in_table_order()] == TABLE_ORDER
+    gone = [record(T.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, key("member-0"), None)]
+    gone += [record(T.SHARE_GROUP_MEMBER_METADATA, key("member-0"), None)]
+    group, _ = group_of(*(subscription(name, "t") for name in names), *gone, subscription("member-0", "t"))
+    assert (group.members["member-0"].place, group.table_capacity) == (8, 8)
