@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.codec import make
 from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context, GroupModule, Result
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.share import SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE
 from tests.conformance.families import group_commands
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
@@ -68,6 +72,26 @@ def test_the_judge_sees_a_wrong_command(command: str, change: Callable[[Result],
     """A record too few, a record too many, an answer which is not given."""
     report = group_commands.judge_all(trace("offsets"), with_command(command, change))
     assert report.failures
+
+
+def with_targets(change: Callable[[list[Any]], list[Any]]) -> Callable[[Result], Result]:
+    """A result with the topics of all target assignments of share members changed."""
+
+    def changed(record: CoordinatorRecord) -> CoordinatorRecord:
+        if record.record_type != RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER or record.value is None:
+            return record
+        topics = change(list(record.value.topic_partitions))
+        return replace(record, value=make(SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, topic_partitions=topics))
+
+    return lambda result: replace(result, records=tuple(map(changed, result.records)))
+
+
+def test_topics_of_a_target_may_come_in_any_order_but_have_to_be_there() -> None:
+    """Their order is that of a hash map; the judge sees a topic too few all the same."""
+    swapped = with_command("share_group_heartbeat", with_targets(lambda topics: topics[::-1]))
+    assert group_commands.judge_all(trace("share"), swapped).failures == []
+    fewer = with_command("share_group_heartbeat", with_targets(lambda topics: topics[1:]))
+    assert group_commands.judge_all(trace("share"), fewer).failures
 
 
 def first_case(name: str, wanted: Callable[[Json], bool]) -> tuple[Json, int]:
