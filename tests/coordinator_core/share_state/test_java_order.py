@@ -46,6 +46,18 @@ def test_share_partitions_are_walked_through_as_kafka_does() -> None:
     assert set(shard.arrivals) == set(shard.share_partitions)
 
 
+def test_who_is_there_already_keeps_its_place() -> None:
+    """Snapshots and updates replace what a slot holds; only who was deleted comes anew."""
+    shard = ShareShard()
+    for partition in range(20):
+        shard = replay_share_snapshot(shard, key(partition), SNAPSHOT, partition)
+    order = timeline_order(shard.arrivals, shard.table_capacity)
+    for offset, at in enumerate(order):
+        shard = replay_share_update(shard, at, UPDATE)
+        shard = replay_share_snapshot(shard, at, SNAPSHOT, 20 + offset)
+    assert timeline_order(shard.arrivals, shard.table_capacity) == order
+
+
 def test_a_hash_set_has_an_order_of_its_own() -> None:
     """Thirty keys in 64 buckets."""
     order = [

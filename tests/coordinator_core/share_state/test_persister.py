@@ -128,7 +128,7 @@ def test_what_is_acknowledged_is_there_after_a_failover() -> None:
 
 
 def test_a_state_never_written_begins_where_the_group_says() -> None:
-    """Start offset -1: share.auto.offset.reset decides, and is asked only then."""
+    """Start offset -1: share.auto.offset.reset decides."""
     cluster = Cluster()
     cluster.coordinator.run("initialize_state", KEY, InitializePartition(0, 3, -1), now_ms=0)
     cluster.start(reset_offset=42)
@@ -136,6 +136,18 @@ def test_a_state_never_written_begins_where_the_group_says() -> None:
     cluster.persister.read_into(cluster.partition, KEY, lambda: 99, cluster.done.append)
     assert cluster.done == [None, None]
     assert cluster.partition.start_offset == 42
+
+
+def test_a_state_once_written_does_not_ask_where_to_begin() -> None:
+    """To resolve the reset strategy the broker may have to read its log."""
+    cluster = Cluster()
+
+    def never() -> int:
+        raise AssertionError("nobody needs to know")
+
+    cluster.persister.read_into(cluster.partition, KEY, never, cluster.done.append)
+    cluster.exchange()
+    assert cluster.done == [None]
 
 
 @pytest.mark.parametrize(
@@ -313,11 +325,11 @@ def test_a_coordinator_which_nobody_finds_is_an_error(error: ErrorCode, attempts
 
 
 def test_look_ups_which_succeed_do_not_count_with_those_which_fail() -> None:
-    """Four look-ups fail, then one succeeds: the attempts of the request begin at one."""
+    """Each attempt of the request has look-ups of its own, four of which may fail."""
     persister = Persister(lambda key: None, lambda: MIDDLE)
     results: list[PartitionResult] = []
     persister.call("write_state", KEY, WritePartition(0), results.append)
-    answers: list[int | ErrorCode] = [*[ErrorCode.NOT_COORDINATOR] * 4, *[NODE] * 5]
+    answers: list[int | ErrorCode] = [*[ErrorCode.NOT_COORDINATOR] * 4, NODE] * ATTEMPTS_MAX
     now_ms: int | None = 0
     while now_ms is not None:
         persister.advance(now_ms)
