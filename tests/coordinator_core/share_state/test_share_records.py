@@ -1,5 +1,6 @@
 """Records of the share coordinator: their bytes, and that the log alone gives the state, whatever was asked."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.errors import InvalidRecord
+from coordinator_core.errors import DecodeError, InvalidRecord
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import MemoryLog, ShareCoordinator, empty_shard
@@ -39,6 +40,13 @@ def test_a_record_survives_the_log(value: Any) -> None:
     """Encoded and decoded it is the same, tombstones too."""
     record = ShareStateRecord(KEY, value)
     assert decode_record(*encode_record(record)) == record
+
+
+@given(st.sampled_from([b"", b"\x00\x00", b"\x00\x01", b"\x00\x02"]), st.binary(), st.none() | st.binary())
+def test_any_bytes_are_a_record_or_a_decode_error(record_type: bytes, key: bytes, value: bytes | None) -> None:
+    """The log is not trusted: nothing else may come out."""
+    with contextlib.suppress(DecodeError):
+        assert isinstance(decode_record(record_type + key, value), ShareStateRecord)
 
 
 def test_an_update_has_no_tombstone() -> None:
