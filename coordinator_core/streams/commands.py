@@ -132,7 +132,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     updated = _reconcile(beat, updated, target)
     schedule_session(context, group.group_id, request.member_id)
     if request.shutdown_application:
-        _request_shutdown(live, request.member_id)
+        live.request_shutdown(group, request.member_id)
     return Result(tuple(beat.records), _response(beat, member, updated, configured))
 
 
@@ -373,11 +373,6 @@ def _task_ids(tasks: Mapping[str, Iterable[int]]) -> tuple[TaskIds, ...]:
     return tuple(TaskIds(subtopology_id, tuple(sorted(tasks[subtopology_id]))) for subtopology_id in tasks)
 
 
-def _request_shutdown(live: LiveStreamsGroup, member_id: str) -> None:
-    """The first member which asks for it is named to the others."""
-    live.shutdown_request_member_id = live.shutdown_request_member_id or member_id
-
-
 # --- leaving, and being fenced ---
 
 
@@ -388,7 +383,7 @@ def _leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
     if not isinstance(group, StreamsGroup):
         raise _not_a_streams_group(request.group_id)
     if request.shutdown_application:
-        _request_shutdown(context.live(LiveStreamsGroups).get(group), request.member_id)
+        context.live(LiveStreamsGroups).get(group).request_shutdown(group, request.member_id)
     if request.instance_id is not None:
         # Kafka throws UnsupportedOperationException.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported in streams groups.")
@@ -415,14 +410,7 @@ def _fence(
         ),
     )
     cancel_member(context, group_id, member.member_id)
-
-    def on_append(later: Context, error: Refused | None) -> None:
-        after = later.group(group_id)
-        if error is None and isinstance(after, StreamsGroup) and not after.members:
-            # Who comes next has not been asked to shut down.
-            later.live(LiveStreamsGroups).get(after).shutdown_request_member_id = None
-
-    return Result(records, response, on_append=on_append)
+    return Result(records, response)
 
 
 def _expire_session(context: Context, group_id: str, member_id: str) -> Result:

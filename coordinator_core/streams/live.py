@@ -27,6 +27,9 @@ class LiveStreamsGroup:
     metadata_refresh_epoch: int = 0
     """The deadline is void where the group never came to this epoch: the log refused it."""
     shutdown_request_member_id: str | None = None
+    """Who first asked all members to shut down; forgotten when the last one of them goes."""
+    shutdown_requested_while_empty_at: int = -1
+    """`members_ever` of the group, where whoever asked was no member and there were none; else -1."""
     endpoint_information_epoch: int = 0
     endpoints: dict[str, tuple[StreamsMember, EndpointToPartitions]] = field(default_factory=dict)
     """Member id -> what was made of the member; good as long as the member is this object."""
@@ -51,6 +54,17 @@ class LiveStreamsGroup:
         """A topic changed."""
         self.metadata_refresh_deadline_ms = 0
         self.metadata_refresh_epoch = 0
+
+    def request_shutdown(self, group: StreamsGroup, member_id: str) -> None:
+        """Keep who asks, unless somebody did before."""
+        if self.shutdown_request_member_id is None:
+            self.shutdown_request_member_id = member_id
+            self.shutdown_requested_while_empty_at = -1 if group.members else group.members_ever
+
+    def forget_shutdown_if_all_are_gone(self, group: StreamsGroup) -> None:
+        """Looked at before anything else: a group which is empty now has lost those whom a request was for."""
+        if not group.members and self.shutdown_requested_while_empty_at != group.members_ever:
+            self.shutdown_request_member_id = None
 
     def topics_of(self, topology: Topology) -> frozenset[str]:
         """Topology.required_topics, kept as long as the topology is the same object."""
@@ -77,6 +91,7 @@ class LiveStreamsGroups:
         live = self._groups.get(group.group_id)
         if live is None:
             live = self._groups[group.group_id] = LiveStreamsGroup()
+        live.forget_shutdown_if_all_are_gone(group)
         return live
 
     def drop(self, group_id: str) -> None:

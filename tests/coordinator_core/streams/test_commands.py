@@ -1,0 +1,579 @@
+"""Heartbeats of streams groups: named cases of the rules, beside the traces of Kafka's own."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.offsets.messages import (
+    ListGroupsRequest,
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+    OffsetFetchRequest,
+)
+from coordinator_core.streams.messages import (
+    Endpoint,
+    EndpointTopicPartition,
+    RequestSubtopology,
+    RequestTopology,
+    StatusCode,
+    TaskIds,
+    TopicInfo,
+)
+from coordinator_core.streams.state import UNRELEASED_TASKS, UNREVOKED_TASKS, StreamsGroup
+from schemas.consumer_offsets import RecordType as T
+from tests.coordinator_core.coordinator.clients import GROUP
+from tests.coordinator_core.streams.streams_clients import (
+    REBALANCE_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    TOPIC_ID,
+    TOPOLOGY,
+    StreamsClients,
+    error_of,
+    response_of,
+    statuses,
+)
+
+LOG_ID = "A" * 21 + "g"
+
+
+def types(clients: StreamsClients, since: int = 0) -> list[T]:
+    return [entry.record.record_type for entry in clients.records[since:]]
+
+
+def two_members(**config: Any) -> StreamsClients:
+    """a has all four tasks, b has come and waits for two of them."""
+    clients = StreamsClients(**config)
+    clients.enter("a")
+    clients.owning("a", 0, 1, 2, 3)
+    clients.enter("b")
+    return clients
+
+
+def test_the_first_heartbeat_writes_the_whole_group() -> None:
+    """Member, topology, group epoch, target and its epoch, current assignment; the member has all tasks at once."""
+    clients = StreamsClients()
+    response = response_of(clients.enter("a"))
+    assert types(clients) == [
+        T.STREAMS_GROUP_MEMBER_METADATA,
+        T.STREAMS_GROUP_TOPOLOGY,
+        T.STREAMS_GROUP_METADATA,
+        T.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        T.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    ]
+    assert (response.member_epoch, response.active_tasks) == (2, (TaskIds("0", (0, 1, 2, 3)),))
+    assert clients.streams.state == "Stable"
+
+
+def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
+    """And tells nothing of tasks which the member knows; only the session starts anew."""
+    clients = StreamsClients()
+    clients.enter("a")
+    clients.owning("a", 0, 1, 2, 3)
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    written = len(clients.records)
+    response = response_of(clients.beat("a"))
+    assert (response.active_tasks, response.status) == (None, ())
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert len(clients.records) == written
+    assert "a" in clients.streams.members
+
+
+def test_tasks_move_only_after_they_were_given_up() -> None:
+    """Who has tasks is told first; the other gets them when the first reports that it has none of them any more."""
+    clients = two_members()
+    assert clients.streams.members["b"].state == UNRELEASED_TASKS
+    clients.owning("a", 0, 1, 2, 3)
+    assert clients.streams.members["a"].state == UNREVOKED_TASKS
+    kept = clients.tasks("a")
+    assert len(kept) == 2
+    response = response_of(clients.beat("b"))
+    assert (clients.tasks("b"), response.member_epoch) == ([], 3)
+    clients.owning("a", *kept)
+    clients.beat("b")
+    assert sorted(clients.tasks("a") + clients.tasks("b")) == [0, 1, 2, 3]
+    assert clients.streams.state == "Stable"
+
+
+def test_members_of_one_process_give_tasks_to_each_other_as_others_do() -> None:
+    """A process may have an active task once: the second member of it waits as well."""
+    clients = StreamsClients()
+    clients.enter("a", process_id="p")
+    clients.enter("b", process_id="p")
+    assert clients.streams.members["b"].state == UNRELEASED_TASKS
+
+
+def test_who_does_not_give_up_tasks_in_time_is_out() -> None:
+    """The rebalance time-out runs from when the member is told, heartbeats or not."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.wait(REBALANCE_TIMEOUT_MS - 1)
+    clients.owning("a", 0, 1, 2, 3)
+    clients.beat("b")
+    assert "a" in clients.streams.members
+    clients.wait(1)
+    assert clients.fired == [f"rebalance-timeout-{GROUP}-a"]
+    assert list(clients.streams.members) == ["b"]
+    clients.beat("b")
+    assert clients.tasks("b") == [0, 1, 2, 3]
+
+
+def test_giving_up_tasks_ends_the_rebalance_timeout() -> None:
+    """A member which did so is not fenced later."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.owning("a", *clients.tasks("a"))
+    clients.wait(REBALANCE_TIMEOUT_MS)
+    assert clients.fired == []
+
+
+def test_a_rebalance_timeout_of_an_epoch_that_is_over_does_nothing() -> None:
+    """The timer knows the epoch which it was set for."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    members = clients.streams.members
+    moved = members.set("a", replace(members["a"], member_epoch=7))
+    group = replace(clients.streams, members=moved)
+    shard = clients.coordinator.shard
+    groups = replace(shard.groups, groups=shard.groups.groups.set(GROUP, group))
+    clients.coordinator.shard = replace(shard, groups=groups)
+    clients.wait(REBALANCE_TIMEOUT_MS)
+    assert clients.fired == [f"rebalance-timeout-{GROUP}-a"]
+    assert "a" in clients.streams.members
+
+
+def test_a_silent_member_is_out_after_its_session() -> None:
+    """With tombstones from the leaves up, and a new group epoch for the others."""
+    clients = StreamsClients()
+    clients.enter("a")
+    since = len(clients.records)
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert types(clients, since) == [
+        T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        T.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+        T.STREAMS_GROUP_MEMBER_METADATA,
+        T.STREAMS_GROUP_METADATA,
+    ]
+    assert clients.streams.state == "Empty"
+
+
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_leaving(epoch: int) -> None:
+    """The answer is the epoch that came; the member and its timers are gone."""
+    clients = StreamsClients()
+    clients.enter("a")
+    response = response_of(clients.beat("a", epoch))
+    assert (response.member_epoch, response.status, response.heartbeat_interval_ms) == (epoch, (), 0)
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.fired == []
+    assert error_of(clients.beat("a", -1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_epochs() -> None:
+    """The present one passes; the one before only while the member owns no more than it was given."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.owning("a", *clients.tasks("a"))
+    before, now = clients.streams.members["a"].previous_member_epoch, clients.streams.members["a"].member_epoch
+    owned = {"active_tasks": (TaskIds("0", tuple(clients.tasks("a"))),), "standby_tasks": (), "warmup_tasks": ()}
+    assert response_of(clients.beat("a", before, **owned)).member_epoch == now
+    assert error_of(clients.beat("a", before))[0] == ErrorCode.FENCED_MEMBER_EPOCH
+    too_much = {**owned, "active_tasks": (TaskIds("0", (0, 1, 2, 3)),)}
+    assert error_of(clients.beat("a", before, **too_much))[0] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert "greater member epoch" in error_of(clients.beat("a", now + 1))[1]
+    assert "smaller member epoch" in error_of(clients.beat("a", before - 1, **owned))[1]
+    assert error_of(clients.beat("nobody", 1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_first_members_wait_for_others() -> None:
+    """With a delay nobody has tasks before it is over; a second heartbeat makes the group fit for its end."""
+    clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
+    assert statuses(clients.enter("a")) == [StatusCode.ASSIGNMENT_DELAYED]
+    clients.wait(2000)
+    assert statuses(clients.enter("b")) == [StatusCode.ASSIGNMENT_DELAYED]
+    assert clients.streams.target_assignment == Map()
+    clients.wait(1000)
+    assert clients.fired == [f"initial-rebalance-timeout-{GROUP}"]
+    assert {len(target.active["0"]) for target in clients.streams.target_assignment.values()} == {2}
+
+
+def test_a_group_of_one_heartbeat_gets_its_target_by_the_next() -> None:
+    """At the end of the delay nothing is known of the topics yet."""
+    clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
+    clients.enter("a")
+    clients.wait(3000)
+    assert clients.streams.target_assignment == Map()
+    clients.beat("a")
+    assert clients.tasks("a") == [0, 1, 2, 3]
+
+
+def test_a_delay_ends_with_the_group() -> None:
+    """Deleted during the delay: its timer does not hit the next group of this id."""
+    clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
+    clients.enter("a")
+    clients.beat("a", -1)
+    clients.ask("delete_groups", (GROUP,))
+    clients.wait(3000)
+    assert clients.fired == []
+
+
+def test_an_empty_group_at_the_end_of_the_delay_is_left_alone() -> None:
+    """The member left meanwhile."""
+    clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
+    clients.enter("a")
+    clients.beat("a", -1)
+    since = len(clients.records)
+    clients.wait(3000)
+    assert clients.fired == [f"initial-rebalance-timeout-{GROUP}"]
+    assert len(clients.records) == since
+
+
+def test_targets_wait_for_the_assignment_interval() -> None:
+    """The group is Assigning meanwhile, and members are told why."""
+    clients = two_members(group_streams_assignment_interval_ms=1000)
+    assert clients.streams.state == "Assigning"
+    assert statuses(clients.beat("a")) == [StatusCode.ASSIGNMENT_DELAYED]
+    clients.wait(1000)
+    assert statuses(clients.beat("a")) == []
+    assert clients.streams.assignment_epoch == clients.streams.group_epoch
+
+
+def test_topics_which_come_and_grow() -> None:
+    """Without its source topic the group is NotReady; members get tasks as the topic comes, and more as it grows."""
+    clients = StreamsClients()
+    clients.coordinator.image = image_of([])
+    assert statuses(clients.enter("a")) == [StatusCode.MISSING_SOURCE_TOPICS]
+    assert (clients.streams.state, clients.streams.validated_topology_epoch) == ("NotReady", -1)
+    for count in (1, 3):
+        image = image_of([Topic("in", TOPIC_ID, count)])
+        clients.coordinator.update_metadata(image, ["in"], now_ms=clients.now_ms)
+        clients.beat("a")
+        assert clients.tasks("a") == list(range(count))
+    epoch = clients.streams.group_epoch
+    clients.coordinator.update_metadata(image_of([Topic("in", TOPIC_ID, 9)]), ["other"], now_ms=clients.now_ms)
+    clients.beat("a")
+    assert clients.streams.group_epoch == epoch
+
+
+def test_internal_topics_are_to_be_made() -> None:
+    """The answer names them for the broker; the changelog is as wide as the topic that is read."""
+    changelog = TopicInfo("store-changelog")
+    topology = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_topics=(changelog,)),))
+    clients = StreamsClients()
+    outcome = clients.enter("a", topology=topology)
+    assert statuses(outcome) == [StatusCode.MISSING_INTERNAL_TOPICS]
+    (created,) = response_of(outcome).creatable_topics
+    assert (created.name, created.num_partitions, created.replication_factor) == ("store-changelog", 4, -1)
+
+
+def test_another_topology_is_refused_an_older_one_is_told() -> None:
+    """Topologies cannot be updated yet; the order of subtopologies is no difference."""
+    parts = (RequestSubtopology("0", ("in",)), RequestSubtopology("1", ("in",)))
+    clients = StreamsClients()
+    clients.enter("a", topology=RequestTopology(1, parts))
+    assert response_of(clients.enter("b", topology=RequestTopology(1, parts[::-1]))).status == ()
+    refused = clients.enter("c", topology=RequestTopology(2, parts))
+    assert error_of(refused) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    assert error_of(clients.enter("c", topology=RequestTopology(1, parts[:1])))[0] == ErrorCode.INVALID_REQUEST
+    assert statuses(clients.enter("d", topology=TOPOLOGY))[0] == StatusCode.STALE_TOPOLOGY
+
+
+@pytest.mark.parametrize("tasks", [TaskIds("0", (4,)), TaskIds("0", (-1,)), TaskIds("9", (0,))])
+def test_tasks_which_the_topology_does_not_have(tasks: TaskIds) -> None:
+    """A member cannot own them."""
+    clients = StreamsClients()
+    clients.enter("a")
+    outcome = clients.beat("a", active_tasks=(tasks,), standby_tasks=(), warmup_tasks=())
+    assert error_of(outcome)[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_member_asks_all_to_shut_down() -> None:
+    """Everybody is told who, until the last member is gone."""
+    clients = StreamsClients()
+    clients.enter("a")
+    clients.enter("b")
+    clients.beat("a", shutdown_application=True)
+    clients.beat("b", shutdown_application=True)
+    outcome = clients.beat("b")
+    assert statuses(outcome) == [StatusCode.SHUTDOWN_APPLICATION]
+    assert "member a encountered" in (response_of(outcome).status or ())[0].status_detail
+    clients.beat("a", -1)
+    assert StatusCode.SHUTDOWN_APPLICATION in statuses(clients.beat("b"))
+    clients.beat("b", -1)
+    assert statuses(clients.enter("c")) == []
+
+
+def test_leaving_may_ask_all_to_shut_down() -> None:
+    """The last word of a member."""
+    clients = two_members()
+    clients.beat("a", -1, shutdown_application=True)
+    assert statuses(clients.beat("b")) == [StatusCode.SHUTDOWN_APPLICATION]
+
+
+def test_who_is_no_member_may_ask_an_empty_group() -> None:
+    """Kafka keeps it for the next member, as long as no other was there meanwhile."""
+    clients = StreamsClients()
+    clients.enter("a")
+    clients.beat("a", -1)
+    assert error_of(clients.beat("x", -1, shutdown_application=True))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert statuses(clients.enter("b")) == [StatusCode.SHUTDOWN_APPLICATION]
+    clients.beat("b", -1)
+    assert statuses(clients.enter("c")) == []
+
+
+def test_endpoints_are_told_when_they_change() -> None:
+    """Who knows an older epoch of them gets all; the second heartbeat of a group begins to count."""
+    clients = StreamsClients()
+    clients.enter("a", user_endpoint=Endpoint("h", 1))
+    first = response_of(clients.beat("a"))
+    assert (first.endpoint_information_epoch, first.partitions_by_user_endpoint) == (0, None)
+    clients.enter("b", user_endpoint=Endpoint("h", 2))
+    clients.owning("a", 0, 1, 2, 3)
+    response = response_of(clients.beat("b"))
+    epoch = response.endpoint_information_epoch
+    assert epoch > 0
+    told = {found.user_endpoint.port: found.active_partitions for found in response.partitions_by_user_endpoint or ()}
+    assert told == {1: (EndpointTopicPartition("in", tuple(clients.tasks("a"))),), 2: ()}
+    assert response_of(clients.beat("b", endpoint_information_epoch=epoch)).partitions_by_user_endpoint is None
+    assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == epoch
+
+
+def test_endpoints_without_topics_are_not_told() -> None:
+    """Kafka fails here; a member can do nothing about it."""
+    clients = StreamsClients()
+    clients.coordinator.image = image_of([])
+    assert response_of(clients.enter("a", user_endpoint=Endpoint("h", 1))).partitions_by_user_endpoint == ()
+
+
+def test_static_members_are_not_there_yet() -> None:
+    """Neither to come nor to leave."""
+    clients = StreamsClients()
+    clients.enter("a")
+    assert error_of(clients.enter("b", instance_id="i"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error_of(clients.beat("a", -2, instance_id="i"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "a" in clients.streams.members
+
+
+def test_a_full_group() -> None:
+    """Takes nobody, not even a member which joins again."""
+    clients = StreamsClients(group_streams_max_size=1)
+    clients.enter("a")
+    for member_id in ("a", "b"):
+        code, text = error_of(clients.enter(member_id))
+        assert code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert text == "The streams group has reached its maximum capacity of 1 members."
+
+
+def test_groups_of_other_types() -> None:
+    """A classic group with members is none of ours; an empty one gives way to who joins; what is not there is not."""
+    clients = StreamsClients()
+    assert error_of(clients.beat("a", 1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {GROUP} not found.")
+    assert error_of(clients.beat("a", -1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {GROUP} not found.")
+    clients.join()
+    for epoch in (-1, 0, 1):
+        refused = clients.beat("a", epoch, topology=TOPOLOGY)
+        assert error_of(refused) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {GROUP} is not a streams group.")
+    other = StreamsClients()
+    other.ask("commit_offset", commit(epoch=-1, member_id=""))
+    since = len(other.records)
+    other.enter("a")
+    assert types(other, since)[:2] == [T.GROUP_METADATA, T.STREAMS_GROUP_MEMBER_METADATA]
+    assert other.streams.members
+
+
+def test_a_classic_member_may_have_an_empty_streams_group() -> None:
+    """The group is deleted, all of it; one with members keeps its id."""
+    clients = StreamsClients()
+    clients.enter("a")
+    request = clients.join()
+    assert clients.answers[request].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    clients.beat("a", -1)
+    since = len(clients.records)
+    clients.join()
+    assert types(clients, since) == [
+        T.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+        T.STREAMS_GROUP_METADATA,
+        T.STREAMS_GROUP_TOPOLOGY,
+        T.GROUP_METADATA,
+    ]
+
+
+def test_what_a_reload_keeps() -> None:
+    """Members have a session again, who has tasks to give up its time-out; what the cluster has is looked at anew."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    clients.wait(REBALANCE_TIMEOUT_MS)
+    assert clients.fired == [f"rebalance-timeout-{GROUP}-a"]
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.fired[1:] == [f"session-timeout-{GROUP}-b"]
+    assert clients.streams.state == "Empty"
+
+
+def test_a_refused_write_changes_nothing() -> None:
+    """The member is not there, the group neither, and the next try does all of it."""
+    clients = StreamsClients()
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert error_of(clients.enter("a"))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.coordinator.group(GROUP) is None
+    clients.enter("a")
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.enter("b")
+    assert list(clients.streams.members) == ["a"]
+    clients.enter("b")
+    assert len(clients.streams.target_assignment) == 2
+
+
+def test_a_member_which_could_not_be_fenced_is_tried_again() -> None:
+    """Half a second later."""
+    clients = StreamsClients()
+    clients.enter("a")
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert "a" in clients.streams.members
+    clients.wait(500)
+    assert clients.streams.members == Map()
+
+
+# --- what all types of groups are asked ---
+
+
+def commit(epoch: int, member_id: str = "a", topic: str = "in", partition: int = 0) -> OffsetCommitRequest:
+    topics = (OffsetCommitTopic((OffsetCommitPartition(partition, 7),), topic),)
+    return OffsetCommitRequest(GROUP, topics, epoch, member_id)
+
+
+def committing() -> StreamsClients:
+    """a is at epoch 4 or so with two tasks since epoch 2, and has given up two."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.owning("a", *clients.tasks("a"))
+    return clients
+
+
+@pytest.mark.parametrize(
+    ("past", "topic", "is_own", "text"),
+    [
+        (0, "in", True, None),
+        (0, "in", False, None),
+        (1, "in", True, None),
+        (1, "in", False, "is not assigned or pending revocation for member."),
+        (1, "other", True, "Topic other is not in the topology."),
+        (2, "in", True, "is older than assignment epoch 2 for task 0-"),
+        (-1, "in", True, "is newer than current member epoch"),
+    ],
+)
+def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: str | None) -> None:
+    """At its epoch a member commits anything; at an older one for tasks which it has had since."""
+    clients = committing()
+    own = clients.tasks("a")
+    partition = own[0] if is_own else next(number for number in range(4) if number not in own)
+    epoch = clients.streams.members["a"].member_epoch - past
+    outcome = clients.ask("commit_offset", commit(epoch, topic=topic, partition=partition))
+    if text is None:
+        assert outcome.error is None
+    else:
+        code, message = error_of(outcome)
+        assert code == ErrorCode.STALE_MEMBER_EPOCH
+        assert text in message
+
+
+def test_offset_commits_of_others() -> None:
+    """Nobody commits beside the members, unless there are none; old versions know no member epochs."""
+    clients = committing()
+    assert error_of(clients.ask("commit_offset", commit(-1, "")))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    old = clients.ask("commit_offset", commit(4), api_version=8)
+    assert error_of(old)[0] == ErrorCode.UNSUPPORTED_VERSION
+    for member_id in ("a", "b"):
+        clients.beat(member_id, -1)
+    assert clients.ask("commit_offset", commit(-1, "")).error is None
+
+
+def test_offsets_are_read_at_the_members_epoch() -> None:
+    """Or by nobody in particular."""
+    clients = committing()
+    epoch = clients.streams.members["a"].member_epoch
+    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP)).error is None
+    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch)).error is None
+    stale = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch - 1))
+    assert error_of(stale)[0] == ErrorCode.STALE_MEMBER_EPOCH
+    unknown = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="x", member_epoch=epoch))
+    assert error_of(unknown)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_deletion_of_offsets_and_groups() -> None:
+    """What the topology reads stays as long as there are members, and so does the group."""
+    clients = committing()
+    delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
+
+    def delete_code() -> int:
+        return int(clients.ask("delete_offsets", delete).response.topics[0].partitions[0].error_code)
+
+    assert delete_code() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    for member_id in ("a", "b"):
+        clients.beat(member_id, -1)
+    assert delete_code() == ErrorCode.NONE
+    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NONE
+    assert clients.coordinator.group(GROUP) is None
+
+
+@pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), ("NOT_READY ", True), ("NotReady", False)])
+def test_lists_know_a_group_that_is_not_ready_by_another_name(wanted: str, is_listed: bool) -> None:
+    """Kafka filters by `not_ready`, and prints NotReady."""
+    clients = StreamsClients()
+    clients.coordinator.image = image_of([])
+    clients.enter("a")
+    outcome = clients.ask("list_groups", ListGroupsRequest(states_filter=(wanted,), types_filter=("streams",)))
+    assert [line.group_state for line in outcome.response] == (["NotReady"] if is_listed else [])
+
+
+def test_describing() -> None:
+    """Topology, epochs, members with what they have and are to have; others are not found."""
+    clients = committing()
+    described, unknown = clients.ask("streams_group_describe", (GROUP, "x")).response
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
+    assert described.topology.subtopologies[0].source_topics == ("in",)
+    tasks = {
+        member.member_id: (member.assignment.active_tasks, member.target_assignment.active_tasks)
+        for member in described.members
+    }
+    target = clients.streams.target_assignment
+    assert tasks == {
+        "a": ((TaskIds("0", target["a"].active["0"]),),) * 2,
+        "b": ((), (TaskIds("0", target["b"].active["0"]),)),
+    }
+    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
+
+
+def test_internal_topics_are_described_with_their_partitions() -> None:
+    """Once they are there."""
+    changelog = TopicInfo("log", replication_factor=2)
+    topology = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_topics=(changelog,)),))
+    clients = StreamsClients()
+    clients.enter("a", topology=topology)
+    counts = []
+    for count in (1, 4):
+        image = image_of([Topic("in", TOPIC_ID, 4), Topic("log", LOG_ID, count)])
+        clients.coordinator.update_metadata(image, ["log"], now_ms=clients.now_ms)
+        clients.beat("a")
+        (described,) = clients.ask("streams_group_describe", (GROUP,)).response
+        counts.append(described.topology.subtopologies[0].state_changelog_topics[0].partitions)
+    assert counts == [0, 4]
+
+
+def test_rules_of_a_fresh_group() -> None:
+    """Without topology nothing is read, and an older epoch cannot be looked at."""
+    clients = committing()
+    group: StreamsGroup = replace(clients.streams, topology=None)
+    rules = clients.coordinator.rules_of(group)
+    assert not rules.is_subscribed_to(group, "in")
+    assert rules.should_expire(group)
