@@ -143,10 +143,8 @@ def upgrade(context: Context, group: LiveClassicGroup, records: list[Coordinator
     records.append(group_metadata_tombstone(group.group_id))
     records.extend(_upgrade_records(converted))
     for member in converted.members_in_table_order():
-        if member.classic_member_metadata is not None:
-            schedule_session(
-                context, group.group_id, member.member_id, member.classic_member_metadata.session_timeout_ms
-            )
+        session_timeout_ms = group.members[member.member_id].session_timeout_ms
+        schedule_session(context, group.group_id, member.member_id, session_timeout_ms)
     return converted
 
 

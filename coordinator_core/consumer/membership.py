@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
+from coordinator_core.assignors.java_order import in_hash_order, uuid_hash_code
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
 from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import (
@@ -125,7 +126,9 @@ def replace_member(
     group_id = group.group_id
     records += member_tombstones(group_id, old.member_id)
     records.append(member_metadata_record(group_id, new))
-    records.append(target_record(group_id, new.member_id, group.target_assignment.get(old.member_id, {})))
+    target = group.target_assignment.get(old.member_id, {})
+    in_map_order = {topic_id: target[topic_id] for topic_id in in_hash_order(target, uuid_hash_code)}
+    records.append(target_record(group_id, new.member_id, in_map_order))
     records.append(current_assignment_record(group_id, new))
 
 
