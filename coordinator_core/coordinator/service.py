@@ -19,6 +19,8 @@ from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.share.checks import refused_heartbeat as refused_share_heartbeat
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest
+from coordinator_core.streams.checks import refused_heartbeat as refused_streams_heartbeat
+from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
 
 CLASSIC_RESPONSES: Final[dict[type, Any]] = {
     SyncGroupRequest: SyncGroupResponse,
@@ -38,6 +40,8 @@ def refusal(request: Any, config: GroupCoordinatorConfig) -> Any:
         return None if code is None else JoinGroupResponse(error_code=code, member_id=request.member_id)
     if isinstance(request, ShareGroupHeartbeatRequest):
         return refused_share_heartbeat(request)
+    if isinstance(request, StreamsGroupHeartbeatRequest):
+        return refused_streams_heartbeat(request)
     response = CLASSIC_RESPONSES.get(type(request))
     if response is None or request.group_id:
         return None

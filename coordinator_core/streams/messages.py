@@ -84,6 +84,15 @@ class TaskIds:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskOffset:
+    """How far a member's copy of a task's state is."""
+
+    subtopology_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where interactive queries reach a member."""
 
@@ -109,6 +118,9 @@ class StreamsGroupHeartbeatRequest:
     process_id: str | None = None
     user_endpoint: Endpoint | None = None
     client_tags: tuple[KeyValue, ...] | None = None
+    task_offsets: tuple[TaskOffset, ...] | None = None
+    task_end_offsets: tuple[TaskOffset, ...] | None = None
+    """Both are for warm-up tasks, which Kafka 4.3 has not yet: a request with them is refused."""
     shutdown_application: bool = False
 
 

@@ -1,0 +1,85 @@
+"""What is checked of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
+
+Problems are looked for in Kafka's order; the first one is told.
+"""
+
+from collections.abc import Iterator
+
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.streams.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+Problem = tuple[bool, str]
+"""Whether it is there, and how Kafka words it."""
+
+
+def refused_heartbeat(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
+    """The answer to a heartbeat with which something is wrong, or None."""
+    is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+    code, text = ErrorCode.INVALID_REQUEST, None
+    for problems in (_unsupported(request), _of_ids(request), _of_joining(request) if is_joining else ()):
+        text = text or next((text for is_there, text in problems if is_there), None)
+    if text is None and is_joining:
+        code, text = ErrorCode.STREAMS_INVALID_TOPOLOGY, _invalid_topology(request)
+    if text is None:
+        code, text = ErrorCode.INVALID_REQUEST, next((text for is_there, text in _of_rest(request) if is_there), None)
+    return None if text is None else StreamsGroupHeartbeatResponse(error_code=code, error_message=text)
+
+
+def _unsupported(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
+    subtopologies = () if request.topology is None else request.topology.subtopologies
+    yield request.instance_id is not None, "Static membership is not yet supported."
+    yield request.task_offsets is not None, "TaskOffsets are not supported yet."
+    yield request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."
+    yield bool(request.warmup_tasks), "WarmupTasks are not supported yet."
+    yield (
+        any(subtopology.source_topic_regex for subtopology in subtopologies),
+        "Regular expressions for source topics are not supported yet.",
+    )
+
+
+def _of_ids(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
+    for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+        yield value is not None and not value.strip(), f"{name} can't be empty."
+
+
+def _of_joining(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
+    yield request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        yield tasks != (), f"{name} must be empty when (re-)joining."
+    yield request.topology is None, "Topology must be non-null when (re-)joining."
+
+
+def _invalid_topology(request: StreamsGroupHeartbeatRequest) -> str | None:
+    """Changelog topics follow what they are the log of."""
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions != 0:
+                return (
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}."
+                )
+    return None
+
+
+def _of_rest(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
+    epoch = request.member_epoch
+    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    yield epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None, "InstanceId can't be null."
+    yield (
+        epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+        f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+    )
+    yield 0 < kinds.count(None) < len(kinds), "If one task-type is non-null, all must be non-null."
+    yield (
+        epoch != JOIN_GROUP_MEMBER_EPOCH and request.topology is not None,
+        "Topology can only be provided when (re-)joining.",
+    )
