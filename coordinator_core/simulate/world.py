@@ -20,7 +20,6 @@ from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import GroupSpec, Scenario
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
-from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 HOST_BLOCK = 250
 """Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
@@ -69,7 +68,7 @@ class World:
         self.members: dict[str, list[Process]] = {}
         """Group id -> processes, by index."""
         self.chronicle = Chronicle(self.truth, self.processes.get, lambda: self.loop.now_ms)
-        self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.chronicle, seed=self.seed)
+        self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.chronicle)
         self.beats = Beats(self.loop, self.cluster, skips=skips_heartbeats)
         self.chronicle.beats = self.beats
         for spec in scenario.groups:
@@ -106,9 +105,11 @@ class World:
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
         """The logs of the internal topics, each with its topic's id."""
-        topic_id = kafka_uuid(stream(self.seed, "topic", OFFSETS_TOPIC))
-        for log in self.cluster.logs:
-            yield log, topic_id
+        for internal in (self.cluster.groups, self.cluster.shares):
+            topic_id = kafka_uuid(stream(self.seed, "topic", internal.topic))
+            if internal is self.cluster.groups or any(log.end_offset for log in internal.logs):
+                for log in internal.logs:
+                    yield log, topic_id
 
     # --- clients ---
 

@@ -1,0 +1,240 @@
+"""One internal topic of the cluster: its logs, who leads them, and the coordinators which the brokers run over them.
+
+What arrives at a broker within one millisecond may share a batch. Followers fetch `REPLICATION_MS` after an append; then
+answers to what was written become available. A new leader loads its coordinator from its copy of the log: what no
+follower had is lost.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from coordinator_core.runtime.messages import Answer, EndTransaction, Request
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.runtime.runtime import CoordinatorRuntime
+from coordinator_core.simulate.clock import EventLoop
+
+REPLICATION_MS: Final = 1
+"""From an append to the fetches which commit it."""
+LOADING_MS: Final = 200
+"""How long a new leader loads a coordinator."""
+REPLICATION_FACTOR: Final = 3
+
+
+class Listener(Protocol):
+    """Who is told of what the brokers do."""
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is there."""
+        ...
+
+    def answered(self, broker_id: int, answer: Answer) -> None:
+        """A broker has an answer."""
+        ...
+
+    def committed(self, log: PartitionLog) -> None:
+        """The high watermark may have moved."""
+        ...
+
+    def truncated(self, log: PartitionLog) -> None:
+        """Another leader may have less than the one before."""
+        ...
+
+
+class InternalTopic:
+    """The topic. Brokers are named by their ids, 1 and up."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_count: int,
+        broker_count: int,
+        *,
+        loop: EventLoop,
+        listener: Listener,
+        make_runtime: Callable[[int], CoordinatorRuntime],
+    ) -> None:
+        self.topic = topic
+        self.logs = [
+            PartitionLog(topic, partition, _replicas(partition, broker_count)) for partition in range(partition_count)
+        ]
+        self.runtimes = {broker_id: make_runtime(broker_id) for broker_id in range(1, broker_count + 1)}
+        self._loop = loop
+        self._listener = listener
+        self._make_runtime = make_runtime
+        self._due: set[int] = set()
+        """Brokers of which a run is scheduled for now."""
+        self._deadlines: dict[int, int] = {}
+        """Broker -> the earliest run that is scheduled for later."""
+        self._unreplicated: dict[int, None] = {}
+        """Partitions which may have something that the followers have not."""
+        self._replicating: set[int] = set()
+        """Partitions whose followers are about to fetch."""
+
+    def start(self) -> None:
+        """The brokers load their coordinators, at once."""
+        for log in self.logs:
+            self._load(log, 0)
+
+    def leader(self, partition: int) -> int | None:
+        """Who leads and is there, or None."""
+        leader = self.logs[partition].leader
+        return leader if leader is not None and self._listener.is_alive(leader) else None
+
+    def leader_runtime(self, partition: int) -> CoordinatorRuntime | None:
+        """The coordinators of the broker which leads, be it there or not."""
+        leader = self.logs[partition].leader
+        return None if leader is None else self.runtimes[leader]
+
+    # --- running ---
+
+    def submit(self, broker_id: int, partition: int, request: Request | EndTransaction) -> None:
+        """A request reaches a broker, which is there."""
+        self.runtimes[broker_id].submit(partition, request)
+        self._unreplicated[partition] = None
+        self.run_soon(broker_id)
+
+    def touch(self, partition: int) -> None:
+        """A timer of the coordinator was set from outside."""
+        leader = self.logs[partition].leader
+        if leader is not None:
+            self.runtimes[leader].touch(partition)
+            self.run_soon(leader)
+
+    def run_soon(self, broker_id: int) -> None:
+        """Let a broker run what it has to do, after all else of now that is scheduled already."""
+        if broker_id not in self._due:
+            self._due.add(broker_id)
+            self._loop.at(self._loop.now_ms, self._run_due, broker_id)
+
+    def _run_due(self, broker_id: int) -> None:
+        self._due.discard(broker_id)
+        self._run(broker_id)
+
+    def _run(self, broker_id: int) -> None:
+        if not self._listener.is_alive(broker_id):
+            return
+        runtime = self.runtimes[broker_id]
+        for answer in runtime.run(self._loop.now_ms):
+            self._listener.answered(broker_id, answer)
+        for partition in tuple(self._unreplicated):
+            self._replicate_soon(partition)
+        deadline_ms = runtime.next_deadline_ms()
+        known_ms = self._deadlines.get(broker_id)
+        if deadline_ms is not None and (known_ms is None or deadline_ms < known_ms):
+            self._deadlines[broker_id] = deadline_ms
+            self._loop.at(deadline_ms, self._run_at_deadline, broker_id, deadline_ms)
+
+    def _run_at_deadline(self, broker_id: int, deadline_ms: int) -> None:
+        if self._deadlines.get(broker_id) != deadline_ms:
+            return
+        del self._deadlines[broker_id]
+        # Timers write, too.
+        for partition, log in enumerate(self.logs):
+            if log.leader == broker_id:
+                self._unreplicated[partition] = None
+        self._run(broker_id)
+
+    # --- replication ---
+
+    def _replicate_soon(self, partition: int) -> None:
+        log = self.logs[partition]
+        if log.leader is None or partition in self._replicating:
+            return
+        if log.end_offset > log.high_watermark:
+            self._replicating.add(partition)
+            self._loop.after(REPLICATION_MS, self._replicate, partition)
+            return
+        self._listener.committed(log)
+        coordinator = self.runtimes[log.leader].coordinators.get(partition)
+        if coordinator is None or coordinator.committed_offset == coordinator.written_offset == log.end_offset:
+            self._unreplicated.pop(partition, None)
+
+    def _replicate(self, partition: int) -> None:
+        self._replicating.discard(partition)
+        if self.leader(partition) is not None:
+            self.fetch_all(self.logs[partition])
+            self.note_commits(self.logs[partition])
+
+    def fetch_all(self, log: PartitionLog) -> None:
+        """Two fetches of each follower: one copies, and the next one tells the leader so."""
+        followers = [
+            broker_id for broker_id in log.replicas if broker_id != log.leader and self._listener.is_alive(broker_id)
+        ]
+        for broker_id in (*followers, *followers):
+            log.fetch(broker_id)
+
+    def note_commits(self, log: PartitionLog) -> None:
+        """The high watermark may have moved: what waited for it becomes true, and is answered."""
+        self._listener.committed(log)
+        if log.leader is not None and self.runtimes[log.leader].has_work:
+            self._run(log.leader)
+
+    # --- brokers that go and come ---
+
+    def led_by(self, broker_id: int) -> frozenset[int]:
+        """Partitions which a broker leads."""
+        return frozenset(log.partition for log in self.logs if log.leader == broker_id)
+
+    def elect_after(self, broker_id: int) -> None:
+        """The controller takes a dead broker out of sync, and others lead what it led."""
+        for log in self.logs:
+            was_leader = log.leader == broker_id
+            log.shrink_isr(broker_id)
+            if not was_leader:
+                self.note_commits(log)
+                continue
+            alive = [member for member in log.isr if self._listener.is_alive(member)]
+            if alive:
+                log.elect(alive[0])
+                self._listener.truncated(log)
+                self.fetch_all(log)
+                self._load(log, LOADING_MS)
+                self.note_commits(log)
+
+    def revive(self, broker_id: int) -> None:
+        """A broker is back, with its logs and nothing else."""
+        self.runtimes[broker_id] = self._make_runtime(broker_id)
+        self._deadlines.pop(broker_id, None)
+        for log in self.logs:
+            if log.leader == broker_id:
+                # It came back before anybody noticed: it leads on, from what its log has.
+                log.elect(broker_id)
+                self._load(log, LOADING_MS)
+            elif broker_id in log.replicas and log.leader is not None:
+                log.replicate([broker_id])
+
+    def preferred_of(self, broker_id: int) -> list[PartitionLog]:
+        """Logs which the broker led at first, is in sync with, and does not lead now."""
+        return [
+            log
+            for log in self.logs
+            if next(iter(log.replicas)) == broker_id and log.leader not in {broker_id, None} and broker_id in log.isr
+        ]
+
+    def lead_again(self, log: PartitionLog, broker_id: int) -> None:
+        """The leader hands a log over to another one: nothing is lost, and who waits is told."""
+        former = log.leader
+        assert former is not None
+        now_ms = self._loop.now_ms
+        for answer in self.runtimes[former].run(now_ms):
+            self._listener.answered(former, answer)
+        log.replicate()
+        epoch = log.elect(broker_id)
+        self._listener.truncated(log)
+        for answer in self.runtimes[former].unload(log.partition, epoch, now_ms=now_ms):
+            self._listener.answered(former, answer)
+        self.fetch_all(log)
+        self._load(log, LOADING_MS)
+        self.note_commits(log)
+
+    def _load(self, log: PartitionLog, duration_ms: int) -> None:
+        assert log.leader is not None
+        self.runtimes[log.leader].load(log, now_ms=self._loop.now_ms, duration_ms=duration_ms)
+        self._unreplicated[log.partition] = None
+        self.run_soon(log.leader)
+
+
+def _replicas(partition: int, broker_count: int) -> tuple[int, ...]:
+    """Brokers of a partition, the one which leads first: round robin."""
+    count = min(REPLICATION_FACTOR, broker_count)
+    return tuple((partition + index) % broker_count + 1 for index in range(count))
