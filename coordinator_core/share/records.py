@@ -1,6 +1,7 @@
 """Records which a share group writes, types 10 to 15 (GroupCoordinatorRecordHelpers). All values are of version 0.
 
-Topics and partitions stand in the order in which the caller gives them, as in Kafka; topic names are sorted.
+Topics stand in the order in which the caller gives them, partitions in that of a HashSet, topic names are sorted, as in
+Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from coordinator_core.assignors.java_order import string_order
 from coordinator_core.codec import Declaration, Struct, make
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.share.java_maps import set_of
 from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets import share as messages
@@ -124,7 +126,7 @@ def _of_member(record_type: RecordType, group_id: str, member_id: str, value: St
 
 
 def _topics(declared: Declaration, partitions: Mapping[str, Iterable[int]]) -> list[Struct]:
-    return [make(declared, topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in partitions.items()]
+    return [make(declared, topic_id=topic_id, partitions=set_of(numbers)) for topic_id, numbers in partitions.items()]
 
 
 def _named_topics(topics: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[Struct]:

@@ -16,13 +16,13 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
 from coordinator_core.share import records as share_records
-from coordinator_core.share.java_maps import names_in_set_order, partitions_of_record, set_of
+from coordinator_core.share.java_maps import map_of, names_in_set_order, partitions_of_record
 from coordinator_core.share.state import ShareGroup, ShareMember
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member shall have, and since which assignment epoch. `partitions`: topic id -> partitions."""
+    """What a member shall have, and since which assignment epoch. `partitions`: topic id -> partitions, ascending."""
 
     group_id: str
     epoch: int
@@ -34,7 +34,7 @@ def last_target(group: ShareGroup, member_id: str) -> Target:
     partitions = group.target_assignment.get(member_id)
     if not partitions:
         return Target(group.group_id, group.assignment_epoch, {})
-    return Target(group.group_id, group.assignment_epoch, partitions_of_record(partitions))
+    return Target(group.group_id, group.assignment_epoch, map_of(partitions))
 
 
 def update_target(
@@ -61,8 +61,7 @@ def update_target(
     for member_id in spec.members:
         target = assignment.get(member_id, {})
         if target != group.target_assignment.get(member_id):
-            in_order = {topic_id: set_of(partitions) for topic_id, partitions in target.items()}
-            records.append(share_records.target_record(group.group_id, member_id, in_order))
+            records.append(share_records.target_record(group.group_id, member_id, target))
     records.append(share_records.target_epoch_record(group.group_id, group_epoch, context.now_ms))
     return Target(group.group_id, group_epoch, assignment.get(updated.member_id, {}))
 

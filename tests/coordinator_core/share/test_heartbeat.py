@@ -354,3 +354,21 @@ def test_describe() -> None:
     clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
     (member,) = clients.ask("share_group_describe", (GROUP,)).response[0].members
     assert [topic.topic_name for topic in member.assignment.topic_partitions] == ["bar"]
+
+
+def test_partitions_beyond_the_hash_table_are_no_news() -> None:
+    """Sets of numbers from 16 on have another order in a record than in the state; the member is not told again."""
+    clients = ShareClients()
+    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 20)), "foo")
+    clients.join_share("a", "foo", "bar")
+    clients.join_share("b", "foo")
+    clients.settle()
+    clients.join_share("c", "baz")
+    clients.settle()
+    epoch = clients.share_group.group_epoch
+    clients.take_image(clients.coordinator.image.with_topic(Topic("baz", BAZ, 2)), "baz")
+    clients.beat("c")
+    assert clients.share_group.group_epoch == epoch + 1
+    assert max(clients.share_group.members["b"].assigned[FOO]) >= 16
+    assert partitions_of(clients.beat("b")) is None
+    assert clients.share_group.members["b"].member_epoch == epoch + 1
