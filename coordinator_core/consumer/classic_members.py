@@ -96,11 +96,17 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
     group_epoch, subscription_type = group.group_epoch, subscriptions_of(group).subscription_type
     if must_bump or is_metadata_expired(context, group):
         group_epoch, subscription_type = update_metadata(context, group, member, updated, records, bump=must_bump)
-    owned = _owned(subscription, context.image)
-    if _takes_the_last_place(context, group, request):
-        return _join_classic_group(context, request, group, group_epoch, updated, owned, records, must_bump)
-    target = update_target(context, group, group_epoch, member, updated, subscription_type, records)
-    updated = reconcile(context, group, updated, target, owned, records, subscription_changed=must_bump)
+    is_downgrade = _takes_the_last_place(context, group, request)
+    if is_downgrade:
+        target = last_target(group, updated)
+    else:
+        target = update_target(context, group, group_epoch, member, updated, subscription_type, records)
+    must_rebalance = is_downgrade and target.epoch < group_epoch
+    if not must_rebalance:
+        owned = _owned(subscription, context.image)
+        updated = reconcile(context, group, updated, target, owned, records, subscription_changed=must_bump)
+    if is_downgrade:
+        return _join_classic_group(context, group, updated, records, must_rebalance=must_rebalance)
     response = _join_response(updated)
 
     def on_append(later: Context, error: Refused | None) -> None:
@@ -117,21 +123,15 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
 
 def _join_classic_group(
     context: Context,
-    request: JoinGroupRequest,
     group: ConsumerGroup,
-    group_epoch: int,
-    updated: ConsumerMember,
-    owned: tuple[TopicPartitions, ...],
+    member: ConsumerMember,
     records: list[CoordinatorRecord],
-    must_bump: bool,
+    *,
+    must_rebalance: bool,
 ) -> Result:
-    """The member which joins was the last one of the consumer protocol: the group is classic from now on."""
-    must_rebalance = group.assignment_epoch < group_epoch
-    if not must_rebalance:
-        target = last_target(group, updated)
-        updated = reconcile(context, group, updated, target, owned, records, subscription_changed=must_bump)
-    response = _join_response(updated)
-    classic = conversion.downgrade_with_replacement(context, group, updated, records)
+    """The member joins in the place of the last one of the consumer protocol: the group is classic from now on."""
+    response = _join_response(member)
+    classic = conversion.downgrade_with_replacement(context, group, member, records)
     conversion.put_in_place(context, classic, must_rebalance=must_rebalance)
 
     def on_append(later: Context, error: Refused | None) -> None:
@@ -139,7 +139,7 @@ def _join_classic_group(
             conversion.put_back(later, classic)
             later.complete(context.request_id, JoinGroupResponse(error_code=error.code))
             return
-        timers.cancel_join(later, group.group_id, updated.member_id)
+        timers.cancel_join(later, group.group_id, member.member_id)
         later.complete(context.request_id, response)
 
     return Result(tuple(records), on_append=on_append)
@@ -244,17 +244,22 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Result:
     classic = _validate_classic(member, request.generation_id)
     _check_protocol(request, member)
     _check_no_rebalance(context, group, member)
-    timers.cancel_sync(context, group.group_id, request.member_id)
-    timers.schedule_session(context, group.group_id, request.member_id, classic.session_timeout_ms)
-    context.complete(
-        context.request_id,
-        SyncGroupResponse(
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignment=_assignment_bytes(context, member, classic),
-        ),
+    response = SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=_assignment_bytes(context, member, classic),
     )
-    return NOTHING
+
+    def on_append(later: Context, error: Refused | None) -> None:
+        if error is not None:
+            later.complete(context.request_id, SyncGroupResponse(error_code=error.code))
+            return
+        timers.cancel_sync(later, group.group_id, member.member_id)
+        timers.schedule_session(later, group.group_id, member.member_id, classic.session_timeout_ms)
+        later.complete(context.request_id, response)
+
+    # Nothing is written, but what the member is told must not be what the log may still lose.
+    return Result(on_append=on_append)
 
 
 def _check_protocol(request: SyncGroupRequest, member: ConsumerMember) -> None:

@@ -503,6 +503,18 @@ def test_sync_ends_the_time_to_sync_and_renews_the_session() -> None:
     assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
 
 
+def test_a_sync_waits_for_what_was_written_before() -> None:
+    """Where records are replicated: the member is answered once they are committed, or told that they are lost."""
+    clients, classic = mixed()
+    clients.coordinator.is_deferring = True
+    for error, code in ((None, ErrorCode.NONE), (Refused(ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR)):
+        outcome = clients.ask("classic_sync", clients.sync_request(classic))
+        assert outcome.completed == ()
+        (parked,) = outcome.parked
+        (done,) = clients.coordinator.resume(parked, error, now_ms=clients.now_ms).completed
+        assert (done.request_id, done.response.error_code) == (clients.request_count, code)
+
+
 def test_an_assignment_whose_version_cannot_be_told() -> None:
     """A converted member's first protocol need not be the one which was looked at."""
     clients, classic = mixed()
