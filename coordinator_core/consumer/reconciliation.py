@@ -120,6 +120,12 @@ class _Step:
             topic.name in self.member.subscribed_topic_names or topic.name in self.topics_of_regex()
         )
 
+    def is_new(self) -> bool:
+        """Whether no record knows the member yet, nor its instance id."""
+        return self.member.member_id not in self.group.members and (
+            self.member.instance_id not in self.group.static_members
+        )
+
     def has_subscription(self) -> bool:
         """Whether the member is subscribed to any name, be there such a topic or not."""
         return bool(self.member.subscribed_topic_names or self.topics_of_regex())
@@ -134,7 +140,7 @@ class _Step:
         """Without what is not subscribed any more, which is to be given up unless it is not owned any more."""
         member = self.member
         if not member.pending_revocation and not self.has_subscription():
-            return self._revoked({}, member.assigned)
+            return member if self.is_new() else self._revoked({}, member.assigned)
         gone = [topic_id for topic_id in member.assigned if not self.is_subscribed_to(topic_id)]
         if not gone:
             return member

@@ -41,7 +41,7 @@ Partitions = Mapping[str, tuple[int, ...]]
 
 ASSIGNORS: Final[Mapping[str, ServerAssignor]] = {"uniform": assign_uniform, "range": assign_range}
 
-UNIFORM: Final = "uniform"
+RANGE: Final = "range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,19 @@ def update_target(
     except AssignorError as error:
         text = f"Failed to compute a new target assignment for epoch {group_epoch}: {error}"
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+    ordered: dict[str, Partitions] = {}
     for member_id, member_spec in spec.members.items():
-        partitions = assignment.get(member_id, {})
-        if group.target_assignment.get(member_id) != partitions:
-            ordered = in_assignor_order(name, member_spec, partitions)
-            records.append(target_record(group.group_id, member_id, ordered))
+        topic_count = len(member_spec.subscribed_topic_ids)
+        if name == RANGE and spec.subscription_type == SubscriptionType.HETEROGENEOUS:
+            # sized by the names, be there such topics or not
+            topic_count = len(
+                subscribed_names(group, updated if member_id == updated.member_id else group.members[member_id])
+            )
+        ordered[member_id] = in_assignor_order(name, member_spec, assignment.get(member_id, {}), topic_count)
+        if group.target_assignment.get(member_id) != ordered[member_id]:
+            records.append(target_record(group.group_id, member_id, ordered[member_id]))
     records.append(target_metadata_record(group.group_id, group_epoch, context.now_ms))
-    return Target(group_epoch, assignment.get(updated.member_id, {}))
+    return Target(group_epoch, ordered[updated.member_id])
 
 
 def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> str:
@@ -169,24 +175,28 @@ def copy_capacity(size: int) -> int:
     return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT
 
 
-def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions) -> Partitions:
+def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions, topic_count: int) -> Partitions:
     """A new target in the order in which Kafka's assignor leaves it: it is written so, and read back so.
 
-    The uniform assignor copies what the member had and works on the copy; range starts with an empty map.
+    The uniform assignor copies what the member had and works on the copy; range starts with an empty map, which it
+    makes for `topic_count` topics.
     """
-    if name != UNIFORM:
-        capacity = int(len(spec.subscribed_topic_ids) / LOAD_FACTOR + 1)
-        fresh: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, capacity)
+    if name == RANGE:
+        fresh: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, int(topic_count / LOAD_FACTOR + 1))
         for topic_id, numbers in partitions.items():
             fresh[topic_id] = numbers
         return dict(fresh.items())
-    copy: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, len(spec.assigned_partitions))
-    for topic_id, numbers in spec.assigned_partitions.items():
+    had = spec.assigned_partitions
+    if partitions == {topic_id: tuple(sorted(numbers)) for topic_id, numbers in had.items()}:
+        return had
+    copy: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, len(had))
+    for topic_id, numbers in had.items():
         copy[topic_id] = numbers
-    for topic_id in spec.assigned_partitions:
+    for topic_id in had:
         if topic_id not in partitions:
             del copy[topic_id]
     for topic_id, numbers in partitions.items():
-        copy.compute_if_absent(topic_id, tuple)
+        for _ in set(numbers).difference(had.get(topic_id, ())):
+            copy.compute_if_absent(topic_id, tuple)  # once a partition: the table may grow each time
         copy[topic_id] = numbers
     return dict(copy.items())
