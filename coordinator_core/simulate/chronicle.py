@@ -264,7 +264,10 @@ class Chronicle:
             self._clients[request.message.member_id[-UUID_CHARACTERS:]] = request.client.client_id
         if not outcome.records:
             return
-        reason = EPOCH_REASONS.get(request.message.member_epoch, "TOPIC_CHANGED")
+        is_share = request.operation == "share_group_heartbeat"
+        # A share group's partitions change once the share coordinators have their state.
+        unasked = "PARTITIONS_CHANGED" if is_share else "TOPIC_CHANGED"
+        reason = EPOCH_REASONS.get(request.message.member_epoch, unasked)
         process = None if request.client is None else self._process(request.client.client_id)
         self._note_modern_cause(group_id, reason, process, outcome)
         self._note_records(machine, outcome.records)
@@ -280,7 +283,10 @@ class Chronicle:
         self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
     ) -> None:
         """A group which has to rebalance since this step does so for this reason."""
-        (state_before, generation_before), (state, generation) = self._seen.get(group_id, ABSENT), _look(machine, group_id)
+        (state_before, generation_before), (state, generation) = (
+            self._seen.get(group_id, ABSENT),
+            _look(machine, group_id),
+        )
         self._seen[group_id] = (state, generation)
         begins = state_before is not PREPARING_REBALANCE and (
             state is PREPARING_REBALANCE or generation > generation_before >= 0

@@ -19,6 +19,7 @@ from coordinator_core.runtime.messages import NO_REQUEST, Answer, EndTransaction
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.runtime.share_machines import ShareMachines
+from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.simulate.chronicle import COMMITS, Chronicle, is_quiet
 from coordinator_core.simulate.clients.machine import Send, Service
@@ -101,8 +102,13 @@ class Cluster:
         self.image_version = 1
         self.request_count = 0
         self.serve_data: DataServer | None = None
+        self.on_initialize: Callable[[str, InitializeShareState], None] | None = None
+        """Told of share partitions without state which a heartbeat of a group found."""
+        self.on_disconnect: Callable[[Process, str], None] | None = None
+        """Told when the connections of a process break, with the id of its member."""
         self.on_broker_gone: Callable[[int], None] | None = None
-        """Told when the controller finds out that a broker is gone, and when one leads data again."""
+        self.on_leaders_changed: Callable[[], None] | None = None
+        """Told when others lead some of the data."""
         self._loop = loop
         self._topics = topics
         self._request_id = 0
@@ -146,8 +152,14 @@ class Cluster:
 
     def data_leader(self, at: TopicPartition) -> int | None:
         """The broker which leads a data partition, of those which are there."""
-        alive = sorted(self.alive)
-        return alive[(sum(at.topic.encode()) + at.partition) % len(alive)] if alive else None
+        first = sum(at.topic.encode()) + at.partition
+        candidates = ((first + index) % self.spec.brokers + 1 for index in range(self.spec.brokers))
+        return next((broker_id for broker_id in candidates if broker_id in self.alive), None)
+
+    def disconnected(self, process: Process, member_id: str) -> None:
+        """A process ended: brokers find its connections broken."""
+        if self.on_disconnect is not None:
+            self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
 
     def deliver(self, process: Process, broker_id: int, send: Send) -> None:
         """A request reaches a broker."""
@@ -169,6 +181,9 @@ class Cluster:
         def answered(answer: Answer) -> None:
             if send.operation in COMMITS and self.chronicle.beats is not None:
                 self.chronicle.beats.signed(process)
+            wanted = getattr(answer.response, "initialize_share_state", None)
+            if wanted is not None and self.on_initialize is not None:
+                self.on_initialize(send.key, wanted)
             error = None if answer.error is None else answer.error.code
             self._loop.after(process.latency_ms, process.answered, incarnation, send, answer.response, error)
 
@@ -201,7 +216,13 @@ class Cluster:
         self.groups.submit(broker_id, self.partition_of(group_id), request)
 
     def ask_share_coordinator(
-        self, broker_id: int, partition: int, operation: str, message: Any, on_answer: OnAnswer, on_lost: Callable[[], None]
+        self,
+        broker_id: int,
+        partition: int,
+        operation: str,
+        message: Any,
+        on_answer: OnAnswer,
+        on_lost: Callable[[], None],
     ) -> None:
         """Put the part of a request which is about one share partition to the share coordinator of a broker."""
         self._request_id += 1
@@ -305,7 +326,12 @@ class Cluster:
                 on_lost()
         if self.on_broker_gone is not None:
             self.on_broker_gone(broker_id)
+        self._tell_leaders_changed()
         self._loop.after(DETECTION_MS, self._elect_after, broker_id)
+
+    def _tell_leaders_changed(self) -> None:
+        if self.on_leaders_changed is not None:
+            self.on_leaders_changed()
 
     def _elect_after(self, broker_id: int) -> None:
         if broker_id not in self.alive:
@@ -317,6 +343,7 @@ class Cluster:
         if broker_id in self.alive:
             return
         self.alive.add(broker_id)
+        self._tell_leaders_changed()
         self.groups.revive(broker_id)
         self.shares.revive(broker_id)
         self._loop.after(REBALANCE_LEADERS_MS, self._lead_again, broker_id)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import Producer
 from coordinator_core.coordinator.shard import GroupCoordinator, Outcome, Parked
@@ -11,7 +12,6 @@ from coordinator_core.replay import CoordinatorShard
 from coordinator_core.runtime.batching import Batcher
 from coordinator_core.runtime.machines import GroupMachine, GroupMachines
 from coordinator_core.runtime.messages import Request
-from coordinator_core.coordinator.errors import Refused
 
 
 class Observer(Protocol):

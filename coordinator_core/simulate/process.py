@@ -43,6 +43,10 @@ class Network(Protocol):
         """The request reaches a broker now."""
         ...
 
+    def disconnected(self, process: "Process", member_id: str) -> None:
+        """The process ended, and its connections with it."""
+        ...
+
 
 class Process:
     """A place where one client runs after another, all of the same name."""
@@ -145,6 +149,8 @@ class Process:
 
     def _end(self) -> None:
         self._beats.stop(self)
+        if self.client is not None:
+            self._network.disconnected(self, self.client.member_id)
         self.client = None
         self._is_paused = False
         self._held.clear()

@@ -12,12 +12,14 @@ from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
 from coordinator_core.simulate.clients.machine import Client
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
+from coordinator_core.simulate.clients.share import ShareConfig, ShareConsumer
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.draw import kafka_uuid, stream
 from coordinator_core.simulate.faults import Faults
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import GroupSpec, Scenario
+from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
 
@@ -51,7 +53,9 @@ class Summary:
 class World:
     """One simulation. `run` once; then the logs are in `cluster`."""
 
-    def __init__(self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True) -> None:
+    def __init__(
+        self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
+    ) -> None:
         """`seed` takes the place of the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
@@ -71,6 +75,13 @@ class World:
         self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.chronicle)
         self.beats = Beats(self.loop, self.cluster, skips=skips_heartbeats)
         self.chronicle.beats = self.beats
+        offset_resets = {
+            group_id: spec.offset_reset
+            for spec in scenario.groups
+            if spec.protocol == "share"
+            for group_id in spec.group_ids()
+        }
+        self.share_leaders = ShareLeaders(self.cluster, self.loop, self.topics, self.truth, offset_resets, self.seed)
         for spec in scenario.groups:
             for group_id in spec.group_ids():
                 self.members[group_id] = [self._member(spec, group_id, index) for index in range(spec.members)]
@@ -150,6 +161,20 @@ class World:
             stops_at_poison=spec.on_poison == "stuck",
             offset_reset=spec.offset_reset,
         )
+        if spec.protocol == "share":
+            share_config = ShareConfig(
+                group_id,
+                client_id,
+                spec.topics,
+                spec.poll_interval_ms,
+                spec.max_poll_records,
+                spec.acknowledge == "explicit",
+                spec.on_poison,
+                spec.release_every,
+            )
+            return lambda draws: ShareConsumer(
+                share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
+            )
         if spec.protocol == "consumer":
             return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
         return lambda draws: ClassicConsumer(config, self.topics, draws)
@@ -158,7 +183,11 @@ class World:
 
     def _tell_topics(self, now_ms: int) -> None:
         for spec in self.scenario.topics:
-            facts = {"topic": spec.name, "topic_id": self.topics.topic_id(spec.name), "partition_count": spec.partitions}
+            facts = {
+                "topic": spec.name,
+                "topic_id": self.topics.topic_id(spec.name),
+                "partition_count": spec.partitions,
+            }
             self.truth.tell("topics", now_ms, facts)
 
     def _tell_end(self, now_ms: int) -> None:
@@ -167,6 +196,19 @@ class World:
                 self.truth.gave(process.group_id, client_id, process.client.positions(now_ms), "STILL", now_ms)
         for group_id, state in sorted(self.cluster.dump().items()):
             self.truth.tell("end", now_ms, {"group": group_id, "state": state})
+        for key, partition in sorted(self.cluster.share_partitions().items()):
+            facts = {
+                "group": key.group_id,
+                "topic_id": key.topic_id,
+                "partition": key.partition,
+                "state_epoch": partition.state_epoch,
+                "start_offset": partition.start_offset,
+                "state_batches": [
+                    [batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count]
+                    for batch in partition.state_batches
+                ],
+            }
+            self.truth.tell("end_share", now_ms, facts)
         for log, _ in self.logs():
             facts = {"topic": log.topic, "partition": log.partition, "end_offset": log.end_offset}
             self.truth.tell("log_ends", now_ms, facts)

@@ -346,7 +346,11 @@ class ClassicConsumer:
 
     def _fetch(self, partitions: Sequence[TopicPartition]) -> Send:
         request = OffsetFetchRequest(
-            self.config.group_id, fetched_topics(partitions), require_stable=True, member_id=self.member_id, member_epoch=-1
+            self.config.group_id,
+            fetched_topics(partitions),
+            require_stable=True,
+            member_id=self.member_id,
+            member_epoch=-1,
         )
         return self._send("fetch_offsets", request, "fetch", FETCH_VERSION)
 

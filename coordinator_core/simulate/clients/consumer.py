@@ -339,7 +339,11 @@ class ConsumerMember:
     def _close(self, now_ms: int) -> Actions:
         self.is_busy = False
         before, self.state = self.state, LEAVING
-        if before in {STABLE, RECONCILING} and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+        if (
+            before in {STABLE, RECONCILING}
+            and self.progress.offsets
+            and self.config.auto_commit_interval_ms is not None
+        ):
             return [self._commit("commit-before-close", now_ms)]
         return self._leave(now_ms)
 

@@ -181,6 +181,9 @@ class Topics(Protocol):
 class Client(Protocol):
     """A client of any kind."""
 
+    member_id: str
+    """Empty while it has none."""
+
     def handle(self, event: Event, now_ms: int) -> Actions:
         """Take an event; what to do."""
         ...

@@ -1,0 +1,359 @@
+"""A share consumer (KIP-932): heartbeats to the coordinator, fetches and acknowledgements to the leaders of the data.
+
+* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to
+  each broker which leads partitions of its assignment, and brings along the acknowledgements of what the poll before
+  gave. * CLOSING: it gives up what it holds (session epoch -1), then leaves. * CLOSED: gone.
+
+Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application says of each
+record whether it accepts, releases or rejects it; of a poison record it may say nothing, and lets the lock run out.
+
+Sessions: one with each broker. A broker which does not know the session, or came back without it, says so: the member
+opens a new one, and what it had acquired there is lost to it.
+
+Source: ShareConsumerImpl, ShareConsumeRequestManager, ShareSessionHandler, ShareMembershipManager.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.share.heartbeat import session_key
+from coordinator_core.share.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from coordinator_core.share_partition.state import AcknowledgementBatch, AcquiredRecords
+from coordinator_core.share_partition.states import AcknowledgeType
+from coordinator_core.simulate.clients.machine import (
+    RETRIABLE,
+    RETRY_BACKOFF_MS,
+    Actions,
+    Answered,
+    Beat,
+    CancelTimer,
+    Closed,
+    Event,
+    Send,
+    Service,
+    SetTimer,
+    SlowPoll,
+    Started,
+    Stop,
+    TimerFired,
+    Topics,
+    TopicsChanged,
+)
+from coordinator_core.simulate.clients.share_messages import (
+    CLOSE_EPOCH,
+    OPEN_EPOCH,
+    SHARE_FETCH,
+    SHARE_FETCH_VERSION,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from coordinator_core.simulate.draw import kafka_uuid
+
+HEARTBEAT_VERSION: Final = 1
+FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+POLL, RETRY, BUSY = "poll", "retry", "busy"
+"""Timers."""
+
+POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
+"""What is said of a poison record; of any other way nothing is said."""
+
+
+class MemberState(StrEnum):
+    """See the docstring of the module."""
+
+    JOINING = "JOINING"
+    STABLE = "STABLE"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+
+
+JOINING, STABLE, CLOSING, CLOSED = MemberState.JOINING, MemberState.STABLE, MemberState.CLOSING, MemberState.CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConfig:
+    """A share consumer's settings. `on_poison`: skip (accept all the same), reject, release or time_out."""
+
+    group_id: str
+    client_id: str
+    topics: tuple[str, ...]
+    poll_interval_ms: int = 1000
+    max_poll_records: int = 500
+    is_explicit: bool = False
+    on_poison: str = "skip"
+    release_every: int = 0
+    """Every so-many-th record is released once; 0: none."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The session with one broker, and what was fetched in it and is not acknowledged yet."""
+
+    epoch: int = OPEN_EPOCH
+    is_waiting: bool = False
+    held: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ShareConsumer:
+    """See the docstring of the module."""
+
+    config: ShareConfig
+    topics: Topics
+    draws: random.Random
+    names: dict[str, str]
+    """Topic id -> name."""
+    data_leader: Callable[[TopicPartition], int | None]
+    """The broker which leads a data partition, as the metadata have it."""
+    state: MemberState = JOINING
+    member_id: str = ""
+    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
+    assigned: tuple[TopicPartition, ...] = ()
+    sessions: dict[int, Session] = field(default_factory=dict)
+    """By broker."""
+    is_busy: bool = False
+
+    def __post_init__(self) -> None:
+        self.member_id = kafka_uuid(self.draws)
+
+    # --- the contract ---
+
+    def handle(self, event: Event, now_ms: int) -> Actions:
+        """Take an event; what to do."""
+        if self.state is CLOSED:
+            return []
+        match event:
+            case Started():
+                return self._join()
+            case Answered():
+                return self._on_answer(event)
+            case TimerFired(name):
+                return TIMERS[name](self)
+            case Stop():
+                return self._close()
+            case SlowPoll(duration_ms):
+                self.is_busy = True
+                return [SetTimer(BUSY, duration_ms)]
+            case TopicsChanged():
+                return []
+
+    def heartbeat(self) -> Send:
+        """A heartbeat which says nothing new."""
+        return self._beat("heartbeat", self.member_epoch, None)
+
+    def session_key(self) -> str:
+        """Key of its session timer in the coordinator."""
+        return session_key(self.config.group_id, self.member_id)
+
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """Members of share groups own nothing."""
+        return []
+
+    # --- membership ---
+
+    def _beat(self, tag: str, member_epoch: int, names: tuple[str, ...] | None) -> Send:
+        request = ShareGroupHeartbeatRequest(
+            self.config.group_id, self.member_id, member_epoch, subscribed_topic_names=names
+        )
+        return Send(Service.GROUP, self.config.group_id, "share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
+
+    def _join(self) -> Actions:
+        self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
+        self.sessions.clear()
+        names = tuple(sorted(self.config.topics))
+        return [Beat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
+
+    def _on_answer(self, answer: Answered) -> Actions:
+        if answer.tag.startswith(SHARE_FETCH):
+            return self._on_fetch(answer, int(answer.tag.rpartition(":")[2]))
+        return ANSWERS[answer.tag](self, answer)
+
+    def _on_join(self, answer: Answered) -> Actions:
+        if self.state is not JOINING:
+            return []
+        code = _error_of(answer)
+        if code is ErrorCode.NONE:
+            self.state = STABLE
+            self._take(answer.response)
+            first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
+            return [Beat(answer.response.heartbeat_interval_ms), SetTimer(POLL, first_poll_ms)]
+        if code in RETRIABLE or code in FENCED:
+            return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
+        return self._gone(code.name)
+
+    def _on_heartbeat(self, answer: Answered) -> Actions:
+        if self.state is not STABLE:
+            return []
+        code = _error_of(answer)
+        if code is ErrorCode.NONE:
+            self._take(answer.response)
+            return []
+        if code in FENCED:
+            return self._join()
+        return [] if code in RETRIABLE else self._gone(code.name)
+
+    def _take(self, response: ShareGroupHeartbeatResponse) -> None:
+        self.member_epoch = response.member_epoch
+        if response.assignment is not None:
+            self.assigned = tuple(
+                sorted(
+                    TopicPartition(self.names[entry.topic_id], number)
+                    for entry in response.assignment.topic_partitions
+                    for number in entry.partitions
+                )
+            )
+
+    # --- polling ---
+
+    def _poll(self) -> Actions:
+        """Ask each broker which leads something of ours, or with which we still have something to settle."""
+        if self.state is not STABLE:
+            return []
+        actions: Actions = [SetTimer(POLL, self.config.poll_interval_ms)]
+        if self.is_busy:
+            return actions
+        by_broker: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in sorted(self.sessions)}
+        for at in self.assigned:
+            leader = self.data_leader(at)
+            if leader is not None:
+                by_broker.setdefault(leader, []).append(at)
+        for broker_id, partitions in sorted(by_broker.items()):
+            session = self.sessions.setdefault(broker_id, Session())
+            if not session.is_waiting and (partitions or session.held):
+                actions.append(self._fetch(broker_id, session, tuple(partitions), session.epoch))
+        return actions
+
+    def _fetch(self, broker_id: int, session: Session, partitions: tuple[TopicPartition, ...], epoch: int) -> Send:
+        acknowledgements = {}
+        if epoch != OPEN_EPOCH:
+            said = {at: self._acknowledge(at, acquired) for at, acquired in session.held.items()}
+            acknowledgements = {at: batches for at, batches in said.items() if batches}
+        session.held = {}
+        session.is_waiting = True
+        request = ShareFetchRequest(
+            self.config.group_id,
+            self.member_id,
+            epoch,
+            partitions,
+            acknowledgements,
+            self.config.max_poll_records,
+        )
+        tag = f"{SHARE_FETCH}:{broker_id}"
+        return Send(Service.DATA, broker_id, SHARE_FETCH, request, tag, SHARE_FETCH_VERSION)
+
+    def _acknowledge(
+        self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...]
+    ) -> tuple[AcknowledgementBatch, ...]:
+        """What the application says of the records: runs of one type each."""
+        if not self.config.is_explicit:
+            accept = (int(AcknowledgeType.ACCEPT),)
+            return tuple(
+                AcknowledgementBatch(records.first_offset, records.last_offset, accept) for records in acquired
+            )
+        batches: list[AcknowledgementBatch] = []
+        for records in acquired:
+            for offset in range(records.first_offset, records.last_offset + 1):
+                kind = self._verdict(at, offset, records.delivery_count)
+                if kind is None:
+                    continue
+                last = batches[-1] if batches else None
+                if last is not None and last.last_offset == offset - 1 and last.acknowledge_types == (int(kind),):
+                    batches[-1] = last._replace(last_offset=offset)
+                else:
+                    batches.append(AcknowledgementBatch(offset, offset, (int(kind),)))
+        return tuple(batches)
+
+    def _verdict(self, at: TopicPartition, offset: int, delivery_count: int) -> AcknowledgeType | None:
+        is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
+        if is_poison and self.config.on_poison != "skip":
+            return POISON_TYPES.get(self.config.on_poison)
+        every = self.config.release_every
+        if every and delivery_count == 1 and offset % every == every - 1:
+            return AcknowledgeType.RELEASE
+        return AcknowledgeType.ACCEPT
+
+    def _on_fetch(self, answer: Answered, broker_id: int) -> Actions:
+        session = self.sessions.get(broker_id)
+        if session is None:
+            return []
+        session.is_waiting = False
+        if self.state is CLOSING:
+            del self.sessions[broker_id]
+            return self._leave_if_done()
+        if _error_of(answer) is not ErrorCode.NONE:
+            del self.sessions[broker_id]
+            return []
+        session.epoch += 1
+        response: ShareFetchResponse = answer.response
+        session.held = {at: acquired for at, acquired in response.acquired.items() if acquired}
+        return []
+
+    # --- the end ---
+
+    def _close(self) -> Actions:
+        """Acknowledge what was processed, give up the rest, then leave."""
+        was_joined = self.state is STABLE
+        self.state = CLOSING
+        actions: Actions = [CancelTimer(POLL)]
+        if not was_joined:
+            return [*actions, *self._leave()]
+        for broker_id in sorted(self.sessions):
+            session = self.sessions[broker_id]
+            if session.epoch == OPEN_EPOCH:
+                # Not opened yet: the broker has nothing to give up, or finds out by the broken connection.
+                del self.sessions[broker_id]
+            elif not session.is_waiting:
+                actions.append(self._fetch(broker_id, session, (), CLOSE_EPOCH))
+        return [*actions, *self._leave_if_done()]
+
+    def _leave_if_done(self) -> Actions:
+        return [] if self.sessions else self._leave()
+
+    def _leave(self) -> Actions:
+        return [Beat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH, None)]
+
+    def _on_leave(self, answer: Answered) -> Actions:
+        return self._gone("STOPPED")
+
+    def _gone(self, reason: str) -> Actions:
+        self.state = CLOSED
+        return [Closed(reason)]
+
+    # --- small things ---
+
+    def _rejoin(self) -> Actions:
+        return self._join() if self.state is JOINING else []
+
+    def _busy_no_more(self) -> Actions:
+        self.is_busy = False
+        return []
+
+
+def _error_of(answer: Answered) -> ErrorCode:
+    return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
+
+
+ANSWERS: Final[dict[str, Callable[[ShareConsumer, Answered], Actions]]] = {
+    "join": ShareConsumer._on_join,
+    "heartbeat": ShareConsumer._on_heartbeat,
+    "leave": ShareConsumer._on_leave,
+}
+"""Tag of a request -> what its answer does."""
+
+TIMERS: Final[dict[str, Callable[[ShareConsumer], Actions]]] = {
+    POLL: ShareConsumer._poll,
+    RETRY: ShareConsumer._rejoin,
+    BUSY: ShareConsumer._busy_no_more,
+}
+"""Timer -> what it does."""

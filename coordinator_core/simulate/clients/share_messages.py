@@ -1,0 +1,41 @@
+"""ShareFetch, as far as a simulation needs it: what to fetch, what came of the records fetched before, and the session.
+
+Names are those of ShareFetchRequest.json. A session lives on one broker, for one member of one group. Its epoch is 0 in
+the request that opens it, then goes up by one with every request; -1 closes it, and gives up what is acquired.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.share_partition.state import AcknowledgementBatch, AcquiredRecords
+
+OPEN_EPOCH: Final = 0
+CLOSE_EPOCH: Final = -1
+SHARE_FETCH: Final = "share_fetch"
+SHARE_FETCH_VERSION: Final = 2
+
+Acknowledgements = Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchRequest:
+    """`partitions` are those which the member has on this broker, all of them each time."""
+
+    group_id: str
+    member_id: str
+    session_epoch: int
+    partitions: tuple[TopicPartition, ...] = ()
+    acknowledgements: Acknowledgements = field(default_factory=dict)
+    max_records: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchResponse:
+    """`error_code` of the whole; else what was acquired, and the errors of acknowledgements (Kafka's class, or None)."""
+
+    error_code: int = ErrorCode.NONE
+    acquired: Mapping[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+    acknowledge_errors: Mapping[TopicPartition, str | None] = field(default_factory=dict)

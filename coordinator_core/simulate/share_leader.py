@@ -1,0 +1,494 @@
+"""The leaders of the data: share sessions, share partitions in flight, and their persisters (SharePartitionManager).
+
+Each broker has its own sessions, its share partitions of the data which it leads, and a `Persister` through which they
+read and write their state at the share coordinators. A broker that dies takes all this with it: the next leader reads
+what was persisted. A member whose connection breaks gives up what it had acquired.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.lookup import SharePartitionKey, share_partition_partition
+from coordinator_core.runtime.messages import Answer
+from coordinator_core.runtime.share_machines import partition_requests, result_of
+from coordinator_core.share.messages import InitializeShareState
+from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_heartbeat, persist
+from coordinator_core.share_partition.acquire import acquire
+from coordinator_core.share_partition.archive import update_log_start_offset
+from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
+from coordinator_core.share_partition.give_up import acknowledge, expire_lock, next_deadline_ms, release
+from coordinator_core.share_partition.start_up import fence
+from coordinator_core.share_partition.state import (
+    AcknowledgementBatch,
+    AcquiredRecords,
+    FetchedBatches,
+    SharePartition,
+    SharePartitionConfig,
+    WriteState,
+)
+from coordinator_core.share_partition.states import AcknowledgeType, RecordState
+from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
+from coordinator_core.share_state.messages import Response, TopicResult
+from coordinator_core.share_state.persister import Lookup, Persister
+from coordinator_core.share_state.persister import Send as PersisterSend
+from coordinator_core.simulate.clients.machine import Send
+from coordinator_core.simulate.clients.share_messages import (
+    CLOSE_EPOCH,
+    OPEN_EPOCH,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
+from coordinator_core.simulate.draw import stream
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.truth import Truth
+
+BATCH_SIZE: Final = 500
+"""max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
+
+Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
+
+
+@dataclass(slots=True)
+class Served:
+    """A share partition on its leader."""
+
+    group_id: str
+    at: TopicPartition
+    key: SharePartitionKey
+    partition: SharePartition
+    deadline_ms: int | None = None
+    """When the next look at its locks is scheduled for."""
+
+
+@dataclass(slots=True)
+class DataBroker:
+    """What one broker has of share groups."""
+
+    broker_id: int
+    persister: Persister
+    sessions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(group, member) -> the epoch which the next request has to have."""
+    served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
+    retry_ms: int | None = None
+    """When the persister is looked at next."""
+    is_gone: bool = False
+
+
+class ShareLeaders:
+    """All brokers' part in share groups."""
+
+    def __init__(
+        self, cluster: Cluster, loop: EventLoop, topics: Topics, truth: Truth, offset_resets: dict[str, str], seed: int
+    ) -> None:
+        self._cluster = cluster
+        self._loop = loop
+        self._topics = topics
+        self._truth = truth
+        self._offset_resets = offset_resets
+        """Group -> share.auto.offset.reset, earliest or latest."""
+        self._seed = seed
+        self._leader_epochs: dict[TopicPartition, tuple[int, int]] = {}
+        """Data partition -> (leader, epoch)."""
+        self._brokers: dict[int, DataBroker] = {}
+        cluster.serve_data = self.serve
+        cluster.on_broker_gone = self._on_broker_gone
+        cluster.on_leaders_changed = self._lead_anew
+        cluster.on_initialize = self._initialize
+        cluster.on_disconnect = self._disconnected
+
+    # --- after heartbeats ---
+
+    def _initialize(self, group_id: str, wanted: InitializeShareState) -> None:
+        """A heartbeat found partitions without state: the broker goes about to make it."""
+        leader = self._cluster.groups.leader(self._cluster.partition_of(group_id))
+        if leader is not None:
+            self._step(self._broker(leader), group_id, initialize_after_heartbeat(group_id, wanted), None)
+
+    def _step(self, broker: DataBroker, group_id: str, flow: Flow[Any], answer: Any) -> None:
+        """Go on with a flow until it waits again."""
+        if broker.is_gone:
+            return
+        try:
+            step = flow.send(answer)
+        except StopIteration:
+            return
+        if isinstance(step, Ask):
+            self._ask(broker, group_id, flow, step)
+        elif isinstance(step, Persist):
+            persist(broker.persister, step, lambda results: self._step(broker, group_id, flow, results))
+            self._pump(broker)
+
+    def _ask(self, broker: DataBroker, group_id: str, flow: Flow[Any], step: Ask) -> None:
+        def on_answer(answer: Answer) -> None:
+            self._step(broker, group_id, flow, Outcome(answer.response, answer.error))
+
+        # What only this broker had begun nobody finishes: the next heartbeat finds it out.
+        self._cluster.ask(broker.broker_id, group_id, step.operation, step.request, on_answer, lambda: None)
+
+    # --- requests ---
+
+    def serve(self, process: Process, broker_id: int, send: Send) -> None:
+        """A ShareFetch reaches a broker, which is there."""
+        request: ShareFetchRequest = send.request
+        broker = self._broker(broker_id)
+        incarnation = process.incarnation
+
+        def respond(response: ShareFetchResponse) -> None:
+            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
+
+        if not process.is_alive:
+            return  # the connection is gone: what it had acquired was given up already
+        session = (request.group_id, request.member_id)
+        if request.session_epoch == OPEN_EPOCH:
+            self._release_all(broker, *session)
+            broker.sessions[session] = OPEN_EPOCH
+        expected = broker.sessions.get(session)
+        if expected is None:
+            respond(ShareFetchResponse(ErrorCode.SHARE_SESSION_NOT_FOUND))
+            return
+        if request.session_epoch not in {expected, CLOSE_EPOCH}:
+            respond(ShareFetchResponse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
+            return
+        broker.sessions[session] = expected + 1
+        errors = _Gathered(len(request.acknowledgements))
+        for at, batches in request.acknowledgements.items():
+            self._acknowledge(broker, process, request, at, batches, errors)
+        acquired: Acquired = {}
+        if request.session_epoch == CLOSE_EPOCH:
+            del broker.sessions[session]
+        else:
+            acquired = self._acquire_all(broker, process, request)
+        errors.when_done(
+            lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
+        )
+        self._pump(broker)
+
+    def _finish(self, broker: DataBroker, request: ShareFetchRequest, respond: Callable[[], None]) -> None:
+        if broker.is_gone:
+            return
+        if request.session_epoch == CLOSE_EPOCH:
+            self._release_all(broker, request.group_id, request.member_id)
+            self._pump(broker)
+        respond()
+
+    def _disconnected(self, process: Process, member_id: str) -> None:
+        """A member's connections broke: all brokers give up what it had acquired (ClientConnectionDisconnectListener)."""
+        for broker in self._brokers.values():
+            if broker.sessions.pop((process.group_id, member_id), None) is not None:
+                self._release_all(broker, process.group_id, member_id)
+                self._pump(broker)
+
+    # --- share partitions ---
+
+    def _served(self, broker: DataBroker, group_id: str, at: TopicPartition) -> Served | None:
+        """The share partition, started if need be; None while it is not active, or led elsewhere."""
+        if self._cluster.data_leader(at) != broker.broker_id:
+            return None
+        served = broker.served.get((group_id, at))
+        if served is None:
+            spec = self._cluster.spec
+            config = SharePartitionConfig(
+                leader_epoch=self._leader_epoch(at, broker.broker_id),
+                delivery_count_limit=spec.share_delivery_count_limit,
+                record_lock_duration_ms=spec.share_record_lock_duration_ms,
+            )
+            key = SharePartitionKey(group_id, self._topics.topic_id(at.topic), at.partition)
+            served = broker.served[group_id, at] = Served(group_id, at, key, SharePartition(config))
+        if not served.partition.is_active:
+            self._start(broker, served)
+            return None
+        start_offset = self._topics.start_offset(at, self._loop.now_ms)
+        if start_offset > served.partition.start_offset:
+            self._tell_archived(served, served.partition.start_offset, start_offset - 1, "RETENTION")
+            update_log_start_offset(served.partition, start_offset)
+        return served
+
+    def _start(self, broker: DataBroker, served: Served) -> None:
+        def reset_offset() -> int:
+            now_ms = self._loop.now_ms
+            if self._offset_resets.get(served.group_id) == "latest":
+                return self._topics.end_offset(served.at, now_ms)
+            return self._topics.start_offset(served.at, now_ms)
+
+        def on_done(error_class: str | None) -> None:
+            if error_class is not None:
+                broker.served.pop((served.group_id, served.at), None)
+
+        try:
+            broker.persister.read_into(served.partition, served.key, reset_offset, on_done)
+        except NotInitialized:
+            return
+
+    def _leader_epoch(self, at: TopicPartition, broker_id: int) -> int:
+        leader, epoch = self._leader_epochs.get(at, (broker_id, 0))
+        if leader != broker_id:
+            epoch += 1
+        self._leader_epochs[at] = (broker_id, epoch)
+        return epoch
+
+    def _acquire_all(self, broker: DataBroker, process: Process, request: ShareFetchRequest) -> Acquired:
+        acquired: Acquired = {}
+        left = request.max_records
+        for at in request.partitions:
+            served = self._served(broker, request.group_id, at)
+            if served is None or left <= 0 or not can_acquire_records(served.partition):
+                continue
+            fetch_offset = next_fetch_offset(served.partition)
+            batches = self._topics.log_batches(at, fetch_offset, left, self._loop.now_ms)
+            given = acquire(
+                served.partition,
+                request.member_id,
+                FetchedBatches(fetch_offset, batches),
+                self._loop.now_ms,
+                batch_size=BATCH_SIZE,
+                fetch_records_max=left,
+            )
+            left -= given.record_count
+            if given.records:
+                acquired[at] = given.records
+            for records in given.records:
+                self._tell("deliveries", served, process, records._asdict())
+            self._watch_locks(broker, served)
+        return acquired
+
+    def _acknowledge(
+        self,
+        broker: DataBroker,
+        process: Process,
+        request: ShareFetchRequest,
+        at: TopicPartition,
+        batches: tuple[AcknowledgementBatch, ...],
+        errors: "_Gathered",
+    ) -> None:
+        served = broker.served.get((request.group_id, at))
+
+        def done(error_class: str | None) -> None:
+            if served is not None:
+                for batch in batches:
+                    names = [AcknowledgeType(kind).name for kind in batch.acknowledge_types]
+                    facts = {"first_offset": batch.first_offset, "last_offset": batch.last_offset}
+                    self._tell(
+                        "acknowledgements", served, process, {**facts, "acknowledge_type": names, "error": error_class}
+                    )
+            errors.add(at, error_class)
+
+        if served is None or not served.partition.is_active:
+            done("NotLeaderOrFollowerException")
+            return
+        try:
+            write = acknowledge(served.partition, request.member_id, batches, self._loop.now_ms)
+        except RefusedRequest as refused:
+            done(refused.error_class)
+            return
+        rejected = {
+            offset
+            for batch in batches
+            if batch.acknowledge_types == (AcknowledgeType.REJECT,)
+            for offset in range(batch.first_offset, batch.last_offset + 1)
+        }
+        self._persist(broker, served, write, done, rejected)
+
+    def _persist(
+        self,
+        broker: DataBroker,
+        served: Served,
+        write: WriteState | None,
+        on_done: Callable[[str | None], None] = lambda error_class: None,
+        rejected: set[int] | None = None,
+    ) -> None:
+        if write is None:
+            on_done(None)
+            return
+
+        def written(error_class: str | None) -> None:
+            if error_class is None:
+                self._tell_write(served, write, rejected or set())
+            on_done(error_class)
+
+        broker.persister.write_of(served.partition, served.key, write, written)
+
+    def _release_all(self, broker: DataBroker, group_id: str, member_id: str) -> None:
+        """The member's session ends: what it had acquired is available again."""
+        for served in broker.served.values():
+            if served.group_id == group_id and served.partition.is_active:
+                self._persist(broker, served, release(served.partition, member_id))
+
+    # --- locks ---
+
+    def _watch_locks(self, broker: DataBroker, served: Served) -> None:
+        deadline_ms = next_deadline_ms(served.partition)
+        if deadline_ms is not None and (served.deadline_ms is None or deadline_ms < served.deadline_ms):
+            served.deadline_ms = deadline_ms
+            self._loop.at(deadline_ms, self._expire_locks, broker, served, deadline_ms)
+
+    def _expire_locks(self, broker: DataBroker, served: Served, deadline_ms: int) -> None:
+        if broker.is_gone or served.deadline_ms != deadline_ms:
+            return
+        served.deadline_ms = None
+        while (expired := expire_lock(served.partition, self._loop.now_ms)) is not None:
+            lock, write = expired
+            if write is not None:
+                facts = {
+                    "first_offset": lock.first_offset,
+                    "last_offset": lock.last_offset,
+                    "member_id": lock.member_id,
+                }
+                self._tell("lock_timeouts", served, None, facts)
+            self._persist(broker, served, write)
+        self._watch_locks(broker, served)
+        self._pump(broker)
+
+    # --- the persister's network ---
+
+    def _broker(self, broker_id: int) -> DataBroker:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            draws = stream(self._seed, "persister", broker_id)
+            persister = Persister(lambda key: self._share_leader(key), draws.random)
+            broker = self._brokers[broker_id] = DataBroker(broker_id, persister)
+        return broker
+
+    def _share_leader(self, key: SharePartitionKey) -> int | None:
+        return self._cluster.shares.leader(share_partition_partition(key, len(self._cluster.shares.logs)))
+
+    def _pump(self, broker: DataBroker) -> None:
+        """Send what the persister has to send, and come back when it wants to try again."""
+        for request in broker.persister.requests():
+            if isinstance(request, Lookup):
+                leader = self._share_leader(request.key)
+                answer = ErrorCode.COORDINATOR_NOT_AVAILABLE if leader is None else leader
+                self._loop.after(2 * INTERNAL_MS, self._on_lookup, broker, request.request_id, answer)
+            else:
+                self._loop.after(INTERNAL_MS, self._send_to_coordinator, broker, request)
+        deadline_ms = broker.persister.next_deadline_ms()
+        if deadline_ms is not None and (broker.retry_ms is None or deadline_ms < broker.retry_ms):
+            broker.retry_ms = deadline_ms
+            self._loop.at(deadline_ms, self._retry, broker, deadline_ms)
+
+    def _retry(self, broker: DataBroker, deadline_ms: int) -> None:
+        if broker.retry_ms == deadline_ms and not broker.is_gone:
+            broker.retry_ms = None
+            broker.persister.advance(self._loop.now_ms)
+            self._pump(broker)
+
+    def _on_lookup(self, broker: DataBroker, request_id: int, answer: int | ErrorCode) -> None:
+        if not broker.is_gone:
+            broker.persister.on_lookup(request_id, answer, self._loop.now_ms)
+            self._pump(broker)
+
+    def _send_to_coordinator(self, broker: DataBroker, request: PersisterSend) -> None:
+        """One request of the persister is one operation for each share partition; the response waits for them all."""
+        if request.node_id not in self._cluster.alive:
+            self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, ErrorCode.NETWORK_EXCEPTION)
+            return
+        parts = partition_requests(request.operation, request.request, len(self._cluster.shares.logs), count())
+        results: dict[int, Any] = {}
+        topic_ids = [topic.topic_id for topic in request.request.topics for _ in topic.partitions]
+        is_lost = False
+
+        def on_answer(index: int, answer: Answer) -> None:
+            results[index] = result_of(parts[index][1], answer)
+            if len(results) == len(parts) and not is_lost:
+                by_topic: dict[str, list[Any]] = {}
+                for place in range(len(parts)):
+                    by_topic.setdefault(topic_ids[place], []).append(results[place])
+                topics = tuple(TopicResult(topic_id, tuple(of_topic)) for topic_id, of_topic in by_topic.items())
+                self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, Response(topics))
+
+        def on_lost() -> None:
+            nonlocal is_lost
+            if not is_lost:
+                is_lost = True
+                code = ErrorCode.NETWORK_EXCEPTION
+                self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, code)
+
+        for index, (partition, part) in enumerate(parts):
+            self._cluster.ask_share_coordinator(
+                request.node_id, partition, part.operation, part.message, partial(on_answer, index), on_lost
+            )
+
+    def _on_response(self, broker: DataBroker, request_id: int, answer: Response | ErrorCode) -> None:
+        if not broker.is_gone:
+            broker.persister.on_response(request_id, answer, self._loop.now_ms)
+            for served in tuple(broker.served.values()):
+                self._watch_locks(broker, served)
+            self._pump(broker)
+
+    def _on_broker_gone(self, broker_id: int) -> None:
+        """What the broker knew of share groups is lost; and others lead some of what it led."""
+        broker = self._brokers.pop(broker_id, None)
+        if broker is not None:
+            broker.is_gone = True
+
+    def _lead_anew(self) -> None:
+        """Who leads which data has changed: what a broker leads no more is fenced there."""
+        for broker in self._brokers.values():
+            for place, served in tuple(broker.served.items()):
+                if self._cluster.data_leader(served.at) != broker.broker_id:
+                    fence(served.partition)
+                    del broker.served[place]
+
+    # --- truth ---
+
+    def _tell(self, file: str, served: Served, process: Process | None, facts: dict[str, Any]) -> None:
+        line = {"group": served.group_id, "topic": served.at.topic, "partition": served.at.partition}
+        if process is not None:
+            line["client_id"] = process.client_id
+        self._truth.tell(file, self._loop.now_ms, {**line, **facts})
+
+    def _tell_write(self, served: Served, write: WriteState, rejected: set[int]) -> None:
+        """State that was persisted; what is ARCHIVED in it was given up for good."""
+        batches = [
+            [batch.first_offset, batch.last_offset, RecordState(batch.delivery_state).name, batch.delivery_count]
+            for batch in write.state_batches
+        ]
+        facts = {"start_offset": write.start_offset, "cause": write.cause.value, "state_batches": batches}
+        self._tell("share_writes", served, None, facts)
+        for batch in write.state_batches:
+            if batch.delivery_state == RecordState.ARCHIVED:
+                why = "REJECTED" if batch.first_offset in rejected else "DELIVERY_LIMIT"
+                self._tell_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
+
+    def _tell_archived(
+        self, served: Served, first_offset: int, last_offset: int, why: str, delivery_count: int | None = None
+    ) -> None:
+        facts = {
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "why": why,
+            "delivery_count": delivery_count,
+        }
+        self._tell("archived", served, None, facts)
+
+
+class _Gathered:
+    """The errors of several acknowledgements, and what to do once all are there."""
+
+    def __init__(self, expected_count: int) -> None:
+        self.values: dict[TopicPartition, str | None] = {}
+        self._expected_count = expected_count
+        self._on_done: Callable[[], None] | None = None
+
+    def add(self, at: TopicPartition, error_class: str | None) -> None:
+        """One is there."""
+        self.values[at] = error_class
+        self._check()
+
+    def when_done(self, on_done: Callable[[], None]) -> None:
+        """Call this when the last one is there, or now."""
+        self._on_done = on_done
+        self._check()
+
+    def _check(self) -> None:
+        if self._on_done is not None and len(self.values) == self._expected_count:
+            on_done, self._on_done = self._on_done, None
+            on_done()
