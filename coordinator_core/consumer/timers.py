@@ -12,6 +12,9 @@ from coordinator_core.coordinator.shard import Context
 FENCE_MEMBER: Final = "consumer_fence_member"
 EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"
 
+RETRY_BACKOFF_MS: Final = 500
+"""A member which could not be fenced, for the log refused, is tried again (CoordinatorTimerImpl)."""
+
 
 def session_key(group_id: str, member_id: str) -> str:
     """Key of the timer which finds a member dead."""
@@ -36,12 +39,20 @@ def sync_key(group_id: str, member_id: str) -> str:
 def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
     """Start the session of a member anew; without delay it lasts as the broker's settings say."""
     delay_ms = context.config.group_consumer_session_timeout_ms if delay_ms is None else delay_ms
-    context.schedule(session_key(group_id, member_id), delay_ms, FENCE_MEMBER, group_id, member_id)
+    _schedule_fence(context, session_key(group_id, member_id), delay_ms, group_id, member_id)
 
 
 def schedule_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int, delay_ms: int) -> None:
     """Give a member so long to leave this epoch."""
-    context.schedule(rebalance_key(group_id, member_id), delay_ms, EXPIRE_REBALANCE, group_id, member_id, member_epoch)
+    context.schedule(
+        rebalance_key(group_id, member_id),
+        delay_ms,
+        EXPIRE_REBALANCE,
+        group_id,
+        member_id,
+        member_epoch,
+        retry_backoff_ms=RETRY_BACKOFF_MS,
+    )
 
 
 def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
@@ -53,7 +64,7 @@ def schedule_join_if_absent(context: Context, group_id: str, member_id: str, del
     """Give a classic member so long to rejoin; what it has left of an earlier call stays."""
     key = join_key(group_id, member_id)
     if context.coordinator.timers.get(key) is None:
-        context.schedule(key, delay_ms, FENCE_MEMBER, group_id, member_id)
+        _schedule_fence(context, key, delay_ms, group_id, member_id)
 
 
 def cancel_join(context: Context, group_id: str, member_id: str) -> None:
@@ -63,7 +74,7 @@ def cancel_join(context: Context, group_id: str, member_id: str) -> None:
 
 def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
     """Give a classic member so long to sync."""
-    context.schedule(sync_key(group_id, member_id), delay_ms, FENCE_MEMBER, group_id, member_id)
+    _schedule_fence(context, sync_key(group_id, member_id), delay_ms, group_id, member_id)
 
 
 def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
@@ -75,3 +86,7 @@ def cancel_all(context: Context, group_id: str, member_id: str) -> None:
     """The member is gone."""
     for key in (session_key, rebalance_key, join_key, sync_key):
         context.cancel(key(group_id, member_id))
+
+
+def _schedule_fence(context: Context, key: str, delay_ms: int, group_id: str, member_id: str) -> None:
+    context.schedule(key, delay_ms, FENCE_MEMBER, group_id, member_id, retry_backoff_ms=RETRY_BACKOFF_MS)

@@ -619,6 +619,17 @@ def test_a_member_without_a_sign_of_life_goes() -> None:
     assert set(clients.consumer_group.members) == {"C"}
 
 
+def test_a_member_which_the_log_does_not_let_go_is_tried_again() -> None:
+    """After half a second (CoordinatorTimerImpl)."""
+    clients, classic = mixed()
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert classic in clients.consumer_group.members
+    clients.wait(500)
+    assert clients.fired == [f"session-timeout-g-{classic}"] * 2
+    assert set(clients.consumer_group.members) == {"C"}
+
+
 # --- LeaveGroup ---
 
 
