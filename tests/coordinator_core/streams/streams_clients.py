@@ -1,11 +1,13 @@
 """Members of a streams group on a live coordinator, for tests."""
 
+from dataclasses import replace
 from typing import Any
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from coordinator_core.streams.messages import (
     RequestSubtopology,
     RequestTopology,
@@ -30,6 +32,7 @@ class StreamsClients(Clients):
         settings = {"group_streams_initial_rebalance_delay_ms": 0, "group_streams_assignment_interval_ms": 0, **config}
         self.coordinator.config = GroupCoordinatorConfig(**settings)
         self.coordinator.image = image_of([Topic("in", TOPIC_ID, 4)])
+        self.coordinator.reload(now_ms=self.now_ms)
 
     @property
     def streams(self) -> StreamsGroup:
@@ -82,3 +85,25 @@ def error_of(outcome: Outcome) -> tuple[ErrorCode, str]:
 def statuses(outcome: Outcome) -> list[int]:
     """Codes of what a member is told."""
     return [int(status.status_code) for status in response_of(outcome).status or ()]
+
+
+def put(clients: StreamsClients, group: StreamsGroup) -> None:
+    """Have the group as if its records had said so."""
+    shard = clients.coordinator.shard
+    groups = replace(shard.groups, groups=shard.groups.groups.set(GROUP, group))
+    clients.coordinator.shard = replace(shard, groups=groups)
+
+
+def two_members(**config: Any) -> StreamsClients:
+    """a has all four tasks, b has come and waits for two of them."""
+    clients = StreamsClients(**config)
+    clients.enter("a")
+    clients.owning("a", 0, 1, 2, 3)
+    clients.enter("b")
+    return clients
+
+
+def commit(epoch: int, member_id: str = "a", topic: str = "in", partition: int = 0) -> OffsetCommitRequest:
+    """OffsetCommit of one partition."""
+    topics = (OffsetCommitTopic((OffsetCommitPartition(partition, 7),), topic),)
+    return OffsetCommitRequest(GROUP, topics, epoch, member_id)

@@ -1,23 +1,12 @@
 """Heartbeats of streams groups: named cases of the rules, beside the traces of Kafka's own."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from immutables import Map
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.offsets.messages import (
-    ListGroupsRequest,
-    OffsetCommitPartition,
-    OffsetCommitRequest,
-    OffsetCommitTopic,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteTopic,
-    OffsetFetchRequest,
-)
 from coordinator_core.streams.messages import (
     Endpoint,
     EndpointTopicPartition,
@@ -27,7 +16,7 @@ from coordinator_core.streams.messages import (
     TaskIds,
     TopicInfo,
 )
-from coordinator_core.streams.state import UNRELEASED_TASKS, UNREVOKED_TASKS, StreamsGroup
+from coordinator_core.streams.state import UNRELEASED_TASKS, UNREVOKED_TASKS
 from schemas.consumer_offsets import RecordType as T
 from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.streams.streams_clients import (
@@ -36,25 +25,17 @@ from tests.coordinator_core.streams.streams_clients import (
     TOPIC_ID,
     TOPOLOGY,
     StreamsClients,
+    commit,
     error_of,
+    put,
     response_of,
     statuses,
+    two_members,
 )
-
-LOG_ID = "A" * 21 + "g"
 
 
 def types(clients: StreamsClients, since: int = 0) -> list[T]:
     return [entry.record.record_type for entry in clients.records[since:]]
-
-
-def two_members(**config: Any) -> StreamsClients:
-    """a has all four tasks, b has come and waits for two of them."""
-    clients = StreamsClients(**config)
-    clients.enter("a")
-    clients.owning("a", 0, 1, 2, 3)
-    clients.enter("b")
-    return clients
 
 
 def test_the_first_heartbeat_writes_the_whole_group() -> None:
@@ -140,11 +121,7 @@ def test_a_rebalance_timeout_of_an_epoch_that_is_over_does_nothing() -> None:
     clients = two_members()
     clients.owning("a", 0, 1, 2, 3)
     members = clients.streams.members
-    moved = members.set("a", replace(members["a"], member_epoch=7))
-    group = replace(clients.streams, members=moved)
-    shard = clients.coordinator.shard
-    groups = replace(shard.groups, groups=shard.groups.groups.set(GROUP, group))
-    clients.coordinator.shard = replace(shard, groups=groups)
+    put(clients, replace(clients.streams, members=members.set("a", replace(members["a"], member_epoch=7))))
     clients.wait(REBALANCE_TIMEOUT_MS)
     assert clients.fired == [f"rebalance-timeout-{GROUP}-a"]
     assert "a" in clients.streams.members
@@ -443,137 +420,19 @@ def test_a_member_which_could_not_be_fenced_is_tried_again() -> None:
     assert clients.streams.members == Map()
 
 
-# --- what all types of groups are asked ---
-
-
-def commit(epoch: int, member_id: str = "a", topic: str = "in", partition: int = 0) -> OffsetCommitRequest:
-    topics = (OffsetCommitTopic((OffsetCommitPartition(partition, 7),), topic),)
-    return OffsetCommitRequest(GROUP, topics, epoch, member_id)
-
-
-def committing() -> StreamsClients:
-    """a is at epoch 4 or so with two tasks since epoch 2, and has given up two."""
-    clients = two_members()
-    clients.owning("a", 0, 1, 2, 3)
-    clients.owning("a", *clients.tasks("a"))
-    return clients
-
-
-@pytest.mark.parametrize(
-    ("past", "topic", "is_own", "text"),
-    [
-        (0, "in", True, None),
-        (0, "in", False, None),
-        (1, "in", True, None),
-        (1, "in", False, "is not assigned or pending revocation for member."),
-        (1, "other", True, "Topic other is not in the topology."),
-        (2, "in", True, "is older than assignment epoch 2 for task 0-"),
-        (-1, "in", True, "is newer than current member epoch"),
-    ],
-)
-def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: str | None) -> None:
-    """At its epoch a member commits anything; at an older one for tasks which it has had since."""
-    clients = committing()
-    own = clients.tasks("a")
-    partition = own[0] if is_own else next(number for number in range(4) if number not in own)
-    epoch = clients.streams.members["a"].member_epoch - past
-    outcome = clients.ask("commit_offset", commit(epoch, topic=topic, partition=partition))
-    if text is None:
-        assert outcome.error is None
-    else:
-        code, message = error_of(outcome)
-        assert code == ErrorCode.STALE_MEMBER_EPOCH
-        assert text in message
-
-
-def test_offset_commits_of_others() -> None:
-    """Nobody commits beside the members, unless there are none; old versions know no member epochs."""
-    clients = committing()
-    assert error_of(clients.ask("commit_offset", commit(-1, "")))[0] == ErrorCode.UNKNOWN_MEMBER_ID
-    old = clients.ask("commit_offset", commit(4), api_version=8)
-    assert error_of(old)[0] == ErrorCode.UNSUPPORTED_VERSION
-    for member_id in ("a", "b"):
-        clients.beat(member_id, -1)
-    assert clients.ask("commit_offset", commit(-1, "")).error is None
-
-
-def test_offsets_are_read_at_the_members_epoch() -> None:
-    """Or by nobody in particular."""
-    clients = committing()
-    epoch = clients.streams.members["a"].member_epoch
-    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP)).error is None
-    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch)).error is None
-    stale = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch - 1))
-    assert error_of(stale)[0] == ErrorCode.STALE_MEMBER_EPOCH
-    unknown = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="x", member_epoch=epoch))
-    assert error_of(unknown)[0] == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_deletion_of_offsets_and_groups() -> None:
-    """What the topology reads stays as long as there are members, and so does the group."""
-    clients = committing()
-    delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
-
-    def delete_code() -> int:
-        return int(clients.ask("delete_offsets", delete).response.topics[0].partitions[0].error_code)
-
-    assert delete_code() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    for member_id in ("a", "b"):
-        clients.beat(member_id, -1)
-    assert delete_code() == ErrorCode.NONE
-    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NONE
-    assert clients.coordinator.group(GROUP) is None
-
-
-@pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), ("NOT_READY ", True), ("NotReady", False)])
-def test_lists_know_a_group_that_is_not_ready_by_another_name(wanted: str, is_listed: bool) -> None:
-    """Kafka filters by `not_ready`, and prints NotReady."""
+def test_other_groups_are_left_alone_by_a_reload() -> None:
+    """Only members of streams groups have timers of streams groups."""
     clients = StreamsClients()
-    clients.coordinator.image = image_of([])
+    clients.join()
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.coordinator.timers.get(f"session-timeout-{GROUP}-a") is None
+
+
+def test_endpoints_of_a_group_that_became_classic_are_gone() -> None:
+    """The dump tells of streams groups only what they are."""
+    clients = StreamsClients()
+    clients.enter("a", user_endpoint=Endpoint("h", 1))
     clients.enter("a")
-    outcome = clients.ask("list_groups", ListGroupsRequest(states_filter=(wanted,), types_filter=("streams",)))
-    assert [line.group_state for line in outcome.response] == (["NotReady"] if is_listed else [])
-
-
-def test_describing() -> None:
-    """Topology, epochs, members with what they have and are to have; others are not found."""
-    clients = committing()
-    described, unknown = clients.ask("streams_group_describe", (GROUP, "x")).response
-    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
-    assert described.topology.subtopologies[0].source_topics == ("in",)
-    tasks = {
-        member.member_id: (member.assignment.active_tasks, member.target_assignment.active_tasks)
-        for member in described.members
-    }
-    target = clients.streams.target_assignment
-    assert tasks == {
-        "a": ((TaskIds("0", target["a"].active["0"]),),) * 2,
-        "b": ((), (TaskIds("0", target["b"].active["0"]),)),
-    }
-    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
-
-
-def test_internal_topics_are_described_with_their_partitions() -> None:
-    """Once they are there."""
-    changelog = TopicInfo("log", replication_factor=2)
-    topology = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_topics=(changelog,)),))
-    clients = StreamsClients()
-    clients.enter("a", topology=topology)
-    counts = []
-    for count in (1, 4):
-        image = image_of([Topic("in", TOPIC_ID, 4), Topic("log", LOG_ID, count)])
-        clients.coordinator.update_metadata(image, ["log"], now_ms=clients.now_ms)
-        clients.beat("a")
-        (described,) = clients.ask("streams_group_describe", (GROUP,)).response
-        counts.append(described.topology.subtopologies[0].state_changelog_topics[0].partitions)
-    assert counts == [0, 4]
-
-
-def test_rules_of_a_fresh_group() -> None:
-    """Without topology nothing is read, and an older epoch cannot be looked at."""
-    clients = committing()
-    group: StreamsGroup = replace(clients.streams, topology=None)
-    rules = clients.coordinator.rules_of(group)
-    assert not rules.is_subscribed_to(group, "in")
-    assert rules.should_expire(group)
+    clients.beat("a", -1)
+    clients.coordinator.forget_group(GROUP)
+    assert GROUP not in clients.coordinator.dump()
