@@ -143,6 +143,11 @@ def test_a_group_which_has_to_stay_classic(config: dict[str, Any], protocol_type
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_which_just_fits_may_become_a_consumer_group() -> None:
+    """Whether there is room for who joins is asked after that."""
+    check_upgrade(GroupCoordinatorConfig(group_consumer_max_size=2), live_group(live_member("A"), live_member("B")))
+
+
 # --- classic to consumer ---
 
 
@@ -310,6 +315,7 @@ CONSUMER = member("C", is_classic=False)
         (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "upgrade"}, False),
         (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "downgrade"}, True),
         (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 1}, False),
+        (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 2}, True),
     ],
 )
 def test_a_group_becomes_classic_when_only_classic_members_are_left(
