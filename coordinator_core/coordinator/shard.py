@@ -53,6 +53,8 @@ class Result:
     response: Any = None
     producer: Producer = NO_PRODUCER
     on_append: OnAppend | None = None
+    is_atomic: bool = True
+    """All records go into one batch. Where False, as many as fit: each is replayed before the next is appended."""
 
 
 NOTHING: Final = Result()
@@ -82,6 +84,10 @@ class Log(Protocol):
 
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int: ...
 
+    def append_one(self, record: CoordinatorRecord, timestamp_ms: int) -> int:
+        """As `append`, for one record of an operation whose records need not be in one batch."""
+        ...
+
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
         """As `append`, for a transaction marker, which takes one offset."""
         ...
@@ -101,6 +107,9 @@ class CountingLog:
             self.entries.append(AppendedRecord(self.next_offset, timestamp_ms, record, producer))
             self.next_offset += 1
         return first_offset
+
+    def append_one(self, record: CoordinatorRecord, timestamp_ms: int) -> int:
+        return self.append((record,), NO_PRODUCER, timestamp_ms)
 
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
         self.entries.append((producer.producer_id, committed))
@@ -385,6 +394,8 @@ class GroupCoordinator:
         """Append the records of one operation and replay them. Where the log raises Refused, nothing changes."""
         if not result.records:
             return []
+        if not result.is_atomic and result.producer == NO_PRODUCER:
+            return self._append_each(result.records, now_ms)
         first_offset = self.log.append(result.records, result.producer, now_ms)
         appended = [
             AppendedRecord(first_offset + index, now_ms, record, result.producer)
@@ -392,17 +403,19 @@ class GroupCoordinator:
         ]
         shard = self.shard
         for entry in appended:
-            shard = replay_record(
-                shard,
-                entry.record.record_type,
-                entry.record.key,
-                entry.record.value,
-                offset=entry.offset,
-                producer_id=entry.producer.producer_id,
-                report=_contradiction,
-            )
+            shard = _replayed(shard, entry)
         self.shard = shard
         self._follow(appended)
+        return appended
+
+    def _append_each(self, records: tuple[CoordinatorRecord, ...], now_ms: int) -> list[AppendedRecord]:
+        """Append and replay one by one. Where the log raises Refused, what a batch before took stays."""
+        appended = []
+        for record in records:
+            entry = AppendedRecord(self.log.append_one(record, now_ms), now_ms, record)
+            self.shard = _replayed(self.shard, entry)
+            self._follow([entry])
+            appended.append(entry)
         return appended
 
     def _follow(self, appended: list[AppendedRecord]) -> None:
@@ -571,6 +584,18 @@ def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:
             raise ValueError(f"two group types bring {sorted(map(str, twice))}")
         merged.update(table)
     return merged
+
+
+def _replayed(shard: CoordinatorShard, entry: AppendedRecord) -> CoordinatorShard:
+    return replay_record(
+        shard,
+        entry.record.record_type,
+        entry.record.key,
+        entry.record.value,
+        offset=entry.offset,
+        producer_id=entry.producer.producer_id,
+        report=_contradiction,
+    )
 
 
 def _retry_where_lost(timer: Timer, context: Context, error: Refused | None) -> None:

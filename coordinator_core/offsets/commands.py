@@ -263,7 +263,7 @@ def topics_deleted(context: Context, topics: tuple[DeletedTopic, ...]) -> Result
     for producer_id in sorted(offsets.pending):
         pending = offsets.pending[producer_id]
         keys.extend(sorted(key for key, committed in pending.items() if _is_of(ids, key, committed)))
-    return Result(tuple(offset_commit_tombstone(key) for key in keys))
+    return Result(tuple(offset_commit_tombstone(key) for key in keys), is_atomic=False)
 
 
 def _is_of(ids: dict[str, str], key: OffsetKey, committed: CommittedOffset) -> bool:
@@ -311,7 +311,7 @@ def expire_group_metadata(context: Context) -> Result:
         if len(expired) == len(keys) and group_id not in open_groups and rules.is_empty(group):
             records.extend(rules.tombstones(context, group))
     schedule_expiration(context)
-    return Result(tuple(records))
+    return Result(tuple(records), is_atomic=False)
 
 
 def _is_expired(context: Context, key: OffsetKey, base: BaseTimestamp) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.log.batch import Record, build_batch, build_marker
@@ -22,7 +24,7 @@ Encode = Callable[[Any], tuple[bytes, bytes | None]]
 COORDINATOR_BASE_SEQUENCE: Final = 0
 """Coordinators write 0 even without a producer id (MemoryRecordsBuilder is given 0)."""
 
-COMPRESSION_ESTIMATION_FACTOR: Final = 1.05
+COMPRESSION_ESTIMATION_FACTOR: Final = np.float32(1.05)
 """MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR, with its estimated ratio of 1."""
 
 
@@ -115,11 +117,22 @@ class Batcher:
                 self.flush()
         batch = self.batch or self._begin(producer, timestamp_ms)
         first_offset = batch.next_offset
-        for offset, (key, value) in enumerate(encoded, start=first_offset):
-            batch.records.append(Record(offset, timestamp_ms, key, value))
-            delta_ms = timestamp_ms - batch.created_ms
-            batch.record_bytes += record_size(key, value, offset - batch.base_offset, delta_ms)
+        for key, value in encoded:
+            self._add(batch, key, value, timestamp_ms)
         return first_offset
+
+    def append_one(self, record: Any, timestamp_ms: int) -> int:
+        """Add a record of an operation whose records may be in several batches; gives its offset.
+
+        Raises Refused where a batch had to be written before, and the log refused it.
+        """
+        key, value = self._encode(record)
+        if self.batch is not None:
+            delta_ms = timestamp_ms - self.batch.created_ms
+            if not self._has_room(self.batch, record_size(key, value, len(self.batch.records), delta_ms)):
+                self.flush()
+        batch = self.batch or self._begin(NO_PRODUCER, timestamp_ms)
+        return self._add(batch, key, value, timestamp_ms)
 
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
         """Write a transaction marker at once; gives its offset. Raises Refused where the log does."""
@@ -184,8 +197,17 @@ class Batcher:
         self._on_begun(self.batch)
         return self.batch
 
+    def _add(self, batch: PendingBatch, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
+        offset = batch.next_offset
+        batch.records.append(Record(offset, timestamp_ms, key, value))
+        delta_ms = timestamp_ms - batch.created_ms
+        batch.record_bytes += record_size(key, value, offset - batch.base_offset, delta_ms)
+        return offset
+
     def _has_room(self, batch: PendingBatch, size: int) -> bool:
         """Whether the batch would stay below the limit by Kafka's estimate (MemoryRecordsBuilder.hasRoomFor)."""
-        factor = 1.0 if self._codec_id == Codec.NONE else COMPRESSION_ESTIMATION_FACTOR
-        estimated = HEADER_BYTES_V2 + int(batch.record_bytes * factor)
+        record_bytes = batch.record_bytes
+        if self._codec_id != Codec.NONE:
+            record_bytes = int(np.float32(record_bytes) * COMPRESSION_ESTIMATION_FACTOR)
+        estimated = HEADER_BYTES_V2 + record_bytes
         return estimated < self._batch_bytes_max and estimated + size <= self._batch_bytes_max
