@@ -47,8 +47,8 @@ Write `<type>/commands.py` with one `GroupModule`, and name it in `modules.MODUL
 
 A command which turns a classic group into one of another type answers those who wait first
 (`classic.commands.answer_all`). One which makes a group classic puts the `LiveClassicGroup`, with its members, into
-`coordinator.classic_groups` before it returns the records; it then outlives them. `classic.timers.schedule_heartbeat`
-and `classic.commands.prepare_rebalance` (a Result, for `context.apply`) set it going, in `on_append`.
+`coordinator.classic_groups` before it returns the records; it then outlives them. `consumer.conversion.put_in_place` is
+how: members' sessions and the rebalance begin there, and `put_back` takes the group away where the log refuses.
 
 Where an operation belongs to another module by the type of the group (JoinGroup on a consumer group), the owning
 module asks `context.command("classic_join_consumer_group")`, which the other module provides.

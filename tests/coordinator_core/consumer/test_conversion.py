@@ -193,6 +193,12 @@ def test_before_a_protocol_is_chosen_the_one_counts_which_would_be() -> None:
     assert converted.members["A"].subscribed_topic_names == ("bar",)
 
 
+def test_what_members_said_under_the_chosen_protocol_counts() -> None:
+    """Not what they prefer: only the chosen one is known after a load. Here its metadata is not a subscription."""
+    with pytest.raises(Refused, match="malformed"):
+        consumer_group_of(live_group(live_member("A"), protocol_name="sticky"), IMAGE)
+
+
 CANNOT = "Cannot upgrade classic group g to consumer group because "
 
 
