@@ -78,6 +78,10 @@ class PartitionLog:
         """The leader's batches which hold `from_offset` or later offsets."""
         return self._leading().batches(max(from_offset, self.log_start_offset))
 
+    def stored_batches(self) -> Iterator[StoredBatch]:
+        """All that the leader still stores, also below the log start offset."""
+        return self._leading().batches()
+
     def append(self, broker_id: int, batch: bytes) -> int:
         """Append a batch of magic 2 on the leader, at the end and in its epoch; gives the new end offset.
 
