@@ -93,7 +93,6 @@ def share_group_or_new(context: Context, group_id: str, *, create: bool) -> Shar
         return _checked(group_id, group)
     if not create:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-    context.live(ShareLive).forget(group_id)
     return ShareGroup(group_id)
 
 

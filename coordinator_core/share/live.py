@@ -52,7 +52,7 @@ class ShareLive:
         self.derived: dict[str, Derived] = {}
 
     def forget(self, group_id: str) -> None:
-        """The group goes, or one of this id is made anew: what was noted is another one's."""
+        """The group goes: one of the same id which comes later is another group."""
         self.refreshes.pop(group_id, None)
         self.pictures.pop(group_id, None)
         self.derived.pop(group_id, None)

@@ -178,13 +178,13 @@ def _all_failed(response: AlterShareGroupOffsetsResponse, failure: Refused) -> A
 
 
 def _some_failed(response: AlterShareGroupOffsetsResponse, results: StateResults) -> AlterShareGroupOffsetsResponse:
-    """Each partition with its error; those which the group coordinator refused keep theirs."""
+    """Each partition with its own error."""
     found = {(topic_id, result.partition): result for topic_id, of_topic in results.items() for result in of_topic}
 
     def partition_answer(topic_id: str, partition: AlterOffsetsResponsePartition) -> AlterOffsetsResponsePartition:
         result = found.get((topic_id, partition.partition_index))
-        if partition.error_code != ErrorCode.NONE or result is None:
-            return partition
+        if result is None:
+            return partition  # the group coordinator refused it: it was not sent
         return AlterOffsetsResponsePartition(partition.partition_index, result.error_code, result.error_message)
 
     topics = (

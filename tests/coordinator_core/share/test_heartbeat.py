@@ -276,6 +276,48 @@ def test_targets_are_computed_at_intervals() -> None:
     assert partitions_of(clients.beat("b")) is not None
 
 
+def test_the_interval_ends_to_the_millisecond() -> None:
+    """It counts from the last target; the first target waits for nothing."""
+    clients = ShareClients(group_share_assignment_interval_ms=2_000_000)
+    clients.join_share("a", "foo")
+    group = clients.share_group
+    assert (group.group_epoch, group.assignment_epoch) == (2, 2)
+    for moment_ms, assignment_epoch in ((1_999_999, 2), (2_000_000, 3)):
+        clients.now_ms = group.assignment_timestamp_ms + moment_ms - 1
+        clients.beat("a")
+        assert clients.share_group.assignment_epoch == assignment_epoch
+
+
+def test_a_member_drops_what_it_no_longer_reads_before_there_is_a_target() -> None:
+    """Within the interval its epoch stays, and only its own subscription is looked at."""
+    clients = ShareClients(group_share_assignment_interval_ms=1000)
+    clients.join_share("a", "foo", "bar")
+    clients.wait(1000)
+    epoch = clients.beat("a").member_epoch
+    response = clients.beat("a", "bar")
+    assert (response.member_epoch, partitions_of(response)) == (epoch, {BAR: (0, 1)})
+    assert clients.share_group.group_epoch == epoch + 1
+
+
+def test_a_topic_which_nobody_reads_any_more_brings_no_epochs() -> None:
+    """It stays initialised, and is nobody's target."""
+    clients = ShareClients()
+    clients.join_share("a", "foo", "bar")
+    clients.settle()
+    clients.beat("a", "foo")
+    clients.settle()
+    assert set(clients.picture.initialized) == {FOO, BAR}
+
+
+def test_only_targets_which_changed_are_written() -> None:
+    """Another member with another topic leaves the others alone."""
+    clients = two_members()
+    clients.join_share("c", "baz")
+    assert clients.written().count(13) == 1
+    clients.beat("c")
+    assert clients.written().count(13) == 1
+
+
 def test_a_member_without_topics_that_exist_has_an_empty_target() -> None:
     """It joins all the same."""
     clients = ShareClients()
