@@ -9,8 +9,14 @@ member like any other. What a heartbeat does for a member of the consumer protoc
 | SyncGroup | fetches what it is assigned                                                                     |
 | Heartbeat | keeps it alive, and tells it to rejoin when it can make a step                                  |
 
-A member told to rejoin has its rebalance time-out for that, and as long again to sync after it has joined; its session
-is the one it asked for. Only JoinGroup and LeaveGroup write.
+    (none)          JoinGroup                                            -> has to sync
+    has to sync     SyncGroup                                            -> at work
+    at work         Heartbeat or SyncGroup finds that it can make a step -> has to rejoin
+    has to rejoin   JoinGroup                                            -> has to sync
+    any             LeaveGroup, or its time is up                        -> gone
+
+A member has its rebalance time-out to sync, and as long to rejoin from when it is first told to; its session is as long
+as it asked for. Only JoinGroup, LeaveGroup and a time-out write.
 
 Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
 classicGroupHeartbeatToConsumerGroup, classicGroupLeaveToConsumerGroup.

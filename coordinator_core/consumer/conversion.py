@@ -1,8 +1,14 @@
 """Conversion between classic and consumer groups while members are there (KIP-848, online migration).
 
-A classic group of consumers becomes a consumer group when the first member of the consumer protocol joins; a consumer
-group becomes a classic one when the last member of the consumer protocol goes or gives way to a classic member. Each
-direction can be forbidden (group.consumer.migration.policy).
+    classic, Empty           a consumer joins                            -> deleted; a new consumer group
+    classic, anything else   a consumer joins                            -> consumer: `upgrade`
+    consumer, no members     a classic member joins                      -> deleted; a new classic group
+    consumer                 the last consumer goes, others are left     -> classic, PREPARING_REBALANCE: `downgrade`
+    consumer                 the last consumer gives way to a classic    -> classic, STABLE, or PREPARING_REBALANCE if
+                             member with its instance id                    the targets are stale
+
+A consumer is here a member of the consumer protocol. The second, fourth and fifth way can be closed
+(group.consumer.migration.policy, sizes of groups); the first and third are those of `commands` and `classic.commands`.
 
 Either way the generation goes on as the epoch, and back. Upwards, each member keeps what the last assignment gave it,
 and is stable at that; downwards, each member has its target for its assignment, and a rebalance follows unless the one
