@@ -356,6 +356,7 @@ def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
     group = consumer_group(
         member("A", instance_id="i"), member("B"), CONSUMER, targets={"A": {FOO: (0, 1)}, "B": {GONE: (0,)}}
     )
+    group = replace(group, assignment_epoch=8)
     clients = clients_of(group)
     context = context_of(clients)
     result = downgrade(context, group, [CONSUMER], "bye")
