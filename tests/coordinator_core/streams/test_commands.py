@@ -33,6 +33,8 @@ from tests.coordinator_core.streams.streams_clients import (
     two_members,
 )
 
+OTHER_ID = "A" * 21 + "g"
+
 
 def types(clients: StreamsClients, since: int = 0) -> list[T]:
     return [entry.record.record_type for entry in clients.records[since:]]
@@ -323,6 +325,23 @@ def test_endpoints_are_told_when_they_change() -> None:
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == epoch
 
 
+def test_endpoints_are_told_anew_when_topics_change() -> None:
+    """Of a topic with fewer partitions than the member has tasks only so many are named; then it grows."""
+    clients = StreamsClients()
+    topology = RequestTopology(0, (RequestSubtopology("0", ("in", "other")),))
+    named = []
+    for count in (2, 3):
+        image = image_of([Topic("in", TOPIC_ID, 4), Topic("other", OTHER_ID, count)])
+        clients.coordinator.update_metadata(image, ["other"], now_ms=clients.now_ms)
+        if count == 2:
+            clients.enter("a", topology=topology, user_endpoint=Endpoint("h", 1), process_id="p")
+            clients.enter("a", topology=topology)
+        response = response_of(clients.enter("b", topology=topology, process_id="p"))
+        (told,) = response.partitions_by_user_endpoint or ()
+        named.append({found.topic: len(found.partitions) for found in told.active_partitions})
+    assert named == [{"in": 4, "other": 2}, {"in": 4, "other": 3}]
+
+
 def test_endpoints_without_topics_are_not_told() -> None:
     """Kafka fails here; a member can do nothing about it."""
     clients = StreamsClients()
@@ -418,6 +437,18 @@ def test_a_member_which_could_not_be_fenced_is_tried_again() -> None:
     assert "a" in clients.streams.members
     clients.wait(500)
     assert clients.streams.members == Map()
+
+
+def test_a_group_which_was_forgotten_begins_anew() -> None:
+    """What was known of the one before does not count for the next of its id."""
+    clients = StreamsClients()
+    for _ in range(3):
+        clients.enter("a", user_endpoint=Endpoint("h", 1))
+    assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == 2
+    clients.beat("a", -1)
+    clients.coordinator.forget_group(GROUP)
+    clients.enter("a", user_endpoint=Endpoint("h", 1))
+    assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == 0
 
 
 def test_other_groups_are_left_alone_by_a_reload() -> None:

@@ -161,10 +161,13 @@ def test_members_move_towards_their_target_as_kafkas() -> None:
 
 
 def test_stories_with_standbys_internal_topics_and_endpoints() -> None:
-    """Whole lives of groups, step by step: answers, records, timers and state."""
+    """Whole lives of groups, step by step: answers, records, timers and state.
+
+    In the last three the order of Kafka's table of members decides who gets a task.
+    """
     report = group_commands.judge_all(DATA / "stories.jsonl.gz")
     assert report.failures == []
-    assert report.passed == report.cases == 24
+    assert report.passed == report.cases == 27
     told = {
         key: sum(
             bool(step["response"] and step["response"].get(key))
