@@ -14,6 +14,7 @@ from tests.conformance.families import (
     assignors,
     batches,
     combiner,
+    coordinator_runtime,
     group_replay,
     groups,
     lookups,
@@ -29,6 +30,7 @@ Judge = Callable[[Path], tuple[int, int, list[str]]]
 
 TRACES: Final[dict[str, Judge]] = {
     "combiner": combiner.run,
+    "coordinator_runtime": coordinator_runtime.run,
     "lookups": lookups.run,
     "share_coordinator": share_coordinator.run,
     "group_replay": group_replay.run,
@@ -118,6 +120,7 @@ def test_copies_hold_every_family() -> None:
     ("name", "judge"),
     [
         ("combiner", combiner.run),
+        ("coordinator_runtime", coordinator_runtime.run),
         ("group_replay", group_replay.run),
         ("group_mixed", groups.run),
         ("group_anything_new", groups.run),
