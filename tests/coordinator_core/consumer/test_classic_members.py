@@ -15,11 +15,12 @@ from coordinator_core.classic.messages import (
     SyncGroupRequest,
 )
 from coordinator_core.client_protocols import Subscription, decode_assignment, encode_subscription
+from coordinator_core.consumer import timers
 from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.shard import Context, Outcome
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.coordinator.clients import (
     GROUP,
@@ -246,6 +247,15 @@ def test_a_member_whose_request_repeats_itself_writes_nothing() -> None:
     assert clients.answers[clients.request_count].generation_id == epoch
 
 
+def test_a_member_says_where_it_is_with_its_subscription() -> None:
+    """Who says nothing of its rack is where it was."""
+    clients, classic = mixed()
+    clients.entered(classic, metadata=encode_subscription(Subscription(3, ("foo",), rack_id="r")))
+    assert clients.member(classic).rack_id == "r"
+    clients.entered(classic)
+    assert clients.member(classic).rack_id == "r"
+
+
 @pytest.mark.parametrize(("api_version", "instance", "is_told"), [(4, None, True), (3, None, False), (4, "i", False)])
 def test_from_version_4_on_a_new_dynamic_member_is_told_its_id_first(
     api_version: int, instance: str | None, is_told: bool
@@ -371,6 +381,16 @@ def test_a_classic_member_which_reads_other_topics_makes_the_group_rebalance() -
     assert clients.group.state == PREPARING_REBALANCE
     assert clients.deadline_ms("join-g") == REBALANCE_TIMEOUT_MS
     assert clients.answers[clients.request_count].member_id == joined
+
+
+def test_the_last_consumer_may_itself_come_back_with_the_classic_protocol() -> None:
+    """Under its own id, which need not rejoin any more then."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    timers.schedule_join_if_absent(Context(clients.coordinator, clients.now_ms), GROUP, "C", REBALANCE_TIMEOUT_MS)
+    assert clients.entered("C", instance="i") == "C"
+    assert (clients.group.state, clients.group.leader) == (STABLE, "C")
+    assert clients.deadline_ms("join-g-C") is None
 
 
 def test_a_log_which_refuses_the_last_consumers_heir() -> None:
