@@ -14,12 +14,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
-from coordinator_core.log.write import SegmentRules, leader_epoch_checkpoint, partition_metadata, segment_files
+from coordinator_core.log.write import (
+    SegmentRules,
+    leader_epoch_checkpoint,
+    offset_checkpoint,
+    partition_metadata,
+    segment_files,
+)
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.world import Summary, World
 from jobs.errors import JobError
+
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+"""Beside the folders: from where on a broker serves a log."""
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 """A scenario file above this is none."""
@@ -95,10 +104,15 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Wri
             summary = world.run()
         (root / "truth" / "scenario.json").write_text(_frame(scenario, summary), encoding="utf-8")
         record_count = size_bytes = partition_count = 0
+        start_offsets = {}
         for log, topic_id in world.logs():
             partition_count += 1
-            record_count += log.end_offset - log.log_start_offset
+            record_count += log.end_offset
             size_bytes += write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)
+            if log.log_start_offset:
+                start_offsets[log.topic, log.partition] = log.log_start_offset
+        checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
+        (root / "logs" / checkpoint.name).write_bytes(checkpoint.data)
     except OSError as error:
         raise SimulateError(f"cannot write {error.filename or output}: {error.strerror}") from error
     return Written(summary, output, partition_count, record_count, size_bytes)
@@ -126,8 +140,9 @@ def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int
     target = folder / f"{log.topic}-{log.partition}"
     target.mkdir(parents=True)
     size_bytes = 0
-    batches = (batch.data for batch in log.batches())
-    for file in segment_files(batches, start_offset=log.log_start_offset, rules=SegmentRules(segment_bytes)):
+    # Also what is below the log start offset: brokers delete whole segments only.
+    batches = (batch.data for batch in log.stored_batches())
+    for file in segment_files(batches, rules=SegmentRules(segment_bytes)):
         (target / file.name).write_bytes(file.data)
         size_bytes += len(file.data) if file.name.endswith(".log") else 0
     epochs = [(entry.leader_epoch, entry.start_offset) for entry in log.epochs]
