@@ -195,7 +195,10 @@ def consumer_group_of(group: LiveClassicGroup, image: MetadataImage) -> Consumer
 
 
 def _own(owners: dict[tuple[str, int], str], topic_id: str, partition: int, member: ConsumerMember) -> None:
-    """A leader which gave a partition to two members leaves nothing that a consumer group could stand for."""
+    """A leader which gave a partition to two members leaves nothing that a consumer group could stand for.
+
+    Kafka fails in these words; like it, the group is converted once it has rebalanced in a better way.
+    """
     if owners.setdefault((topic_id, partition), member.member_id) != member.member_id:
         epoch = member.member_epoch
         raise Refused(
