@@ -14,15 +14,17 @@ from coordinator_core.coordinator.shard import Client
 from coordinator_core.coordinator.timers import Timer
 from coordinator_core.log.compression import Codec
 from coordinator_core.lookup import group_partition
+from coordinator_core.offsets.messages import TxnOffsetCommitRequest
 from coordinator_core.runtime.coordinator import RuntimeConfig
-from coordinator_core.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
+from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.runtime.share_machines import ShareMachines
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.simulate.chronicle import COMMITS, Chronicle, is_quiet
-from coordinator_core.simulate.clients.machine import Send, Service
+from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send, Service
+from coordinator_core.simulate.clients.producer import InitProducerIdRequest, ProducerResponse
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.draw import java_uuid
 from coordinator_core.simulate.internal_topic import InternalTopic
@@ -30,6 +32,7 @@ from coordinator_core.simulate.observe import ObservedMachine, ObservedMachines
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import ClusterSpec
 from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.transactions import Transactions
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
@@ -131,6 +134,7 @@ class Cluster:
             listener=ShareListener(self),
             make_runtime=self._share_runtime,
         )
+        self.transactions = Transactions(loop, self._write_marker, transaction_version=spec.transaction_version)
         self.groups.start()
         self.shares.start()
 
@@ -148,6 +152,8 @@ class Cluster:
         """The broker which serves the request now; None while nobody does."""
         if send.service is Service.DATA:
             return send.key if send.key in self.alive else None
+        if send.service is Service.TRANSACTION:
+            return min(self.alive, default=None)
         return self.groups.leader(self.partition_of(send.key))
 
     def data_leader(self, at: TopicPartition) -> int | None:
@@ -177,6 +183,15 @@ class Cluster:
             assert self.serve_data is not None
             self.serve_data(process, broker_id, send)
             return
+
+        if send.service is Service.TRANSACTION:
+            self._serve_transaction(process, incarnation, send)
+            return
+        if isinstance(send.request, TxnOffsetCommitRequest):
+            code = self.transactions.refusal(send.request)
+            if code is not None:
+                self._loop.after(process.latency_ms, process.answered, incarnation, send, None, code)
+                return
 
         def answered(answer: Answer) -> None:
             if send.operation in COMMITS and self.chronicle.beats is not None:
@@ -235,14 +250,37 @@ class Cluster:
         if asked is not None:
             asked[1](answer)
 
-    def end_transaction(self, group_id: str, producer: Producer, *, is_commit: bool) -> None:
-        """Write the marker of a transaction into a group's log, on whoever leads it."""
+    def _serve_transaction(self, process: Process, incarnation: int, send: Send) -> None:
+        """InitProducerId or EndTxn reaches the transaction coordinator."""
+
+        def respond(response: ProducerResponse) -> None:
+            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
+
+        if isinstance(send.request, InitProducerIdRequest):
+            self.transactions.init_producer_id(send.request, respond)
+        else:
+            self.transactions.end_txn(send.request, respond)
+
+    def _write_marker(self, group_id: str, producer: Producer, is_commit: bool, on_done: Callable[[], None]) -> None:
+        """Write the marker of a transaction into a group's log, on whoever leads it, however often it takes."""
+
+        def again() -> None:
+            self._loop.after(RETRY_BACKOFF_MS, self._write_marker, group_id, producer, is_commit, on_done)
+
+        def answered(answer: Answer) -> None:
+            if answer.error is None:
+                on_done()
+            else:
+                again()
+
         partition = self.partition_of(group_id)
         leader = self.groups.leader(partition)
-        if leader is None or partition not in self.groups.runtimes[leader].active_partitions():
-            self._loop.after(100, lambda: self.end_transaction(group_id, producer, is_commit=is_commit))
+        if leader is None:
+            again()
             return
-        self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, NO_REQUEST))
+        self._request_id += 1
+        self._asked[self._request_id] = (leader, answered, again)
+        self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, self._request_id))
 
     # --- sessions, for `beats` ---
 

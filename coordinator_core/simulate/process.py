@@ -220,10 +220,10 @@ class Process:
         if code in LOST_BROKER:
             self._brokers.pop((send.service, send.key), None)
         if send.tag == HEARTBEAT and code is ErrorCode.NONE:
-            self._hand(Answered(HEARTBEAT, response))
+            self._hand(Answered(HEARTBEAT, response, None, send.request))
             self._beats.answered(self)
             return
-        self._hand(Answered(send.tag, response, error))
+        self._hand(Answered(send.tag, response, error, send.request))
 
     def _set_timer(self, timer: SetTimer) -> None:
         self._token += 1

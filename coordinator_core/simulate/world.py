@@ -160,6 +160,8 @@ class World:
             records_per_second=spec.rate,
             stops_at_poison=spec.on_poison == "stuck",
             offset_reset=spec.offset_reset,
+            transactional_id=client_id if spec.commits == "transactional" else None,
+            abort_every=spec.abort_every,
         )
         if spec.protocol == "share":
             share_config = ShareConfig(

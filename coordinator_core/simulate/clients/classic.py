@@ -46,7 +46,7 @@ from coordinator_core.client_protocols import (
 )
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.errors import CoreError
-from coordinator_core.offsets.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -70,17 +70,18 @@ from coordinator_core.simulate.clients.machine import (
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.offsets import (
-    COMMIT_VERSION,
     COOPERATIVE,
     FETCH_VERSION,
     ConsumerConfig,
+    OffsetCommitter,
     by_topic,
     committed_offsets,
-    committed_topics,
     fetched_topics,
     first_position,
     has_fetch_error,
 )
+from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
+from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
@@ -148,6 +149,7 @@ class ClassicConsumer:
     assigned: tuple[TopicPartition, ...] = ()
     """What the group gave it, sorted; it reads those of them whose positions it knows."""
     progress: Progress = field(init=False)
+    committer: OffsetCommitter = field(init=False)
     partition_counts: dict[str, int] = field(default_factory=dict)
     """Leader: what the assignment was made for."""
     sticky_assignment: tuple[TopicPartition, ...] | None = None
@@ -160,6 +162,7 @@ class ClassicConsumer:
     def __post_init__(self) -> None:
         config = self.config
         self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
+        self.committer = OffsetCommitter(config, self.topics, self.progress)
 
     @property
     def client_id(self) -> str:
@@ -175,6 +178,8 @@ class ClassicConsumer:
         match event:
             case Started():
                 return self._rejoin("", now_ms)
+            case Answered(tag) if tag in TAGS:
+                return self._on_producer(event, now_ms)
             case Answered():
                 return ANSWERS[event.tag](self, event, now_ms)
             case TimerFired(name):
@@ -214,7 +219,7 @@ class ClassicConsumer:
             return [*actions, *self._join(now_ms)]
         if self.progress.offsets and self.config.auto_commit_interval_ms is not None:
             self._enter(LEAVING_OLD)
-            return [CancelTimer(POLL), CancelTimer(COMMIT), self._commit("commit-before-join", now_ms)]
+            return [CancelTimer(POLL), CancelTimer(COMMIT), *self._commit("commit-before-join", now_ms)]
         return self._prepare_and_join(now_ms)
 
     def _prepare_and_join(self, now_ms: int) -> Actions:
@@ -237,7 +242,8 @@ class ClassicConsumer:
             config.instance_id,
             self.rejoin_reason,
         )
-        return [CancelTimer(POLL), CancelTimer(COMMIT), self._send("classic_join", request, "join", JOIN_VERSION)]
+        join = self._send("classic_join", request, "join", JOIN_VERSION)
+        return [Beat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
@@ -368,6 +374,7 @@ class ClassicConsumer:
         ]
         self._read_on(now_ms)
         self.progress.take(took, now_ms)
+        self.committer.began_at(took)
         actions: Actions = [Took(took, self.generation_id)] if took else []
         if self.config.auto_commit_interval_ms is not None:
             actions.append(SetTimer(COMMIT, self.config.auto_commit_interval_ms))
@@ -390,32 +397,41 @@ class ClassicConsumer:
         given = self.progress.give(partitions, now_ms)
         return [Gave(given, ended_by)] if given else []
 
-    def _commit(self, tag: str, now_ms: int) -> Send:
+    def _commit(self, tag: str, now_ms: int) -> Actions:
         self._read_on(now_ms)
-        request = OffsetCommitRequest(
-            self.config.group_id,
-            committed_topics(self.topics, self.progress.offsets),
-            self.generation_id,
-            self.member_id,
-            self.config.instance_id,
-        )
-        return self._send("commit_offset", request, tag, COMMIT_VERSION)
+        return self.committer.commit(tag, self.generation_id, self.member_id)
+
+    def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
+        """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
+        self._read_on(now_ms)
+        actions, done = self.committer.handle(answer)
+        if done is None:
+            return actions
+        if done.error in FENCED_PRODUCER:
+            return self._gone(done.error.name)
+        return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
+
+    def _retry_transaction(self, now_ms: int) -> Actions:
+        return self.committer.retry()
+
+    def _end_transaction(self, now_ms: int) -> Actions:
+        return self.committer.end()
 
     def _commit_in_time(self, now_ms: int) -> Actions:
         if self.state is not STABLE or self.is_busy or self.config.auto_commit_interval_ms is None:
             return []
         again = SetTimer(COMMIT, self.config.auto_commit_interval_ms)
-        return [self._commit("commit", now_ms), again] if self.progress.offsets else [again]
+        return [*self._commit("commit", now_ms), again] if self.progress.offsets else [again]
 
     def _on_commit(self, answer: Answered, now_ms: int) -> Actions:
-        if self.state is not STABLE:
+        if self.state is not STABLE or not self._is_of_present(answer):
             return []
         return self._on_group_error(_commit_error(answer), now_ms)
 
     def _on_commit_before_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not LEAVING_OLD:
             return []
-        if _commit_error(answer) in FORGOTTEN:
+        if _commit_error(answer) in FORGOTTEN and self._is_of_present(answer):
             self._forget_generation()
             self.is_lost = True
             self._enter(UNJOINED)
@@ -424,9 +440,17 @@ class ClassicConsumer:
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
         code = answer.error or ErrorCode(answer.response.error_code)
-        if code is ErrorCode.NONE or self.state not in {STABLE, SYNCING}:
+        if code is ErrorCode.NONE or self.state not in {STABLE, SYNCING} or not self._is_of_present(answer):
             return []
         return self._on_group_error(code, now_ms)
+
+    def _is_of_present(self, answer: Answered) -> bool:
+        """Whether a request was sent in the present generation: what older ones are told is old news."""
+        request = answer.request
+        generation_id = getattr(request, "generation_id", None)
+        if generation_id is None:
+            generation_id = getattr(request, "generation_id_or_member_epoch", self.generation_id)
+        return bool(generation_id == self.generation_id)
 
     def _on_group_error(self, code: ErrorCode, now_ms: int) -> Actions:
         """What a heartbeat or a commit tells of the group."""
@@ -495,7 +519,7 @@ class ClassicConsumer:
         before = self.state
         self._enter(CLOSING)
         if before is STABLE and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
-            return [self._commit("commit-before-close", now_ms)]
+            return self._commit("commit-before-close", now_ms)
         return self._leave_for_good(now_ms)
 
     def _on_commit_before_close(self, answer: Answered, now_ms: int) -> Actions:
@@ -569,6 +593,8 @@ TIMERS: Final = {
     COMMIT: ClassicConsumer._commit_in_time,
     BUSY: ClassicConsumer._busy_no_more,
     POLL_EXPIRED: ClassicConsumer._poll_expired,
+    RETRY_TRANSACTION: ClassicConsumer._retry_transaction,
+    END_TRANSACTION: ClassicConsumer._end_transaction,
     "fetch-retry": ClassicConsumer._fetch_again,
 }
 """Timer -> what it does."""

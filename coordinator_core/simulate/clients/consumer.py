@@ -27,7 +27,7 @@ from coordinator_core.consumer.messages import (
 )
 from coordinator_core.consumer.timers import session_key
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.offsets.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -51,15 +51,16 @@ from coordinator_core.simulate.clients.machine import (
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.offsets import (
-    COMMIT_VERSION,
     FETCH_VERSION,
     ConsumerConfig,
+    OffsetCommitter,
     committed_offsets,
-    committed_topics,
     fetched_topics,
     first_position,
     has_fetch_error,
 )
+from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
+from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 from coordinator_core.simulate.draw import kafka_uuid
 
 HEARTBEAT_VERSION: Final = 1
@@ -105,6 +106,7 @@ class ConsumerMember:
     target: tuple[TopicPartition, ...] = ()
     """What it was told to own."""
     progress: Progress = field(init=False)
+    committer: OffsetCommitter = field(init=False)
     is_busy: bool = False
     is_committing: bool = False
     """The commit before it gives something up is under way."""
@@ -112,6 +114,7 @@ class ConsumerMember:
     def __post_init__(self) -> None:
         config = self.config
         self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
+        self.committer = OffsetCommitter(config, self.topics, self.progress)
         self.member_id = kafka_uuid(self.draws)
 
     @property
@@ -128,6 +131,8 @@ class ConsumerMember:
         match event:
             case Started():
                 return self._join()
+            case Answered(tag) if tag in TAGS:
+                return self._on_producer(event, now_ms)
             case Answered():
                 return ANSWERS[event.tag](self, event, now_ms)
             case TimerFired(name):
@@ -195,11 +200,11 @@ class ConsumerMember:
         code = _error_of(answer)
         if code is ErrorCode.NONE:
             return self._on_response(answer.response, now_ms)
+        if answer.request is not None and answer.request.member_epoch != self.member_epoch:
+            return []  # the epoch has moved on since
         if code in FENCED:
             return [*self._give(self.owned, "LOST", now_ms), *self._join()]
-        if code in RETRIABLE:
-            return []
-        return self._gone(code.name)
+        return [] if code in RETRIABLE else self._gone(code.name)
 
     def _on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> Actions:
         self.member_epoch = response.member_epoch
@@ -220,7 +225,7 @@ class ConsumerMember:
         revoked = [at for at in self.owned if at not in set(self.target)]
         if revoked and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
             self.is_committing = True
-            return [CancelTimer(COMMIT), self._commit("commit-before-revoke", now_ms)]
+            return [CancelTimer(COMMIT), *self._commit("commit-before-revoke", now_ms)]
         return self._take_over(now_ms)
 
     def _on_commit_before_revoke(self, answer: Answered, now_ms: int) -> Actions:
@@ -270,6 +275,7 @@ class ConsumerMember:
         ]
         self._read_on(now_ms)
         self.progress.take(took, now_ms)
+        self.committer.began_at(took)
         return [*([Took(took, self.member_epoch)] if took else []), *self._commit_later()]
 
     # --- reading and committing ---
@@ -289,21 +295,30 @@ class ConsumerMember:
         interval_ms = self.config.auto_commit_interval_ms
         return [] if interval_ms is None else [SetTimer(COMMIT, interval_ms)]
 
-    def _commit(self, tag: str, now_ms: int) -> Send:
+    def _commit(self, tag: str, now_ms: int) -> Actions:
         self._read_on(now_ms)
-        request = OffsetCommitRequest(
-            self.config.group_id,
-            committed_topics(self.topics, self.progress.offsets),
-            self.member_epoch,
-            self.member_id,
-            self.config.instance_id,
-        )
-        return self._send("commit_offset", request, tag, COMMIT_VERSION)
+        return self.committer.commit(tag, self.member_epoch, self.member_id)
+
+    def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
+        """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
+        self._read_on(now_ms)
+        actions, done = self.committer.handle(answer)
+        if done is None:
+            return actions
+        if done.error in FENCED_PRODUCER:
+            return self._gone(done.error.name)
+        return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
+
+    def _retry_transaction(self, now_ms: int) -> Actions:
+        return self.committer.retry()
+
+    def _end_transaction(self, now_ms: int) -> Actions:
+        return self.committer.end()
 
     def _commit_in_time(self, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING} or self.is_busy or self.is_committing:
             return []
-        commit = [self._commit("commit", now_ms)] if self.progress.offsets else []
+        commit = self._commit("commit", now_ms) if self.progress.offsets else []
         return [*commit, *self._commit_later()]
 
     def _ignore(self, answer: Answered, now_ms: int) -> Actions:
@@ -344,7 +359,7 @@ class ConsumerMember:
             and self.progress.offsets
             and self.config.auto_commit_interval_ms is not None
         ):
-            return [self._commit("commit-before-close", now_ms)]
+            return self._commit("commit-before-close", now_ms)
         return self._leave(now_ms)
 
     def _on_commit_before_close(self, answer: Answered, now_ms: int) -> Actions:
@@ -412,6 +427,8 @@ TIMERS: Final = {
     COMMIT: ConsumerMember._commit_in_time,
     BUSY: ConsumerMember._busy_no_more,
     POLL_EXPIRED: ConsumerMember._poll_expired,
+    RETRY_TRANSACTION: ConsumerMember._retry_transaction,
+    END_TRANSACTION: ConsumerMember._end_transaction,
     FETCH: ConsumerMember._fetch_missing,
 }
 """Timer -> what it does."""

@@ -53,6 +53,8 @@ class Answered:
     tag: str
     response: Any
     error: ErrorCode | None = None
+    request: Any = None
+    """What was asked."""
 
 
 @dataclass(frozen=True, slots=True)

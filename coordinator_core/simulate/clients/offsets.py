@@ -6,8 +6,16 @@ from typing import Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.client_protocols import TopicPartitions
-from coordinator_core.offsets.messages import OffsetCommitPartition, OffsetCommitTopic, OffsetFetchTopic
-from coordinator_core.simulate.clients.machine import Answered, Topics
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.offsets.messages import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetFetchTopic,
+)
+from coordinator_core.simulate.clients.machine import Actions, Answered, Progress, Send, Service, Topics
+from coordinator_core.simulate.clients.producer import Commit, TransactionalProducer
 
 COMMIT_VERSION: Final = 10
 FETCH_VERSION: Final = 10
@@ -35,6 +43,10 @@ class ConsumerConfig:
     records_per_second: float = 1000.0
     stops_at_poison: bool = False
     offset_reset: str = "earliest"
+    transactional_id: str | None = None
+    """Commits go through a transactional producer; None: through the consumer."""
+    abort_every: int = 0
+    """Every so-many-th transaction is aborted; 0: none."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -90,3 +102,57 @@ def first_position(topics: Topics, config: ConsumerConfig, at: TopicPartition, c
     if config.offset_reset == "latest":
         return topics.end_offset(at, now_ms)
     return topics.start_offset(at, now_ms)
+
+
+class OffsetCommitter:
+    """How a consumer's offsets get committed: by itself, or in transactions of a producer."""
+
+    def __init__(self, config: ConsumerConfig, topics: Topics, progress: Progress) -> None:
+        self._config = config
+        self._topics = topics
+        self._progress = progress
+        self._producer: TransactionalProducer | None = None
+        if config.transactional_id is not None:
+            self._producer = TransactionalProducer(config.group_id, config.transactional_id, config.abort_every)
+        self._committed: dict[TopicPartition, int] = {}
+        """What an aborted transaction goes back to."""
+
+    def commit(self, tag: str, generation_id: int, member_id: str) -> Actions:
+        """Commit all positions; the result comes as the answer to `tag`."""
+        config = self._config
+        topics = committed_topics(self._topics, self._progress.offsets)
+        if self._producer is not None:
+            return self._producer.commit(Commit(tag, topics, generation_id, member_id, config.instance_id))
+        request = OffsetCommitRequest(config.group_id, topics, generation_id, member_id, config.instance_id)
+        return [Send(Service.GROUP, config.group_id, "commit_offset", request, tag, COMMIT_VERSION)]
+
+    def began_at(self, positions: Sequence[tuple[TopicPartition, int]]) -> None:
+        """Partitions were taken at these positions."""
+        self._committed.update(positions)
+
+    def handle(self, answer: Answered) -> tuple[Actions, Answered | None]:
+        """Take an answer to the producer: what to do, and the result of a commit if there is one."""
+        assert self._producer is not None
+        actions, ended = self._producer.handle(answer)
+        if ended is None:
+            return actions, None
+        if ended.is_aborted:
+            for at in self._progress.offsets:
+                self._progress.offsets[at] = self._committed.get(at, self._progress.offsets[at])
+        else:
+            for topic in ended.commit.topics:
+                for partition in topic.partitions:
+                    at = TopicPartition(topic.name, partition.partition_index)
+                    self._committed[at] = partition.committed_offset
+        error = None if ended.error is ErrorCode.NONE else ended.error
+        return [*actions, *self._producer.follow()], Answered(
+            ended.commit.tag, OffsetCommitResponse(), error, ended.commit
+        )
+
+    def retry(self) -> Actions:
+        """Send the producer's last request again."""
+        return [] if self._producer is None else self._producer.retry()
+
+    def end(self) -> Actions:
+        """What the transaction produced is written: end it."""
+        return [] if self._producer is None else self._producer.end()

@@ -1,0 +1,116 @@
+"""The transaction coordinator, as far as offsets go: producer ids, epochs, time-outs, and markers in the groups' logs.
+
+Its own log is not simulated. With transaction version 2 a marker carries the epoch after the one of its records, and the
+producer goes on with that; a transaction which is fenced or timed out is aborted under a new epoch with any version.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.records import Producer
+from coordinator_core.offsets.messages import TxnOffsetCommitRequest
+from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
+from coordinator_core.simulate.clock import EventLoop
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""transaction.timeout.ms of the producers."""
+FIRST_PRODUCER_ID: Final = 1000
+
+Respond = Callable[[ProducerResponse], None]
+WriteMarker = Callable[[str, Producer, bool, Callable[[], None]], None]
+"""(group, producer, is it a commit, what to do once the marker is committed)."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What is known of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int = 0
+    group_id: str | None = None
+    """The group whose offsets the open transaction commits; None while none is open."""
+    token: int = 0
+    """Goes up with every end: an older time-out is void."""
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    """What goes on once the present transaction has its markers."""
+    is_ending: bool = False
+
+
+class Transactions:
+    """All transactional ids of the cluster."""
+
+    def __init__(self, loop: EventLoop, write_marker: WriteMarker, *, transaction_version: int) -> None:
+        self._loop = loop
+        self._write_marker = write_marker
+        self._bumps = transaction_version >= 2
+        self._by_id: dict[str, Transaction] = {}
+
+    def init_producer_id(self, request: InitProducerIdRequest, respond: Respond) -> None:
+        """InitProducerId: whoever had the id before is fenced, and what he had begun is aborted."""
+        transaction = self._by_id.get(request.transactional_id)
+        if transaction is None:
+            transaction = Transaction(FIRST_PRODUCER_ID + len(self._by_id))
+            self._by_id[request.transactional_id] = transaction
+            respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch))
+            return
+
+        def fenced() -> None:
+            transaction.producer_epoch += 1
+            respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch))
+
+        if transaction.is_ending:
+            transaction.waiting.append(lambda: self.init_producer_id(request, respond))
+        elif transaction.group_id is not None:
+            self._end(transaction, is_commit=False, bumps=True, on_done=fenced)
+        else:
+            fenced()
+
+    def refusal(self, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+        """Whether a TxnOffsetCommit is of a producer that was fenced; if not, its transaction is open from now on."""
+        transaction = self._by_id[request.transactional_id]
+        if request.producer_epoch != transaction.producer_epoch or transaction.is_ending:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if transaction.group_id is None:
+            transaction.group_id = request.group_id
+            self._loop.after(TRANSACTION_TIMEOUT_MS, self._time_out, transaction, transaction.token)
+        return None
+
+    def end_txn(self, request: EndTxnRequest, respond: Respond) -> None:
+        """EndTxn: the answer comes once the markers are committed."""
+        transaction = self._by_id[request.transactional_id]
+        if request.producer_epoch != transaction.producer_epoch or transaction.is_ending:
+            code = ErrorCode.PRODUCER_FENCED
+            respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch, code))
+            return
+        self._end(
+            transaction,
+            is_commit=request.committed,
+            bumps=self._bumps,
+            on_done=lambda: respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch)),
+        )
+
+    def _end(self, transaction: Transaction, *, is_commit: bool, bumps: bool, on_done: Callable[[], None]) -> None:
+        group_id, transaction.group_id = transaction.group_id, None
+        transaction.token += 1
+        transaction.producer_epoch += bumps
+        if group_id is None:
+            on_done()
+            return
+        transaction.is_ending = True
+
+        def marked() -> None:
+            transaction.is_ending = False
+            on_done()
+            waiting, transaction.waiting = transaction.waiting, []
+            for go_on in waiting:
+                go_on()
+
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        self._write_marker(group_id, producer, is_commit, marked)
+
+    def _time_out(self, transaction: Transaction, token: int) -> None:
+        """Nobody ended the transaction in time."""
+        if transaction.token == token and transaction.group_id is not None:
+            self._end(transaction, is_commit=False, bumps=True, on_done=lambda: None)
