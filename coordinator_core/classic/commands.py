@@ -109,7 +109,8 @@ def _join_new_group(context: Context, request: JoinGroupRequest) -> Result:
     def on_append(later: Context, error: Refused | None) -> None:
         if error is None:
             return
-        del groups[request.group_id]
+        if groups.get(request.group_id) is group:
+            del groups[request.group_id]
         # Kafka leaves the timers, which may then hit the next group of this id.
         later.cancel(join_key(group.group_id))
         for member_id in (*group.members, *group.pending_join_members):

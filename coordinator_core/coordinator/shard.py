@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
+REPLACED_GROUPS_MAX: Final = 1024
+"""More groups than one batch which is still on its way takes away."""
+
 
 class ContradictoryRecord(CoreError):
     """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
@@ -194,6 +197,8 @@ class GroupCoordinator:
         self.tasks: dict[str, Task] = {}
         self._live: dict[type, object] = {}
         self._forgotten: dict[str, Group] = {}
+        self._replaced: dict[str, LiveClassicGroup] = {}
+        """Live groups whose records went last: they come back as they were where those records are lost."""
         self._commands = _merged(module.commands for module in self.modules)
         self._timers = _merged(module.timers for module in self.modules)
         self._tasks = _merged(module.tasks for module in self.modules)
@@ -274,7 +279,7 @@ class GroupCoordinator:
             if not isinstance(group, ClassicGroup):
                 self.classic_groups.pop(group_id, None)
             elif group_id not in self.classic_groups:
-                self.classic_groups[group_id] = LiveClassicGroup.of(group)
+                self.classic_groups[group_id] = self._replaced.get(group_id) or LiveClassicGroup.of(group)
         for group_id, live in tuple(self.classic_groups.items()):
             if group_id not in shard.groups.groups and group_id in undone and not live.members:
                 del self.classic_groups[group_id]
@@ -320,6 +325,7 @@ class GroupCoordinator:
             groups = groups if group_id in groups else groups.set(group_id, group)
         self.shard = replace(self.shard, groups=replace(self.shard.groups, groups=groups))
         self._forgotten = {}
+        self._replaced = {}
         self.classic_groups = {
             group_id: LiveClassicGroup.of(group)
             for group_id, group in self.shard.groups.groups.items()
@@ -429,8 +435,10 @@ class GroupCoordinator:
             if isinstance(group, ClassicGroup):
                 if group_id not in self.classic_groups:
                     self.classic_groups[group_id] = LiveClassicGroup.of(group)
-            elif not is_offset:
-                self.classic_groups.pop(group_id, None)
+            elif not is_offset and group_id in self.classic_groups:
+                self._replaced[group_id] = self.classic_groups.pop(group_id)
+                if len(self._replaced) > REPLACED_GROUPS_MAX:
+                    del self._replaced[next(iter(self._replaced))]
 
     def retry(self, timer: Timer) -> None:
         """Run a timer again after its back-off, where it has one (CoordinatorTimerImpl)."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.shard import Completed
 from coordinator_core.errors import CoreError
 from coordinator_core.log.compression import Codec
 from coordinator_core.runtime.batching import Batcher, PendingBatch
@@ -23,6 +24,11 @@ from coordinator_core.runtime.states import REFUSAL, CoordinatorState, check_tra
 
 WRITE_TIMEOUT_MS: Final = 5000
 """`offsets.commit.timeout.ms`, and the share coordinator's `share.coordinator.write.timeout.ms`."""
+
+LOG_FAILURES: Final = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+"""What clients are told where the log refused (`answer_for_append_error`)."""
 
 MARKER_ANSWERS: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -101,6 +107,10 @@ class PartitionCoordinator:
         self._timeouts = WriteTimeouts(config.write_timeout_ms)
         self._batcher: Batcher | None = None
         self._answers: list[Answer] = []
+        self._open: dict[int, Waiting] = {}
+        """Operations which wait for their records, and whose answers may come first, from the machine."""
+        self._given_up: set[int] = set()
+        """Requests answered with an error of the log which the machine may still answer: the first answer counts."""
         self._loading_until_ms: int | None = None
         self._now_ms = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -227,10 +237,10 @@ class PartitionCoordinator:
         for waiting in self._deferred.take_all():
             self._complete(waiting, not_coordinator)
         self._batcher.lose(not_coordinator)
-        outcome = self.machine.unload(self._now_ms)
-        self._answers.extend(
-            Answer(self.log.partition, completed.request_id, completed.response) for completed in outcome.completed
-        )
+        for completed in self.machine.unload(self._now_ms).completed:
+            self._answer_completed(completed)
+        self._open.clear()
+        self._given_up.clear()
         self.machine, self._batcher = None, None
         self._uncommitted.clear()
 
@@ -303,26 +313,40 @@ class PartitionCoordinator:
 
     def _settle(self, request_id: int, outcome: StepOutcome) -> None:
         """An operation ran: answer it now, or once its records, or those before them, are committed."""
-        partition = self.log.partition
         is_answered = request_id == NO_REQUEST
         for completed in outcome.completed:
-            self._answers.append(Answer(partition, completed.request_id, completed.response))
+            self._answer_completed(completed)
             is_answered = is_answered or completed.request_id == request_id
         if outcome.error is not None and not is_answered:
             self._answer(request_id, None, outcome.error)
             is_answered = True
+            if outcome.error.code in LOG_FAILURES:
+                self._given_up.add(request_id)
         if self._batcher is None:
             return  # the operation brought the coordinator down
         batch = self._batcher.batch
         if batch is None and self.committed_offset >= self.written_offset and not outcome.parked:
             if outcome.response is not None and not is_answered:
-                self._answers.append(Answer(partition, request_id, outcome.response))
+                self._answers.append(Answer(self.log.partition, request_id, outcome.response))
         else:
             self._wait(Waiting(request_id, outcome.response, outcome.parked, is_answered), batch)
             self._flush_if_due()
         self._queue_tasks()
 
+    def _answer_completed(self, completed: Completed) -> None:
+        """An answer of the machine, to whatever request, unless it was given up before."""
+        request_id = completed.request_id
+        if request_id in self._given_up:
+            self._given_up.discard(request_id)
+            return
+        waiting = self._open.pop(request_id, None)
+        if waiting is not None:
+            waiting.is_answered = True
+        self._answers.append(Answer(self.log.partition, request_id, completed.response))
+
     def _wait(self, waiting: Waiting, batch: PendingBatch | None) -> None:
+        if waiting.response is None and not waiting.is_answered:
+            self._open[waiting.request_id] = waiting
         if batch is not None:
             batch.waiting.append(waiting)
         elif self.committed_offset < self.written_offset:
@@ -401,15 +425,17 @@ class PartitionCoordinator:
         machine = self.machine
         for parked in waiting.parked if machine is not None else ():
             self._settle(NO_REQUEST, machine.resume(parked, error, self._now_ms))  # type: ignore[union-attr]
+        self._open.pop(waiting.request_id, None)
         if waiting.is_answered or waiting.request_id == NO_REQUEST:
             return
         if isinstance(waiting.response, EndTransaction):
             self._answer_marker(waiting.request_id, None if error is None else error.code)
-        elif error is None:
-            if waiting.response is not None:
-                self._answer(waiting.request_id, waiting.response, None)
-        elif waiting.response is not None or not waiting.parked:
+        elif error is not None:
             self._answer(waiting.request_id, None, Refused(answer_for_append_error(error.code)))
+            if waiting.response is None:
+                self._given_up.add(waiting.request_id)
+        elif waiting.response is not None:
+            self._answer(waiting.request_id, waiting.response, None)
 
     def _answer(self, request_id: int, response: Any, error: Refused | None) -> None:
         if request_id != NO_REQUEST:

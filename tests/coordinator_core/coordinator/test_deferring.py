@@ -117,7 +117,7 @@ def test_a_state_is_taken_back_with_its_live_groups() -> None:
     under_test = coordinator()
     handle(under_test, "write", [classic("kept"), classic("turned"), consumer("other")])
     before = under_test.shard
-    kept = under_test.classic_groups["kept"]
+    kept, turned = under_test.classic_groups["kept"], under_test.classic_groups["turned"]
     end = CoordinatorRecord(RecordType.GROUP_METADATA, make(GROUP_METADATA_KEY, group="turned"), None)
     handle(under_test, "write", [classic("new"), classic("other"), end, consumer("turned")])
     assert sorted(under_test.classic_groups) == ["kept", "new", "other"]
@@ -125,6 +125,7 @@ def test_a_state_is_taken_back_with_its_live_groups() -> None:
     assert under_test.shard is before
     assert sorted(under_test.classic_groups) == ["kept", "turned"]
     assert under_test.classic_groups["kept"] is kept
+    assert under_test.classic_groups["turned"] is turned
 
 
 def test_a_live_group_with_members_outlives_its_record() -> None:

@@ -278,6 +278,36 @@ def test_a_lost_assignment_starts_a_new_rebalance() -> None:
     assert broker.answers[rejoined].response.generation_id == answer.generation_id + 1
 
 
+def test_a_join_whose_write_failed_is_not_answered_again() -> None:
+    """It stays in the group, which goes on without telling: to the client the error was the answer."""
+    broker = Broker(REPLICAS, min_insync_replicas=2, initial_rebalance_delay_ms=6000)
+    first = broker.join()
+    broker.replicate()
+    broker.commit("other")
+    second = broker.join()
+    broker.wait(5000)
+    assert broker.answers[second].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.replicate()
+    broker.wait(60_000)
+    broker.replicate()
+    assert broker.answers[first].response.generation_id == 1
+    assert len(broker.answers[first].response.members) == 2
+    assert broker.answers[second].response is None
+
+
+def test_an_answered_request_is_not_answered_by_the_loss_of_its_record() -> None:
+    """The sync was told to rejoin while its record was on its way; that the record is lost is no news to it."""
+    broker = replicated()
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    number = broker.sync(answer.generation_id, answer.member_id)
+    broker.join()
+    broker.wait(5000)
+    assert broker.answers[number].response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 # --- timers ---
 
 

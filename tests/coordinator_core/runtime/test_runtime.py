@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from coordinator_core.classic.messages import HeartbeatRequest
+from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, JoinProtocol, SyncGroupRequest
 from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import MetadataImage, Topic
@@ -144,7 +144,20 @@ def test_a_steady_heartbeat_leaves_nothing_behind() -> None:
     assert not broker.runtime.has_work
 
 
-@pytest.mark.parametrize("seed", range(40))
+def member_request(rng: random.Random, number: int) -> Request:
+    """Something which a member of a classic group may send, at the right time or not."""
+    group_id = rng.choice(("a", "b"))
+    member_id = rng.choice(("", f"client-uuid{rng.randrange(number)}"))
+    messages: dict[str, object] = {
+        "classic_join": JoinGroupRequest(group_id, 6000, 6000, member_id, "consumer", (JoinProtocol("range", b""),)),
+        "classic_sync": SyncGroupRequest(group_id, rng.randrange(1, 4), member_id),
+        "classic_heartbeat": HeartbeatRequest(group_id, rng.randrange(1, 4), member_id),
+    }
+    operation = rng.choice(("classic_join", "classic_join", *messages))
+    return Request(operation, messages[operation], number, rng.choice((3, 9)), new_uuid=f"uuid{number}")
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_whatever_fails_every_answer_is_kept(seed: int) -> None:
     """Random commits, transactions, failovers and lost replicas, on three brokers.
 
@@ -189,7 +202,9 @@ def test_whatever_fails_every_answer_is_kept(seed: int) -> None:
                 )
             case 5:
                 runtimes[target].submit(PARTITION, EndTransaction(PRODUCER, rng.random() < 0.5, 1, number))
-            case 6 | 7 | 8:
+            case 6:
+                runtimes[target].submit(PARTITION, member_request(rng, number))
+            case 7 | 8:
                 log.fetch(rng.choice(sorted(alive)))
             case 9 if len(alive) > 1:
                 gone = rng.choice(sorted(alive))
