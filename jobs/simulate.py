@@ -1,6 +1,6 @@
 """simulate: a scenario file -> the logs of a cluster's coordinators, as brokers write them, and the truth beside them.
 
-Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log directory, and `<output>/truth/*.jsonl`, whose
+Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log directory, and `<output>/truth/*.jsonl`: its
 format is in the docstring of `coordinator_core.simulate`. One scenario and one seed give the same bytes, always.
 """
 

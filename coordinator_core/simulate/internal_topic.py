@@ -1,7 +1,7 @@
 """One internal topic of the cluster: its logs, who leads them, and the coordinators which the brokers run over them.
 
-What arrives at a broker within one millisecond may share a batch. Followers fetch `REPLICATION_MS` after an append; then
-answers to what was written become available. A new leader loads its coordinator from its copy of the log: what no
+What arrives at a broker within one millisecond may share a batch. Followers fetch `REPLICATION_MS` after an append;
+then answers to what was written become available. A new leader loads its coordinator from its copy of the log: what no
 follower had is lost.
 """
 

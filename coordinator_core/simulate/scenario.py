@@ -1,8 +1,8 @@
 """Scenario files: what is simulated, as dataclasses, read from TOML and checked before anything runs.
 
-A file has `name`, `start` (a time with an offset), `duration`, and the tables `[cluster]`, `[[topic]]`, `[[group]]`,
-`[[producer]]` and `[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference.
-Durations are texts as "250ms", "45s", "5m", "2h" or "1d", and fields of durations end in `_ms` here but not in the file.
+A file has `name`, `start` (a time with an offset), `duration`, and the tables `[cluster]`, `[[topic]]`, `[[group]]` and
+`[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference. Durations are texts as
+"250ms", "45s", "5m", "2h" or "1d", and fields of durations end in `_ms` here but not in the file.
 """
 
 import re
@@ -154,12 +154,12 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fault -> the keys which it needs besides `kind` and `at`.
 
-crash: the member dies without a word, and a new process starts after `duration` (without it, none does). stop: the same,
-but it leaves as a good client does. slow_poll: processing one poll takes `duration`. pause: the whole process stands still,
-heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for `duration`.
-poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its partitions.
-producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions: the topic
-has `partitions` from now on.
+crash: the member dies without a word, and a new process starts after `duration` (without it, none does). stop: the
+same, but it leaves as a good client does. slow_poll: processing one poll takes `duration`. pause: the whole process
+stands still, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
+`duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
+partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
+the topic has `partitions` from now on.
 """
 
 
@@ -482,8 +482,8 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
         raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
     if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
         raise place.key("broker").error("needs another broker to take over: set cluster.brokers to 2 or more")
-    if fault.kind == "add_partitions" and fault.topic is not None and fault.partitions is not None:
-        if fault.partitions <= topics[fault.topic].partitions:
-            raise place.key("partitions").error("must be above what the topic has: partitions never go away")
+    is_growth = fault.kind == "add_partitions" and fault.topic is not None
+    if is_growth and (fault.partitions or 0) <= topics[fault.topic or ""].partitions:
+        raise place.key("partitions").error("must be above what the topic has: partitions never go away")
     if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
         raise place.key("every").error("must be longer than duration")

@@ -181,7 +181,7 @@ class ShareLeaders:
         respond()
 
     def _disconnected(self, process: Process, member_id: str) -> None:
-        """A member's connections broke: all brokers give up what it had acquired (ClientConnectionDisconnectListener)."""
+        """A member's connections broke: brokers give up what it had acquired (ClientConnectionDisconnectListener)."""
         for broker in self._brokers.values():
             if broker.sessions.pop((process.group_id, member_id), None) is not None:
                 self._release_all(broker, process.group_id, member_id)
@@ -353,7 +353,7 @@ class ShareLeaders:
         broker = self._brokers.get(broker_id)
         if broker is None:
             draws = stream(self._seed, "persister", broker_id)
-            persister = Persister(lambda key: self._share_leader(key), draws.random)
+            persister = Persister(self._share_leader, draws.random)
             broker = self._brokers[broker_id] = DataBroker(broker_id, persister)
         return broker
 

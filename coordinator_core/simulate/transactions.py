@@ -1,7 +1,7 @@
 """The transaction coordinator, as far as offsets go: producer ids, epochs, time-outs, and markers in the groups' logs.
 
-Its own log is not simulated. With transaction version 2 a marker carries the epoch after the one of its records, and the
-producer goes on with that; a transaction which is fenced or timed out is aborted under a new epoch with any version.
+Its own log is not simulated. With transaction version 2 a marker carries the epoch after the one of its records, and
+the producer goes on with that; a transaction that is fenced or timed out is aborted under a new epoch in any version.
 """
 
 from collections.abc import Callable

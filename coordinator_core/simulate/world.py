@@ -56,7 +56,7 @@ class World:
     def __init__(
         self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
     ) -> None:
-        """`seed` takes the place of the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
+        """`seed` stands for the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.loop = EventLoop(scenario.start_ms)

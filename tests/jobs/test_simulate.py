@@ -20,7 +20,7 @@ from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 
 SCENARIOS = PROJECT_ROOT / "scenarios"
-CHECKED = ("rolling-deploy", "bad-day", "consumer-protocol", "share-poison")
+CHECKED = ("rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once")
 """Scenarios which go all the way through Spark here."""
 
 Rows = list[dict[str, Any]]
@@ -60,7 +60,9 @@ class Simulated:
 
 
 @pytest.fixture(scope="module", params=CHECKED)
-def simulated(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+def simulated(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Simulated:
     """One scenario after another."""
     name: str = request.param
     return Simulated(spark, SCENARIOS / f"{name}.toml", tmp_path_factory.mktemp(name))
@@ -105,9 +107,7 @@ def test_offset_commits_equal_the_truth(simulated: Simulated) -> None:
 
 def _outcome(markers: list[Any], partition: int, log_offset: int) -> str:
     """What the first marker of the producer after the record says."""
-    later = [
-        (log[1], outcome) for log, outcome in markers if log[0] == partition and log[1] > log_offset
-    ]
+    later = [(log[1], outcome) for log, outcome in markers if log[0] == partition and log[1] > log_offset]
     if not later:
         return "PENDING"
     return "APPLIED" if min(later)[1] == "COMMITTED" else "ABORTED"
@@ -141,7 +141,7 @@ def test_classic_assignments_equal_the_truth(simulated: Simulated) -> None:
     for line in simulated.truth("generations"):
         if line["group_type"] != "CLASSIC":
             continue
-        partition, log_offset = line["log"]
+        _, log_offset = line["log"]
         expected = {
             (member_id, topic, number)
             for member_id, member in line["members"].items()
@@ -169,7 +169,8 @@ def test_current_assignments_of_modern_groups_equal_the_truth(simulated: Simulat
             expected[key] = {(topic_id, number) for topic_id, numbers in line["assigned"] for number in numbers}
     found: dict[tuple[str, str], set[tuple[str, int]]] = {}
     for row in simulated.rows("silver.member_assignments"):
-        if row["group_type"] in {"CONSUMER", "SHARE"} and row["to_log_offset"] is None and row["assignment"] == "CURRENT":
+        is_open = row["to_log_offset"] is None and row["assignment"] == "CURRENT"
+        if row["group_type"] in {"CONSUMER", "SHARE"} and is_open:
             key = (row["group_id"], row["member_id"])
             found.setdefault(key, set()).add((row["topic_id"], row["partition"]))
     assert found == {key: partitions for key, partitions in expected.items() if partitions}
@@ -184,7 +185,10 @@ def test_share_state_equals_the_truth(simulated: Simulated) -> None:
         for offset in range(first, last + 1)
     }
     found = {
-        (row["group_id"], row["topic_id"], row["partition"], offset): (row["delivery_state_code"], row["delivery_count"])
+        (row["group_id"], row["topic_id"], row["partition"], offset): (
+            row["delivery_state_code"],
+            row["delivery_count"],
+        )
         for row in simulated.rows("silver.share_state_batches")
         if row["to_log_offset"] is None
         for offset in range(row["first_offset"], row["last_offset"] + 1)

@@ -1,19 +1,22 @@
 """Clients, as far as a simulation needs them: pure state machines `(event) -> actions`.
 
-A client does no I/O and reads no clock. The world hands it events in the order of time; each gives a list of actions:
+A client does no I/O and reads no clock. Its process (`simulate.process`) hands it events in the order of time, and does
+what it answers:
 
     actions = client.handle(event, now_ms)
 
-Events: `Started`; `Answered(tag, answer)` with the answer to a request, or the error in its place; `TimerFired(name)`;
-`Ordered(order)`, what the scenario makes it do: stop (close as a good client does), crash, pause and resume, slow poll.
-After a crash the world hands it nothing more.
+Events (`machine.Event`): `Started`; `Answered(tag, response, error, request)`; `TimerFired(name)`; `Stop`: close as a
+good client does, until it says `Closed`; `SlowPoll(duration_ms)`; `TopicsChanged`. A crash is no event: the client is
+dropped. While its process is paused events are kept for later.
 
-Actions: `Send(service, key, operation, request, tag)`: a request to the coordinator of `key`; `SetTimer(name, at_ms)`, which
-replaces the timer of that name; `CancelTimer(name)`; `Tell(file, facts)`: a line of the truth; `Beat(...)`: from now on a
-heartbeat every so often, which the world may leave out while the group is quiet.
+Actions (`machine.Action`): `Send(service, key, operation, request, tag, api_version)`; `SetTimer(name, delay_ms)`,
+which replaces the timer of that name; `CancelTimer(name)`; `Beat(interval_ms)`: from now on `client.heartbeat()` is
+sent every so often, which may be left out while the group is quiet; `Took` and `Gave`: what it believes to own; `Tell`: another
+line of the truth; `Closed`.
 
-A request is answered once, or with `Lost`: no answer came in `request.timeout.ms`. Answers to a request whose tag the
-client no longer expects are to be passed over, as a real client does with its older generations.
+Every request is answered once: where the broker is gone, with the error REQUEST_TIMED_OUT. Answers to requests of an
+older generation are for the client to pass over.
 
-One file a kind: `classic.py` (classic consumer), `consumer.py` (consumer protocol), `share.py`, `producer.py`.
+One file a kind: `classic` (classic consumer), `consumer` (consumer protocol), `share`, `producer` (transactions, inside
+one of the first two); `offsets` is what consumers of both protocols say of offsets.
 """

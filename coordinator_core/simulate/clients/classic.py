@@ -80,8 +80,8 @@ from coordinator_core.simulate.clients.offsets import (
     first_position,
     has_fetch_error,
 )
-from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
+from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5

@@ -1,8 +1,9 @@
 """A share consumer (KIP-932): heartbeats to the coordinator, fetches and acknowledgements to the leaders of the data.
 
-* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to
-  each broker which leads partitions of its assignment, and brings along the acknowledgements of what the poll before
-  gave. * CLOSING: it gives up what it holds (session epoch -1), then leaves. * CLOSED: gone.
+* JOINING: the heartbeat of epoch 0 is under way.
+* STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to each broker which leads partitions of its
+  assignment, and brings along the acknowledgements of what the poll before gave.
+* CLOSING: it gives up what it holds (session epoch -1), then leaves. * CLOSED: gone.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application says of each
 record whether it accepts, releases or rejects it; of a poison record it may say nothing, and lets the lock run out.

@@ -34,7 +34,7 @@ class ShareFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchResponse:
-    """`error_code` of the whole; else what was acquired, and the errors of acknowledgements (Kafka's class, or None)."""
+    """`error_code` of the whole; else what was acquired, and errors of acknowledgements (Kafka's class, or None)."""
 
     error_code: int = ErrorCode.NONE
     acquired: Mapping[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
