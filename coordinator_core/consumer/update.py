@@ -26,8 +26,8 @@ class MetadataWatch:
 
     image: MetadataImage = field(default_factory=MetadataImage)
     """The image before the next change: what is not in it is new then."""
-    version_with_new_topics: int = -1
-    """Version of the last image which brought topics (lastMetadataImageWithNewTopics); -1: none was seen."""
+    version_with_new_topics: int = 0
+    """Version of the last image which brought topics, that of a load included (lastMetadataImageWithNewTopics)."""
     refreshes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Group id -> (until when its hash is believed, epoch ms; group epoch at which it was made). A group epoch below
     that means that the log refused the record (ModernGroup.DeadlineAndEpoch)."""
@@ -121,8 +121,7 @@ def watch_metadata(context: Context, changed_topics: frozenset[str]) -> None:
     """New metadata: groups which read one of these topics have to look at them (onMetadataUpdate)."""
     watch = context.live(MetadataWatch)
     before, watch.image = watch.image, context.image
-    is_first = watch.version_with_new_topics == -1
-    if is_first or any(_is_new(name, before, context.image) for name in changed_topics):
+    if any(_is_new(name, before, context.image) for name in changed_topics):
         watch.version_with_new_topics = context.image.version
     groups = context.shard.groups.groups
     for group_id in tuple(watch.refreshes):

@@ -11,6 +11,7 @@ from coordinator_core.consumer.messages import (
     TopicPartitions,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState, MemberState
+from coordinator_core.consumer.update import METADATA_REFRESH_INTERVAL_MS, MetadataWatch
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.share.state import ShareGroup
 from tests.coordinator_core.consumer.members import (
@@ -119,6 +120,13 @@ def test_a_changed_subscription_bumps_the_epoch() -> None:
     assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
 
 
+def test_the_answer_to_a_join_has_the_assignment() -> None:
+    """Even where the request is not a full one: who joins anew owns nothing."""
+    members = two_members()
+    held = shown(members.member("m0").assigned)
+    assert told(members.beat("m0", epoch=0, topic_partitions=())) == held
+
+
 def test_other_fields_do_not_bump_the_epoch() -> None:
     """A new rack is written, no more; what a request leaves out stays."""
     members = two_members()
@@ -166,6 +174,7 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat() -> None:
     """The hash of the topics has changed: any member's heartbeat sees it, once."""
     members = Members()
     members.join("m0", "a", "b")
+    members.beat("m0")
     members.set_topic("b", B, 4)
     assert told(members.beat("m0")) == "a0 a1 a2 b0 b1 b2 b3"
     assert members.kinds() == [GROUP, TARGET, TARGET_EPOCH, CURRENT]
@@ -330,6 +339,15 @@ def test_who_gives_up_partitions_in_time_stays() -> None:
     assert set(members.group.members) == {"m0", "m1"}
 
 
+def test_a_rebalance_time_out_is_about_one_epoch() -> None:
+    """The member has left that epoch: it stays."""
+    members = two_members()
+    members.coordinator.timers.schedule("late", members.now_ms + 1, "consumer_expire_rebalance", ("g", "m0", 2))
+    members.wait(1)
+    assert members.fired == ["late"]
+    assert "m0" in members.group.members
+
+
 def test_timers_of_members_who_are_gone_do_nothing() -> None:
     """The group was deleted, and made anew by somebody else."""
     members = Members()
@@ -404,6 +422,30 @@ def test_a_static_member_may_leave_for_good() -> None:
     members.join("s0", "a", instance_id="i")
     members.beat("s0", epoch=-1, instance_id="i")
     assert not members.group.static_members
+
+
+# --- what is known of topics ---
+
+
+def test_the_topics_of_a_group_are_looked_at_once() -> None:
+    """Kafka notes it on an object which the first join throws away: so the second heartbeat looks again."""
+    members = Members()
+    watch = members.coordinator.live(MetadataWatch)
+    members.join("m0", "a")
+    assert not watch.refreshes
+    members.beat("m0")
+    assert watch.refreshes == {"g": (members.now_ms + METADATA_REFRESH_INTERVAL_MS, 2)}
+
+
+def test_a_group_made_anew_is_looked_at_anew() -> None:
+    """What was known of an earlier group of this id is forgotten."""
+    members = Members()
+    members.join("m0", "a")
+    members.beat("m0")
+    members.beat("m0", epoch=-1)
+    members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
+    members.join("m0", regex="a")
+    assert not members.coordinator.live(MetadataWatch).refreshes
 
 
 # --- what the log refuses, and what is lost ---

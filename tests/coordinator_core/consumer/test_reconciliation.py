@@ -178,3 +178,13 @@ def test_a_pattern_counts_as_it_is_resolved() -> None:
         target = Target(2, partitions("a0 b0"))
         after = reconcile(context, group, member, target, (), [], subscription_changed=False)
         assert text_of(after.assigned) == expected
+
+
+def test_who_just_came_and_reads_nothing_has_nothing_to_give_up() -> None:
+    """At epoch 0, which only a group has that was classic and never had a generation."""
+    context = Context(GroupCoordinator((), now_ms=0), 0)
+    member = ConsumerMember("m")
+    group = ConsumerGroup("g", assignment_epoch=0)
+    records: list[CoordinatorRecord] = []
+    assert reconcile(context, group, member, Target(0, {}), (), records, subscription_changed=True) is member
+    assert records == []

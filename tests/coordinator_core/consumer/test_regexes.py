@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.metadata_hash import metadata_hash
 from tests.coordinator_core.consumer.members import (
     CURRENT,
     GROUP,
@@ -14,6 +15,7 @@ from tests.coordinator_core.consumer.members import (
     B,
     C,
     Members,
+    shown,
     told,
 )
 
@@ -74,6 +76,39 @@ def test_the_last_to_use_a_pattern_takes_it_along(regex: str) -> None:
     members.beat("m0", subscribed_topic_regex=regex)
     assert members.kinds()[:2] == [MEMBER, REGEX]
     assert not members.group.resolved_regexes
+
+
+def test_a_pattern_which_others_use_stays() -> None:
+    """Whether one of them chooses another one or leaves."""
+    members = Members()
+    for member_id in ("m0", "m1", "m2"):
+        members.join(member_id, regex="a")
+    members.run_tasks()
+    members.beat("m0", subscribed_topic_regex="")
+    members.beat("m1", epoch=-1)
+    assert set(members.group.resolved_regexes) == {"a"}
+
+
+def test_the_topics_of_a_pattern_given_up_count_no_more() -> None:
+    """The hash is that of what is left, and what was assigned by the pattern is to be given up."""
+    members = Members()
+    members.join("m0", "b", regex="a")
+    members.run_tasks()
+    members.beat("m0")
+    members.beat("m0", subscribed_topic_regex="")
+    assert members.group.metadata_hash == metadata_hash(members.coordinator.image, ["b"])
+    assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
+
+
+def test_a_pattern_which_is_not_resolved_yet_shrinks_the_assignment() -> None:
+    """At once and at the same epoch: the group rebalances once the new pattern is resolved."""
+    members = Members()
+    members.join("m0", regex="a")
+    members.run_tasks()
+    members.beat("m0")
+    members.beat("m0", subscribed_topic_regex="b")
+    assert members.kinds() == [MEMBER, REGEX, CURRENT]
+    assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
 
 
 def test_who_leaves_takes_the_pattern_along() -> None:
