@@ -253,3 +253,33 @@ def test_what_is_committed_is_never_lost(seed: int) -> None:
             below = [entry for entry in replica.batches() if entry.next_offset <= replica.high_watermark]
             assert below == stored[: len(below)]
     assert committed
+
+
+def test_a_replica_steps_back_epoch_by_epoch() -> None:
+    """It has epochs 0, 1 and 3, the leader 0 and 2: what they share ends where epoch 1 began (KIP-279)."""
+    follower, leader = Replica(1), Replica(2)
+    for base_offset, leader_epoch in ((0, 0), (2, 1), (4, 3)):
+        follower.append(StoredBatch(base_offset, base_offset + 2, leader_epoch, -1, b""))
+    for base_offset, leader_epoch in ((0, 0), (2, 0), (4, 2)):
+        leader.append(StoredBatch(base_offset, base_offset + 2, leader_epoch, -1, b""))
+    follower.truncate_to_leader(leader)
+    assert (follower.end_offset, follower.epochs) == (2, [EpochStart(0, 0)])
+
+
+def test_a_replica_which_shares_nothing_with_the_leader_begins_anew() -> None:
+    """The leader knows no epoch as old as its own."""
+    follower, leader = Replica(1), Replica(2)
+    follower.append(StoredBatch(0, 2, 1, -1, b""))
+    leader.append(StoredBatch(0, 2, 5, -1, b""))
+    follower.truncate_to_leader(leader)
+    assert (follower.end_offset, follower.epochs) == (0, [])
+
+
+def test_a_cut_inside_a_batch_takes_the_whole_batch() -> None:
+    """Batches are not divided."""
+    replica = Replica(0)
+    for base_offset in (0, 3):
+        replica.append(StoredBatch(base_offset, base_offset + 3, 0, -1, b""))
+    replica.high_watermark = 6
+    replica.truncate(5)
+    assert (replica.end_offset, replica.high_watermark) == (3, 3)

@@ -7,6 +7,7 @@ import pytest
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.coordinator.records import Producer
+from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.records import iter_records
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.runtime.loader import load
@@ -157,11 +158,56 @@ def test_the_log_is_pruned_once_what_was_written_is_committed() -> None:
     assert pruned.share_partitions == coordinator.machine.state.share_partitions
 
 
-def test_a_log_which_cannot_be_read_fails_the_coordinator() -> None:
-    """A transaction marker and a record of an unknown type are passed over, a broken key is not."""
+def test_the_log_is_not_pruned_while_a_commit_fails() -> None:
+    """The time-out of the write ends the job; it comes again after its interval."""
+    broker = Broker((0, 1))
+    broker.initialize()
+    for start_offset in range(1, 8):
+        broker.write(start_offset)
+    broker.now_ms = START_MS + 300_000
+    broker.run()
+    broker.now_ms += 5000
+    broker.run()
+    broker.replicate()
+    assert broker.log.log_start_offset == 0
+    broker.now_ms = START_MS + 600_000
+    broker.run()
+    broker.replicate()
+    assert broker.log.log_start_offset > 0
+
+
+def test_what_another_kafka_or_a_transaction_left_in_the_log_is_passed_over() -> None:
+    """A record of an unknown type and a marker change nothing; a key that cannot be read fails the coordinator."""
     broker = Broker()
+    broker.initialize()
     broker.runtime.handle(PARTITION, EndTransaction(Producer(1, 1), True, 0, 99), now_ms=START_MS)
-    assert Broker(log=broker.log).runtime.active_partitions() == (PARTITION,)
+    log = broker.log
+    marker = build_marker(
+        offset=0, timestamp_ms=1, producer_id=1, producer_epoch=1, is_commit=True, coordinator_epoch=0
+    )
+    log.append(0, marker)
+    log.append(0, build_batch([Record(0, 1, b"\x03\xe7rest", b"\0\0")]))
+    state = load(broker.kind, log).state
+    assert KEY in state.share_partitions
+    assert Broker(log=log).runtime.active_partitions() == (PARTITION,)
+    log.append(0, build_batch([Record(0, 1, b"\0\0\0", b"\0\0")]))
+    failed = Broker(log=log)
+    assert failed.runtime.active_partitions() == ()
+    number = failed.read()
+    assert failed.result(number).error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+
+
+def test_a_share_coordinator_which_moves_away_fails_what_is_not_committed() -> None:
+    """While it loads it asks for patience."""
+    broker = Broker((0, 1))
+    number = broker.initialize()
+    for answer in broker.runtime.unload(PARTITION, None, now_ms=broker.now_ms):
+        broker.answers[answer.request_id] = answer
+    assert broker.result(number).error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+    broker.log.elect(0)
+    broker.runtime.load(broker.log, now_ms=broker.now_ms, duration_ms=10)
+    number = broker.read()
+    assert broker.result(number).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("count", [1, 50])
