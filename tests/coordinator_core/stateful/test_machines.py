@@ -1,0 +1,16 @@
+"""Random lives of live groups: what `*_machine.py` list holds after every step, whatever comes."""
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine
+
+from tests.coordinator_core.stateful.classic_machine import ClassicMachine
+from tests.coordinator_core.stateful.group_machine import live_at_random
+
+MACHINES = [ClassicMachine]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_invariants_hold_at_random(machine: type[RuleBasedStateMachine]) -> None:
+    """No sequence of requests, failures and waits breaks an invariant."""
+    live_at_random(machine, settings.default)
