@@ -1,7 +1,8 @@
 """A transactional producer, as far as offsets go: what a consume-transform-produce application commits with.
 
-UNKNOWN (no producer id) -> INITIALIZING -> READY -> COMMITTING_OFFSETS (TxnOffsetCommit is under way)
--> ENDING (EndTxn is) -> READY. One transaction at a time: a commit that is asked for meanwhile follows when the present one has ended.
+UNKNOWN (no producer id) -> INITIALIZING -> READY -> COMMITTING_OFFSETS (TxnOffsetCommit is under way) -> ENDING
+(EndTxn is) -> READY. One transaction at a time: a commit that is asked for meanwhile follows when the present one
+has ended.
 Every so-many-th transaction is aborted on purpose; one whose offsets were refused is aborted, too.
 
 With transaction version 2 the epoch goes up with every transaction (KIP-890). Source: TransactionManager.
