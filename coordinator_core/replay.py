@@ -87,9 +87,9 @@ def replay_share_group_state_partition_metadata(
     Where the id belongs to a group of another type with members (an anomaly), the picture is kept all the
     same.
     """
+    group = _group_for(shard, ShareGroup, key.group_id, is_value=value is not None, report=report)
     if value is None:
         return replace(shard, share_partitions=without(shard.share_partitions, key.group_id))
-    group = _group_for(shard, ShareGroup, key.group_id, is_value=True, report=report)
     if group is not None:
         shard = _with_group(shard, group)
     picture = share.state_partitions(value)

@@ -78,7 +78,7 @@ def test_other_types_change_no_group(record_type: int) -> None:
         (record(T.STREAMS_GROUP_TOPOLOGY, GROUP, None), StreamsGroup, []),
         (record(T.SHARE_GROUP_MEMBER_METADATA, A, None), ClassicGroup, [GROUP_TYPE_MISMATCH]),
         (record(T.SHARE_GROUP_STATE_PARTITION_METADATA, GROUP, {}), ShareGroup, [GROUP_TYPE_MISMATCH]),
-        (record(T.SHARE_GROUP_STATE_PARTITION_METADATA, GROUP, None), ClassicGroup, []),
+        (record(T.SHARE_GROUP_STATE_PARTITION_METADATA, GROUP, None), ClassicGroup, [GROUP_TYPE_MISMATCH]),
         (CLASSIC_EMPTY, ClassicGroup, []),
     ],
 )
@@ -150,7 +150,7 @@ def test_share_partitions_outlive_their_group() -> None:
     kept, codes = folded(picture, shard=shard)
     assert (kept, codes) == (shard, [GROUP_TYPE_MISMATCH])
     gone, codes = folded(record(T.SHARE_GROUP_STATE_PARTITION_METADATA, GROUP, None), shard=shard)
-    assert (gone.share_partitions.get("g"), gone.groups, codes) == (None, shard.groups, [])
+    assert (gone.share_partitions.get("g"), gone.groups, codes) == (None, shard.groups, [GROUP_TYPE_MISMATCH])
 
 
 def current(key: dict[str, str], epoch: int, partitions: list[int]) -> Record:
