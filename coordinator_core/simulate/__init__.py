@@ -37,24 +37,34 @@ The truth
 Files of `<output>/truth`, JSON, one object a line, in the order of `ts_ms` (epoch ms of the virtual clock). Keys ending
 in `_ms` are such times. `log` is `[log partition, log offset]` of the record which says the same, where one does.
 
-* `scenario.json`: name, seed, from_ms, to_ms, partition counts of the internal topics; one object.
+* `scenario.json`: name, about, seed, from_ms, to_ms, partition counts of the internal topics; one object.
 * `topics.jsonl`: topic, topic_id, partition_count. `log_ends.jsonl`: topic, partition, end_offset (exclusive).
-* `faults.jsonl`: every fault as it struck: `fault`, group, client_id, topic, broker, `until_ms`.
+* `faults.jsonl`: every fault as it struck: `fault`, group, client_id, topic, partition, offset, broker, `until_ms`.
 * `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, causes,
-  leader, protocol_name, members: {member_id: {client_id, instance_id, assignment: [[topic, [partition, ...]], ...]}},
-  log. `causes` are the true ones since the generation before: `reason` (FIRST_JOIN, MEMBER_JOINED, MEMBER_LEFT,
-  SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED, REVOKED_PARTITIONS ...), at_ms, client_id and `fault`, the index of the
-  line in `faults.jsonl` which hit this client last, or null.
+  members: {member_id: {client_id, ...}}, log. Classic groups also have leader and protocol_name, and of each member
+  instance_id and assignment: [[topic, [partition, ...]], ...]. `causes` are the true ones since the generation before:
+  `reason` (MEMBER_JOINED, MEMBER_LEFT, SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED, REVOKED_PARTITIONS,
+  STATIC_MEMBER_BACK, PARTITIONS_CHANGED ...), at_ms, client_id and `fault`: the index of the line in `faults.jsonl`
+  which hit this client last, or null.
+* `assignments.jsonl`: what members of consumer and share groups own as their coordinator sees it: group, member_id,
+  member_epoch (null: gone), assigned and pending_revocation: [[topic_id, [partition, ...]], ...], log.
 * `owners.jsonl`: group, topic, partition, client_id, generation, from_ms, to_ms, ended_by (null: still): from when to
   when a client itself believed that it owned a partition, and the records it was handed meanwhile: first_offset to
   next_offset (exclusive). Stretches of two clients may overlap: that is the zombie's story.
 * `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the log took: group, member_id, client_id,
   producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
 * `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log.
-* `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log.
-* `deliveries.jsonl`: share groups: each delivery of records to a member: group, client_id, topic, partition,
-  first_offset, last_offset (inclusive), delivery_count. `acknowledgements.jsonl`: the same keys, with acknowledge_type
-  and error. `archived.jsonl`: offsets given up, with why: REJECTED, DELIVERY_LIMIT or RETENTION.
-* `end.jsonl`: what the coordinators knew when the clock stopped: a line for every group (group, state: the dump of
-  `GroupCoordinator`) and every share partition.
+* `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
+* Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
+  `deliveries.jsonl`: records which were acquired for a member: client_id, delivery_count.
+  `acknowledgements.jsonl`: client_id, acknowledge_type, error (Kafka's exception class, or null: it took effect).
+  `lock_timeouts.jsonl`: member_id. `archived.jsonl`: given up for good: why (REJECTED, DELIVERY_LIMIT, RETENTION),
+  delivery_count. `share_writes.jsonl`: state which the share coordinator took: start_offset, cause, state_batches.
+* `end.jsonl`: what the group coordinators knew when the clock stopped: group, state (the dump of `GroupCoordinator`).
+  `end_share.jsonl`: the share coordinators: group, topic_id, partition, state_epoch, start_offset, state_batches.
+
+What is simplified: payloads do not exist; consumers read at a steady rate, so `owners` has ranges and no single polls;
+the transaction coordinator has no log; controllers elect after a fixed time; clients look coordinators up in one round
+trip. Two session timers which end in the same millisecond in one group may be told in another order where heartbeats
+are left out.
 """

@@ -14,7 +14,7 @@ from jobs.errors import JobError, SettingsError
 from jobs.progress import Steps
 from tests.conftest import PROJECT_ROOT
 
-JOBS = ("nightly", "capture", "replay", "export-segments", "sql")
+JOBS = ("nightly", "capture", "replay", "export-segments", "simulate", "sql")
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -19,13 +19,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from coordinator_core.assignors import CLIENT_ASSIGNORS
-from coordinator_core.assignors.client_group import Topic, TopicPartition, subscription_from_protocol
-from coordinator_core.assignors.java_order import HashMap, string_hash_code
+from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.classic.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupResponse,
     JoinProtocol,
     LeaveGroupRequest,
     MemberIdentity,
@@ -33,17 +30,6 @@ from coordinator_core.classic.messages import (
     SyncGroupRequestAssignment,
 )
 from coordinator_core.classic.timers import heartbeat_key
-from coordinator_core.client_protocols import (
-    Assignment,
-    StickyUserData,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_cooperative_sticky_user_data,
-    encode_sticky_user_data,
-    encode_subscription,
-)
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.errors import CoreError
 from coordinator_core.offsets.messages import OffsetFetchRequest
@@ -70,11 +56,9 @@ from coordinator_core.simulate.clients.machine import (
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.offsets import (
-    COOPERATIVE,
     FETCH_VERSION,
     ConsumerConfig,
     OffsetCommitter,
-    by_topic,
     committed_offsets,
     fetched_topics,
     first_position,
@@ -82,6 +66,11 @@ from coordinator_core.simulate.clients.offsets import (
 )
 from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
+from coordinator_core.simulate.clients.subscriptions import (
+    assign_as_leader,
+    assigned_partitions,
+    subscription_bytes,
+)
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
@@ -90,7 +79,6 @@ LEAVE_VERSION: Final = 5
 """The versions which 4.3 clients and brokers agree on."""
 
 PROTOCOL_TYPE: Final = "consumer"
-SUBSCRIPTION_VERSION: Final = 3
 
 FATAL: Final = frozenset(
     {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED}
@@ -150,8 +138,6 @@ class ClassicConsumer:
     """What the group gave it, sorted; it reads those of them whose positions it knows."""
     progress: Progress = field(init=False)
     committer: OffsetCommitter = field(init=False)
-    partition_counts: dict[str, int] = field(default_factory=dict)
-    """Leader: what the assignment was made for."""
     sticky_assignment: tuple[TopicPartition, ...] | None = None
     """What the sticky assignor remembers of the last assignment."""
     is_busy: bool = False
@@ -246,19 +232,8 @@ class ClassicConsumer:
         return [Beat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
     def _subscription(self, assignor: str) -> bytes:
-        user_data = None
-        if assignor == "sticky" and self.sticky_assignment is not None:
-            user_data = encode_sticky_user_data(StickyUserData(by_topic(self.sticky_assignment), self.generation_id))
-        elif assignor == COOPERATIVE:
-            user_data = encode_cooperative_sticky_user_data(self.generation_id)
-        return encode_subscription(
-            Subscription(
-                SUBSCRIPTION_VERSION,
-                tuple(sorted(self.config.topics)),
-                user_data,
-                by_topic(self.assigned),
-                self.generation_id,
-            )
+        return subscription_bytes(
+            assignor, self.config.topics, self.assigned, self.generation_id, self.sticky_assignment
         )
 
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
@@ -277,7 +252,7 @@ class ClassicConsumer:
         self._enter(SYNCING)
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if self.is_leader and not response.skip_assignment:
-            assignments = self._assign(response, now_ms)
+            assignments = assign_as_leader(response, self.topics, now_ms)
         request = SyncGroupRequest(
             self.config.group_id,
             self.generation_id,
@@ -297,24 +272,6 @@ class ClassicConsumer:
         self._enter(UNJOINED)
         return [Beat(0), SetTimer(RETRY, RETRY_BACKOFF_MS)]
 
-    def _assign(self, response: JoinGroupResponse, now_ms: int) -> tuple[SyncGroupRequestAssignment, ...]:
-        """What the leader does: run the assignor over the subscriptions of all members."""
-        subscriptions: HashMap[str, Any] = HashMap(string_hash_code)
-        for member in response.members:
-            decoded = decode_subscription(member.metadata)
-            subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
-        names = sorted({topic for _, subscription in subscriptions.items() for topic in subscription.topics})
-        self.partition_counts = {name: self.topics.partition_count(name, now_ms) for name in names}
-        topics = {name: Topic(count) for name, count in self.partition_counts.items() if count}
-        assert response.protocol_name is not None
-        assignment = CLIENT_ASSIGNORS[response.protocol_name](topics, dict(subscriptions.items()))
-        return tuple(
-            SyncGroupRequestAssignment(
-                member_id, encode_assignment(Assignment(SUBSCRIPTION_VERSION, by_topic(partitions)))
-            )
-            for member_id, partitions in assignment.items()
-        )
-
     def _on_sync(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not SYNCING:
             return []
@@ -329,10 +286,7 @@ class ClassicConsumer:
             delay_ms = 0 if code is ErrorCode.REBALANCE_IN_PROGRESS else RETRY_BACKOFF_MS
             return [Beat(0), SetTimer(RETRY, delay_ms)]
         self._enter(STABLE)
-        decoded = decode_assignment(answer.response.assignment)
-        pairs = () if decoded is None else decoded.assigned_partitions
-        assigned = tuple(sorted(TopicPartition(topic, number) for topic, numbers in pairs for number in numbers))
-        return self._take_assignment(assigned, now_ms)
+        return self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
 
     def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:
         revoked = tuple(at for at in self.assigned if at not in set(assigned))

@@ -1,0 +1,73 @@
+"""What members of a classic group tell one another through the coordinator: subscriptions, and the leader's assignment.
+
+Source: ConsumerCoordinator.metadata, onLeaderElected.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from coordinator_core.assignors import CLIENT_ASSIGNORS
+from coordinator_core.assignors.client_group import Subscription as MemberSubscription
+from coordinator_core.assignors.client_group import Topic, TopicPartition, subscription_from_protocol
+from coordinator_core.assignors.java_order import HashMap, string_hash_code
+from coordinator_core.classic.messages import JoinGroupResponse, SyncGroupRequestAssignment
+from coordinator_core.client_protocols import (
+    Assignment,
+    StickyUserData,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_sticky_user_data,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from coordinator_core.simulate.clients.machine import Topics
+from coordinator_core.simulate.clients.offsets import COOPERATIVE, by_topic
+
+SUBSCRIPTION_VERSION: Final = 3
+STICKY: Final = "sticky"
+
+
+def subscription_bytes(
+    assignor: str,
+    topics: Sequence[str],
+    assigned: Sequence[TopicPartition],
+    generation_id: int,
+    sticky_assignment: Sequence[TopicPartition] | None,
+) -> bytes:
+    """A member's metadata for one assignor. `sticky_assignment`: what that assignor remembers, None for nothing."""
+    user_data = None
+    if assignor == STICKY and sticky_assignment is not None:
+        user_data = encode_sticky_user_data(StickyUserData(by_topic(sticky_assignment), generation_id))
+    elif assignor == COOPERATIVE:
+        user_data = encode_cooperative_sticky_user_data(generation_id)
+    return encode_subscription(
+        Subscription(SUBSCRIPTION_VERSION, tuple(sorted(topics)), user_data, by_topic(assigned), generation_id)
+    )
+
+
+def assign_as_leader(
+    response: JoinGroupResponse, topics: Topics, now_ms: int
+) -> tuple[SyncGroupRequestAssignment, ...]:
+    """Run the chosen assignor over the subscriptions of all members."""
+    subscriptions: HashMap[str, MemberSubscription] = HashMap(string_hash_code)
+    for member in response.members:
+        decoded = decode_subscription(member.metadata)
+        subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
+    names = sorted({topic for _, subscription in subscriptions.items() for topic in subscription.topics})
+    counts = {name: topics.partition_count(name, now_ms) for name in names}
+    existing = {name: Topic(count) for name, count in counts.items() if count}
+    assert response.protocol_name is not None
+    assignment = CLIENT_ASSIGNORS[response.protocol_name](existing, dict(subscriptions.items()))
+    return tuple(
+        SyncGroupRequestAssignment(member_id, encode_assignment(Assignment(SUBSCRIPTION_VERSION, by_topic(partitions))))
+        for member_id, partitions in assignment.items()
+    )
+
+
+def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
+    """What SyncGroup gives a member, sorted."""
+    decoded = decode_assignment(data)
+    pairs = () if decoded is None else decoded.assigned_partitions
+    return tuple(sorted(TopicPartition(topic, number) for topic, numbers in pairs for number in numbers))
