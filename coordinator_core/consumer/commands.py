@@ -21,9 +21,6 @@ from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.consumer import classic_members
 from coordinator_core.consumer.conversion import upgrade
 from coordinator_core.consumer.membership import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     check_not_full,
     dynamic_member,
     expire_rebalance,
@@ -37,6 +34,9 @@ from coordinator_core.consumer.membership import (
 from coordinator_core.consumer.messages import (
     CLASSIC_MEMBER_TYPE,
     CONSUMER_MEMBER_TYPE,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -194,7 +194,7 @@ def _response(
     return ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
-        heartbeat_interval_ms=context.config.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=context.group_setting(request.group_id, "consumer_heartbeat_interval_ms"),
         assignment=_assignment(updated.assigned) if is_told else None,
     )
 

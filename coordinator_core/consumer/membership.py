@@ -2,11 +2,15 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from coordinator_core.assignors.java_order import in_hash_order, uuid_hash_code
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
-from coordinator_core.consumer.messages import TopicPartitions
+from coordinator_core.consumer.messages import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    TopicPartitions,
+)
 from coordinator_core.consumer.records import (
     current_assignment_record,
     group_metadata_record,
@@ -22,13 +26,6 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
-
-JOIN_EPOCH: Final = 0
-"""A member with this epoch joins, or joins anew with nothing."""
-
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
-"""LEAVE_GROUP_MEMBER_EPOCH; LEAVE_GROUP_STATIC_MEMBER_EPOCH: the instance will be back."""
 
 Owned = tuple[TopicPartitions, ...] | None
 

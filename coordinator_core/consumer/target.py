@@ -83,7 +83,7 @@ def update_target(
     `member` is the member before, `updated` after; neither need be in the group yet. `subscription_type` None: as the
     group has it. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.
     """
-    interval_ms = context.config.group_consumer_assignment_interval_ms
+    interval_ms = context.group_setting(group.group_id, "consumer_assignment_interval_ms")
     is_behind = group.assignment_epoch < group_epoch
     if not is_behind or not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
         return last_target(group, updated)

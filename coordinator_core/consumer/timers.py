@@ -37,8 +37,8 @@ def sync_key(group_id: str, member_id: str) -> str:
 
 
 def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
-    """Start the session of a member anew; without delay it lasts as the broker's settings say."""
-    delay_ms = context.config.group_consumer_session_timeout_ms if delay_ms is None else delay_ms
+    """Start the session of a member anew; without delay it lasts as the settings of the group, or broker, say."""
+    delay_ms = context.group_setting(group_id, "consumer_session_timeout_ms") if delay_ms is None else delay_ms
     _schedule_fence(context, session_key(group_id, member_id), delay_ms, group_id, member_id)
 
 

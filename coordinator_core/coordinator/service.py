@@ -15,6 +15,8 @@ from coordinator_core.classic.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from coordinator_core.consumer.checks import refused_heartbeat as refused_consumer_heartbeat
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.share.checks import refused_heartbeat as refused_share_heartbeat
@@ -29,7 +31,7 @@ CLASSIC_RESPONSES: Final[dict[type, Any]] = {
 }
 
 
-def refusal(request: Any, config: GroupCoordinatorConfig) -> Any:
+def refusal(request: Any, config: GroupCoordinatorConfig, *, api_version: int = -1) -> Any:
     """The response to a request which no coordinator is to see, or None where there is nothing to object.
 
     Requests of members need a group id: the empty one is for stand-alone consumers that only commit. A session
@@ -38,6 +40,8 @@ def refusal(request: Any, config: GroupCoordinatorConfig) -> Any:
     if isinstance(request, JoinGroupRequest):
         code = _join_code(request, config)
         return None if code is None else JoinGroupResponse(error_code=code, member_id=request.member_id)
+    if isinstance(request, ConsumerGroupHeartbeatRequest):
+        return refused_consumer_heartbeat(request, config.group_consumer_assignors, api_version)
     if isinstance(request, ShareGroupHeartbeatRequest):
         return refused_share_heartbeat(request)
     if isinstance(request, StreamsGroupHeartbeatRequest):

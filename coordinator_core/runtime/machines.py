@@ -277,7 +277,7 @@ class GroupMachines:
 
     def refusal(self, request: Request) -> Any:
         """What GroupCoordinatorService answers by itself."""
-        return refusal(request.message, self.config)
+        return refusal(request.message, self.config, api_version=request.api_version)
 
     def answer_while_loading(self, request: Request) -> Any:
         """A classic member's heartbeat is fine while the group loads (GroupCoordinatorService.heartbeat)."""

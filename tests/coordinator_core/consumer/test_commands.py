@@ -498,3 +498,20 @@ def test_describe() -> None:
     assert first.member_type == 1
     assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
     assert classic.error_message == "Group k is not a consumer group."
+
+
+def test_settings_of_the_group_come_before_the_brokers() -> None:
+    """`consumer.session.timeout.ms`, `consumer.heartbeat.interval.ms`, `consumer.assignment.interval.ms` (KIP-848)."""
+    members = Members()
+    members.coordinator.group_settings["g"] = {
+        "consumer_session_timeout_ms": 10,
+        "consumer_heartbeat_interval_ms": 7,
+        "consumer_assignment_interval_ms": 100,
+    }
+    first = members.join("m1", "a")
+    assert isinstance(first, ConsumerGroupHeartbeatResponse)
+    assert first.heartbeat_interval_ms == 7
+    members.join("m2", "a")
+    assert members.group.assignment_epoch < members.group.group_epoch, "the next target may not be computed yet"
+    members.wait(10)
+    assert not members.group.members

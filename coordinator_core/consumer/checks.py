@@ -1,0 +1,68 @@
+"""What is checked of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
+
+Problems are looked for in Kafka's order; the first one is told.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from coordinator_core.consumer.messages import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from coordinator_core.coordinator.errors import ErrorCode
+
+MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
+"""From here on members make their ids themselves (KIP-1082)."""
+
+Problem = tuple[bool, str]
+"""Whether it is there, and how Kafka words it."""
+
+
+def refused_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, assignors: tuple[str, ...], api_version: int
+) -> ConsumerGroupHeartbeatResponse | None:
+    """The answer to a heartbeat with which something is wrong, or None (throwIfConsumerGroupHeartbeatRequestIsInvalid).
+
+    `assignors`: those of group.consumer.assignors. `api_version` of the request.
+    """
+    for problems in (_of_ids(request, api_version), _of_epoch(request)):
+        text = next((text for is_there, text in problems if is_there), None)
+        if text is not None:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+    if request.server_assignor is None or request.server_assignor in assignors:
+        return None
+    text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+    return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_ASSIGNOR, error_message=text)
+
+
+def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterator[Problem]:
+    needs_member_id = (
+        api_version >= MEMBER_ID_REQUIRED_FROM_VERSION
+        or request.member_epoch > JOIN_EPOCH
+        or request.member_epoch == LEAVE_EPOCH
+    )
+    yield needs_member_id and not request.member_id.strip(), "MemberId can't be empty."
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        yield value is not None and not value.strip(), f"{name} can't be empty."
+
+
+def _of_epoch(request: ConsumerGroupHeartbeatRequest) -> Iterator[Problem]:
+    """Whoever joins says all of itself. No names or an empty pattern are fine: a member may read nothing."""
+    is_joining = request.member_epoch == JOIN_EPOCH
+    has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    yield is_joining and request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
+    yield is_joining and request.topic_partitions != (), "TopicPartitions must be empty when (re-)joining."
+    yield (
+        is_joining and not has_subscription,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    )
+    yield request.member_epoch == LEAVE_STATIC_EPOCH and request.instance_id is None, "InstanceId can't be null."
+    yield request.member_epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."
