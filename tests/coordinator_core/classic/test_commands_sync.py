@@ -7,7 +7,6 @@ import pytest
 from immutables import Map
 
 from coordinator_core.classic import commands as classic
-from coordinator_core.classic import commands as classic
 from coordinator_core.classic.commands import answer_all
 from coordinator_core.classic.live import (
     COMPLETING_REBALANCE,
