@@ -1,0 +1,18 @@
+"""What would have been: a group's recorded history under other settings.
+
+Theory of operation
+-------------------
+1. `lives` reads the log's evidence: which members came when, how each went, where it came back, when topics grew. Each
+   fact that made a recorded rebalance is a *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
+2. What the log cannot tell is not guessed but read in several ways (`readings`): a member that fell silent and came
+   back was paused, or died and was started anew; members of a first generation came all at once, or one after another.
+3. `stage` brings each reading on stage: real client models (`simulate.clients`), the live coordinator, a virtual clock.
+   First under the settings as they were: that is the baseline. Then under the changed ones.
+4. `compare` finds each recorded rebalance by its marks in the baseline. A reading which does not reproduce it is
+   refuted there; what no reading reproduces is beyond what the log can tell, and is left out of the comparison. What
+   became of its marks under the changed settings is the verdict of that reading. Where readings disagree, the verdict
+   is CANNOT_TELL, with all that it may be.
+5. `shares` does the same for records of share groups, from their state changes alone: bounds, no play.
+
+Everything is a function of the rows and the question: no clock, and randomness is seeded by the number of the reading.
+"""

@@ -1,0 +1,157 @@
+"""What may be asked: settings by Kafka's names, and what held when the log was written.
+
+A question names what is to be different (`changed`). `recorded` names what held where the log does not tell it, in the
+place of Kafka's default.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from coordinator_core.assignors import CLIENT_ASSIGNORS
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.errors import CoreError
+
+DEFAULTS: Final = GroupCoordinatorConfig()
+SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
+PROTOCOLS: Final = ("classic", "consumer")
+DELIVERY_LIMITS: Final = (2, 10)
+"""group.share.min.delivery.count.limit and group.share.max.delivery.count.limit, by default."""
+LOCK_DURATIONS_MS: Final = (15_000, 60_000)
+"""group.share.min.record.lock.duration.ms and group.share.max.record.lock.duration.ms, by default."""
+TIMEOUT_MS_MAX: Final = 2**31 - 1
+
+
+class WhatIfError(CoreError):
+    """What was asked cannot be answered; the message says why, and what to ask instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What held. None: the log is asked, and where it does not tell, Kafka's default is assumed. Times in ms."""
+
+    initial_rebalance_delay_ms: int | None = None
+    heartbeat_interval_ms: int = 3000
+    """heartbeat.interval.ms of classic members."""
+    consumer_session_timeout_ms: int = DEFAULTS.group_consumer_session_timeout_ms
+    delivery_count_limit: int = 5
+    record_lock_duration_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different. None: as it was."""
+
+    session_timeout_ms: int | None = None
+    consumer_session_timeout_ms: int | None = None
+    initial_rebalance_delay_ms: int | None = None
+    is_static: bool | None = None
+    assignor: str | None = None
+    protocol: str | None = None
+    delivery_count_limit: int | None = None
+    record_lock_duration_ms: int | None = None
+
+    @property
+    def is_of_shares(self) -> bool:
+        """Whether it asks about records of share groups."""
+        return self.delivery_count_limit is not None or self.record_lock_duration_ms is not None
+
+    @property
+    def is_of_members(self) -> bool:
+        """Whether it asks about members of classic and consumer groups."""
+        return self != replace(Changes(), **{name: getattr(self, name) for name in SHARE_FIELDS})
+
+
+SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All of it. `texts` is what was asked, as it was given."""
+
+    changed: Changes
+    recorded: Recorded = field(default_factory=Recorded)
+    texts: tuple[str, ...] = ()
+
+
+Reader = Callable[[str, str], Any]
+
+
+def _number(least: int, most: int) -> Reader:
+    def read(name: str, text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+            raise WhatIfError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
+        return int(text)
+
+    return read
+
+
+def _choice(*words: str) -> Reader:
+    def read(name: str, text: str) -> str:
+        if text not in words:
+            raise WhatIfError(f"{name} must be one of {', '.join(words)}, not {text!r}")
+        return text
+
+    return read
+
+
+def _static(name: str, text: str) -> bool:
+    return bool(_choice("static", "dynamic")(name, text) == "static")
+
+
+_SESSION: Final = _number(DEFAULTS.group_min_session_timeout_ms, DEFAULTS.group_max_session_timeout_ms)
+_CONSUMER_SESSION: Final = _number(45_000, 60_000)
+"""group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms, by default."""
+_DELAY: Final = _number(0, TIMEOUT_MS_MAX)
+_LIMIT: Final = _number(*DELIVERY_LIMITS)
+_LOCK: Final = _number(*LOCK_DURATIONS_MS)
+
+CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
+    "session.timeout.ms": ("session_timeout_ms", _SESSION),
+    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _CONSUMER_SESSION),
+    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _CONSUMER_SESSION),
+    "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
+    "group.instance.id": ("is_static", _static),
+    "assignor": ("assignor", _choice(*CLIENT_ASSIGNORS, *(name for name in SERVER_ASSIGNORS if name != "range"))),
+    "group.protocol": ("protocol", _choice(*PROTOCOLS)),
+    "group.share.delivery.count.limit": ("delivery_count_limit", _LIMIT),
+    "share.delivery.count.limit": ("delivery_count_limit", _LIMIT),
+    "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
+    "share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
+}
+"""Setting -> field of `Changes`, and how its value is read: within what brokers accept by default."""
+
+RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
+    "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
+    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
+    "share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
+    "group.share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
+    "share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
+    "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
+}
+"""Setting -> field of `Recorded`, and how its value is read."""
+
+
+def question_of(changed: Iterable[str], recorded: Iterable[str] = (), base: Recorded | None = None) -> Question:
+    """What `name=value` texts ask. Raises WhatIfError for what cannot be asked."""
+    texts = tuple(changed)
+    changes = Changes(**_fields(texts, CHANGED, "asked"))
+    if changes == Changes():
+        raise WhatIfError(f"nothing is to be different: set one of {', '.join(CHANGED)}")
+    return Question(changes, replace(base or Recorded(), **_fields(recorded, RECORDED, "told")), texts)
+
+
+def _fields(texts: Iterable[str], known: Mapping[str, tuple[str, Reader]], verb: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise WhatIfError(f"{text!r} must be NAME=VALUE, as session.timeout.ms=60000")
+        if name not in known:
+            raise WhatIfError(f"{name!r} cannot be {verb}; what can: {', '.join(known)}")
+        field_name, read = known[name]
+        if field_name in values:
+            raise WhatIfError(f"{name} is {verb} twice: say it once")
+        values[field_name] = read(name, value)
+    return values

@@ -1,0 +1,293 @@
+"""Plays a reading of a group's story: client models and the live coordinator on a virtual clock.
+
+Clients are those of `simulate.clients`, the broker is `simulate.cluster`. They commit nothing, since no answer needs
+it: the sessions of members live by their heartbeats.
+"""
+
+import random
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.simulate.clients.classic import ClassicConsumer
+from coordinator_core.simulate.clients.consumer import ConsumerMember
+from coordinator_core.simulate.clients.machine import Client, SlowPoll, TopicsChanged
+from coordinator_core.simulate.clients.offsets import ConsumerConfig
+from coordinator_core.simulate.draw import stream
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.scenario import ClusterSpec, Scenario, TopicSpec
+from coordinator_core.simulate.truth import MemorySink
+from coordinator_core.simulate.world import World
+from coordinator_core.whatif.lives import CLASSIC, GREW, Life, Mark, Story
+from coordinator_core.whatif.readings import ENDING, STARTING, WARM_UP_MS, Act, Reading, What, acts_of
+from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
+
+AFTER_MS: Final = 60_000
+"""The play goes on for so long after the longest session that may still run out."""
+LATENCY_MS: Final = 2
+RANGE: Final = "range"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A rebalance of a play, with the follow-ups which it needed: generations without a mark of their own."""
+
+    at_ms: int
+    marks: frozenset[Mark]
+    follow_up_count: int = 0
+    moved_count: int = 0
+    """Partitions which another client owned afterwards."""
+    unowned_ms: int = 0
+    """Sum over partitions of the time until somebody alive owned them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The settings of a play, as far as they may be changed."""
+
+    protocol: str
+    assignors: tuple[str, ...]
+    is_static: bool | None
+    session_timeout_ms: int | None
+    """None: each member's own."""
+    heartbeat_interval_ms: int
+    config: GroupCoordinatorConfig
+
+
+def cast_of(story: Story, changes: Changes) -> Cast:
+    """The story's own settings but for the changes; `Changes()` is the baseline."""
+    was_classic = story.group_type == CLASSIC
+    protocol = changes.protocol or ("classic" if was_classic else "consumer")
+    recorded_name = story.protocol_name if (protocol == "classic") == was_classic else None
+    name = changes.assignor or recorded_name
+    if protocol == "consumer":
+        assignors = (name,) if name in SERVER_ASSIGNORS else ()
+    else:
+        assignors = (name or RANGE,)
+    delay_ms = changes.initial_rebalance_delay_ms
+    config = GroupCoordinatorConfig(
+        group_initial_rebalance_delay_ms=story.initial_rebalance_delay_ms if delay_ms is None else delay_ms,
+        group_consumer_session_timeout_ms=changes.consumer_session_timeout_ms or story.session_timeout_ms,
+        group_min_session_timeout_ms=1,
+        group_max_session_timeout_ms=2**31 - 1,
+    )
+    return Cast(
+        protocol,
+        assignors,
+        changes.is_static,
+        changes.session_timeout_ms,
+        story.heartbeat_interval_ms if was_classic else 3000,
+        config,
+    )
+
+
+def play(story: Story, reading: Reading, changes: Changes) -> tuple[Played, ...]:
+    """The rebalances that come of a reading under changed settings, in the order of time."""
+    return _Stage(story, reading, cast_of(story, changes)).run()
+
+
+class _Stage:
+    """One play."""
+
+    def __init__(self, story: Story, reading: Reading, cast: Cast) -> None:
+        self._story = story
+        self._cast = cast
+        self._acts = acts_of(story, reading)
+        self._seed = reading.number
+        self._sink = MemorySink()
+        start_ms = min([story.from_ms - WARM_UP_MS, *(act.at_ms for act in self._acts)]) - 1000
+        longest_ms = max(life.session_timeout_ms for life in story.lives)
+        longest_ms = max(longest_ms, cast.session_timeout_ms or 0, cast.config.group_consumer_session_timeout_ms)
+        self._end_ms = story.to_ms + longest_ms + cast.config.group_initial_rebalance_delay_ms + AFTER_MS
+        topics = tuple(TopicSpec(name, count) for name, count in sorted(story.topics.items()))
+        cluster = ClusterSpec(
+            brokers=1,
+            consumer_offsets_partitions=1,
+            share_group_state_partitions=1,
+            transaction_state_partitions=1,
+            latency_ms=(LATENCY_MS, LATENCY_MS),
+            settings=cast.config,
+        )
+        scenario = Scenario(
+            "whatif", start_ms, self._end_ms - start_ms, seed=self._seed, cluster=cluster, topics=topics
+        )
+        self._world = World(scenario, self._sink)
+        self._processes = [self._process(slot) for slot in range(1 + max(life.slot for life in story.lives))]
+        self._coming: dict[int, Life] = {}
+        """Slot -> the life which its next client lives."""
+
+    def run(self) -> tuple[Played, ...]:
+        """Play to the end."""
+        world = self._world
+        for act in self._acts:
+            world.loop.at(act.at_ms, self._perform, act)
+        world.loop.run_until(self._end_ms)
+        world.beats.wake_where(lambda _group_id: True)
+        world.cluster.settle()
+        for process in self._processes:
+            if process.client is not None:
+                positions = process.client.positions(self._end_ms)
+                world.truth.gave(process.group_id, process.client_id, positions, "STILL", self._end_ms)
+        return _with_owners(self._rebalances(), self._sink.lines.get("owners", []))
+
+    # --- processes ---
+
+    def _process(self, slot: int) -> Process:
+        client_id = _client_id(slot)
+        world = self._world
+        process = Process(
+            rank=slot + 1,
+            group_id=self._story.group_id,
+            client_id=client_id,
+            host=f"/{slot}",
+            latency_ms=LATENCY_MS,
+            uuids=stream(self._seed, "process", client_id),
+            make=self._maker(slot),
+            draws=lambda incarnation: stream(self._seed, "client", client_id, incarnation),
+            loop=world.loop,
+            network=world.cluster,
+            beats=world.beats,
+            truth=world.truth,
+        )
+        world.processes[client_id] = process
+        return process
+
+    def _maker(self, slot: int) -> Callable[[random.Random], Client]:
+        def make(draws: random.Random) -> Client:
+            config = self._config(slot, self._coming[slot])
+            topics = self._world.topics
+            if self._cast.protocol == "consumer":
+                return ConsumerMember(config, topics, draws, topics.names())
+            return ClassicConsumer(config, topics, draws)
+
+        return make
+
+    def _config(self, slot: int, life: Life) -> ConsumerConfig:
+        member, cast, story = life.member, self._cast, self._story
+        known = tuple(topic for topic in member.subscribed_topics or () if topic in story.topics)
+        instance_id = member.instance_id
+        if cast.is_static is not None:
+            instance_id = _client_id(slot) if cast.is_static else None
+        return ConsumerConfig(
+            group_id=story.group_id,
+            client_id=_client_id(slot),
+            topics=known or tuple(sorted(story.topics)),
+            assignors=cast.assignors,
+            instance_id=instance_id,
+            session_timeout_ms=cast.session_timeout_ms or life.session_timeout_ms,
+            heartbeat_interval_ms=cast.heartbeat_interval_ms,
+            max_poll_interval_ms=life.poll_timeout_ms,
+            auto_commit_interval_ms=None,
+        )
+
+    def _perform(self, act: Act) -> None:
+        if act.what is What.GROW:
+            self._grow(act)
+            return
+        process = self._processes[act.slot]
+        if act.what is What.START:
+            self._coming[act.slot] = self._story.lives[act.mark.number]
+            process.start()
+        elif act.what is What.SLOW_POLL:
+            process.tell(SlowPoll(act.duration_ms))
+        else:
+            PLAIN_ACTS[act.what](process)
+
+    def _grow(self, act: Act) -> None:
+        growth = self._story.growths[act.mark.number]
+        world = self._world
+        world.topics.add_partitions(growth.topic, growth.partition_count, world.loop.now_ms)
+        world.cluster.update_metadata([growth.topic])
+        for process in self._processes:
+            process.tell(TopicsChanged())
+
+    # --- what came of it ---
+
+    def _rebalances(self) -> list[Played]:
+        acts = _ActsBySlot(self._acts)
+        played: list[Played] = []
+        before: dict[str, str] = {}
+        generation = 0
+        for line in self._sink.lines.get("generations", []):
+            members = {
+                self._identity(member_id, facts["client_id"]): facts["client_id"]
+                for member_id, facts in line["members"].items()
+            }
+            is_new = line["generation"] != generation
+            if is_new:
+                at_ms = line["ts_ms"]
+                marks = {acts.last(before[gone], ENDING, at_ms) for gone in before.keys() - members.keys()}
+                marks |= {acts.last(members[new], STARTING, at_ms) for new in members.keys() - before.keys()}
+                marks |= {acts.last(None, {What.GROW}, cause["at_ms"]) for cause in line["causes"] if _is_growth(cause)}
+                found = frozenset(mark for mark in marks if mark is not None)
+                if found or not played:
+                    played.append(Played(at_ms, found))
+                else:
+                    last = played[-1]
+                    played[-1] = replace(last, follow_up_count=last.follow_up_count + 1)
+            before, generation = members, line["generation"]
+        return played
+
+    def _identity(self, member_id: str, client_id: str) -> str:
+        """Static members are who they are; a dynamic one which comes back is another."""
+        life = next(life for life in self._story.lives if _client_id(life.slot) == client_id)
+        is_static = life.member.instance_id is not None if self._cast.is_static is None else self._cast.is_static
+        return client_id if is_static else member_id
+
+
+PLAIN_ACTS: Final[Mapping[What, Callable[[Process], None]]] = {
+    What.STOP: lambda process: process.stop(),
+    What.CRASH: Process.crash,
+    What.PAUSE: Process.pause,
+    What.RESUME: Process.resume,
+}
+
+
+def _client_id(slot: int) -> str:
+    return f"client-{slot}"
+
+
+def _is_growth(cause: Mapping[str, Any]) -> bool:
+    return bool(cause["reason"] == "TOPIC_CHANGED")
+
+
+class _ActsBySlot:
+    """The acts, to be asked for the last one of a kind before a time."""
+
+    def __init__(self, acts: Sequence[Act]) -> None:
+        self._acts: dict[str | None, list[Act]] = defaultdict(list)
+        for act in acts:
+            self._acts[_client_id(act.slot) if act.slot >= 0 else None].append(act)
+
+    def last(self, client_id: str | None, kinds: frozenset[What] | set[What], at_ms: int) -> Mark | None:
+        """The mark of the last act of these kinds of a client, or of the topics."""
+        of_client = self._acts[client_id]
+        index = bisect_right(of_client, at_ms, key=lambda act: act.at_ms)
+        return next((act.mark for act in reversed(of_client[:index]) if act.what in kinds), None)
+
+
+def _with_owners(played: list[Played], owners: Sequence[Mapping[str, Any]]) -> tuple[Played, ...]:
+    """Add what moved, and how long nobody had it, to the rebalance after which it had an owner again."""
+    by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in owners:
+        by_partition[line["topic"], line["partition"]].append(line)
+    for lines in by_partition.values():
+        lines.sort(key=lambda line: line["from_ms"])
+        for old, new in zip(lines, lines[1:], strict=False):
+            index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
+            if index < 0:
+                continue
+            one = played[index]
+            gap_ms = max(0, new["from_ms"] - old["to_ms"]) if old["to_ms"] is not None else 0
+            played[index] = replace(
+                one,
+                moved_count=one.moved_count + (old["client_id"] != new["client_id"]),
+                unowned_ms=one.unowned_ms + gap_ms,
+            )
+    return tuple(played)
+
+
+__all__ = ["GREW", "Cast", "Played", "cast_of", "play"]
