@@ -5,9 +5,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
+from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
 from tests.coordinator_core.stateful.group_machine import live_at_random
 
-MACHINES = [ClassicMachine]
+MACHINES = [ClassicMachine, ConsumerMachine]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
