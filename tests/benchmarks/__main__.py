@@ -1,4 +1,4 @@
-"""Segments to bronze and silver, side by side with Kafka's own dump tool on the same files.
+"""Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool.
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 
+from tests.benchmarks import live
 from tests.benchmarks.generate import write_logs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,7 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="a log directory with __consumer_offsets and __share_group_state")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
+    live.main()
     if shutil.which("mvn") is None or shutil.which("java") is None:
         sys.exit("the benchmark needs Maven and Java for Kafka's dump tool: install maven and a JDK 17")
     lib = kafka_lib()
