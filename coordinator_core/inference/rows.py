@@ -65,7 +65,10 @@ class AnomalyRow(NamedTuple):
     delta: int | None
     owner_member_id: str | None
     owner_client_host: str | None
-    was_group_empty: bool
+    was_group_empty: bool | None
+    likely_cause: str | None
+    method: str
+    confidence: str
 
 
 class GroupDayRow(NamedTuple):

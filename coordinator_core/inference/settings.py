@@ -24,3 +24,9 @@ class InferenceSettings:
     """A partition whose committed offset stays so long, commits going on, is STALLED."""
     skip_offset_count: int = 10_000
     """A commit that jumps ahead by so much, and by far more than its neighbours, is a SKIP."""
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    """offsets.retention.minutes of the brokers."""
+    offsets_retention_check_interval_ms: int = 600_000
+    """offsets.retention.check.interval.ms of the brokers."""
+    lag_sample_age_max_ms: int = 10 * 60_000
+    """A sample of a topic's end further away than this says nothing of a commit's lag."""

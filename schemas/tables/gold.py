@@ -155,7 +155,14 @@ COMMIT_ANOMALIES = Table(
         Column("delta", BIGINT, "to_offset less from_offset."),
         Column("owner_member_id", STRING, "Who owned the partition then.", is_personal=True),
         Column("owner_client_host", STRING, "From which host.", is_personal=True),
-        Column("was_group_empty", BOOLEAN, "Nobody was in the group then."),
+        Column("was_group_empty", BOOLEAN, "Nobody was in the group then; null where a hole in the log hides it."),
+        Column(
+            "likely_cause",
+            STRING,
+            "Of DELETED: TOPIC_DELETED GROUP_DELETED OFFSETS_DELETED EXPIRED; null where the log does not show it.",
+        ),
+        METHOD,
+        CONFIDENCE,
     ),
 )
 

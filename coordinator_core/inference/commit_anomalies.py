@@ -1,0 +1,322 @@
+"""gold.commit_anomalies: committed offsets that went back, jumped, stood still or went away.
+
+A commit has at most one row, of the kind which says most about it:
+
+* DELETED: a tombstone took a committed offset away; `deletions` says why, where the log shows it.
+* ABORTED: the transaction which carried the commit was aborted.
+* EMPTY_GROUP_RESET: an offset set while a group which had members before had none. No member can have done it: it was
+  a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that takes its partitions without
+  joining. Where a group never had members, such a consumer is the rule and a reset cannot be told from its commits.
+* REWIND: the committed offset went back.
+* SKIP: it jumped ahead, by far more and far faster than this partition usually moves.
+* STALLED: commits went on for long, and the offset stayed. That may as well be a partition nobody writes to: the log
+  of the coordinator does not know, so it is a guess.
+
+The coordinator accepts a plain commit in two cases only: from a member of the current generation or epoch, or, without
+a member id, while the group is empty (validateOffsetCommit of ClassicGroup, ConsumerGroup and StreamsGroup). Hence
+emptiness proves that no member wrote it. An offset inside a transaction needs no member id at any time, so it is never
+called a reset.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.history.rows import EventRow, GenerationRow
+from coordinator_core.inference.deletions import Deletions
+from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
+from coordinator_core.inference.rows import AnomalyRow, OwnerRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+
+APPLIED: Final = OUTCOMES.index("APPLIED")
+ABORTED: Final = OUTCOMES.index("ABORTED")
+FIRST: Final = CHANGES.index("FIRST")
+ADVANCE: Final = CHANGES.index("ADVANCE")
+REPEAT: Final = CHANGES.index("REPEAT")
+REWIND: Final = CHANGES.index("REWIND")
+DELETE: Final = CHANGES.index("DELETE")
+
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+
+RESETS_MAX: Final = 16
+"""More commits than these to one partition of a group that stays empty are the work of a consumer without membership;
+of them only the first, and those that go back, are reported."""
+USUAL_FACTOR: Final = 10
+"""A skip moves, and moves faster, by this factor than the partition usually does."""
+USUAL_ADVANCES_MIN: Final = 3
+"""Fewer other advances show nothing usual."""
+RADIX_KEYS_MAX: Final = 1 << 16
+"""numpy sorts keys of 16 bits in linear time."""
+
+
+class Verdict(NamedTuple):
+    """What a commit is, and how that is known."""
+
+    kind: str
+    method: str
+    confidence: str
+    likely_cause: str | None = None
+
+
+def find_anomalies(life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings) -> list[AnomalyRow]:
+    """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`."""
+    commits = life.commits
+    if not len(commits):
+        return []
+    groups = GenerationsAt(life.generations, life.events)
+    verdicts: dict[int, Verdict] = {}
+    # later lines have the last word: what says more comes later
+    verdicts |= _stalled(commits, settings)
+    verdicts |= _skips(commits, settings)
+    verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
+    verdicts |= _resets(commits, groups)
+    verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
+    verdicts |= _deleted(life, groups, settings)
+    if not verdicts:
+        return []
+    owned = OwnersAt(owners)
+    in_force = _InForce(commits)
+    return [_anomaly(life, row, verdict, groups, owned, in_force) for row, verdict in sorted(verdicts.items())]
+
+
+class GenerationsAt:
+    """Generations of a group, to be asked by place in the log."""
+
+    def __init__(self, generations: Iterable[GenerationRow], events: Iterable[EventRow]) -> None:
+        # a stretch counts from the last record of its operation; what made a group is empty from its first one on
+        created = {event.at: event.log_offset for event in events if event.event_type == "GROUP_CREATED"}
+        self._rows = sorted(generations, key=lambda row: row.from_log_offset)
+        begins = [
+            row.from_log_offset if row.member_count else created.get(row.valid_from, row.from_log_offset)
+            for row in self._rows
+        ]
+        self._from = np.minimum.accumulate(np.array(begins[::-1], np.int64))[::-1]
+        self._to = np.array(
+            [np.iinfo(np.int64).max if row.to_log_offset is None else row.to_log_offset for row in self._rows], np.int64
+        )
+        followed = [*(row.is_contiguous or row.generation == 0 for row in self._rows[1:]), True]
+        empty = [row.member_count == 0 for row in self._rows]
+        self._is_empty = np.array([*map(all, zip(empty, followed, strict=True))], np.bool_)
+        self._is_unknown = np.array([e and not f for e, f in zip(empty, followed, strict=True)], np.bool_)
+        self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
+
+    def at(self, log_offset: int) -> GenerationRow | None:
+        """The generation which holds a place in the log, or None."""
+        index = bisect_right(self._from, log_offset) - 1
+        return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
+
+    def type_at(self, log_offset: int) -> str | None:
+        """The group's type at a place in the log; that of the nearest generation where none holds it."""
+        if not self._rows:
+            return None
+        return self._rows[max(0, bisect_right(self._from, log_offset) - 1)].group_type
+
+    def is_empty_at(self, log_offset: int) -> bool | None:
+        """Nobody in the group; None where a hole in the log leaves it open."""
+        index = bisect_right(self._from, log_offset) - 1
+        if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
+            return None
+        return bool(self._is_empty[index])
+
+    def emptied(self, log_offsets: I64) -> tuple[BoolArray, I64]:
+        """For each place: is it within a stretch without members of a group which had some? And which stretch."""
+        if not self._rows:
+            return np.zeros(len(log_offsets), np.bool_), np.zeros(len(log_offsets), np.int64)
+        index = np.searchsorted(self._from, log_offsets, side="right") - 1
+        at = np.maximum(index, 0)
+        return (index >= 0) & (log_offsets < self._to[at]) & self._is_empty[at] & self._had_members[at], at
+
+
+class OwnersAt:
+    """Who owned a partition, to be asked by place in the log."""
+
+    def __init__(self, owners: Iterable[OwnerRow]) -> None:
+        self._stretches: defaultdict[tuple[str | None, int], list[OwnerRow]] = defaultdict(list)
+        for owner in owners:
+            self._stretches[owner.topic, owner.partition].append(owner)
+
+    def at(self, topic: str, partition: int, log_offset: int) -> OwnerRow | None:
+        """The owner; the one who has it the longest, should a log show two. None where nobody owned it."""
+        holding = (
+            owner
+            for owner in self._stretches.get((topic, partition), ())
+            if owner.from_log_offset <= log_offset and (owner.to_log_offset is None or log_offset < owner.to_log_offset)
+        )
+        return min(holding, key=lambda owner: (owner.from_log_offset, owner.member_id), default=None)
+
+
+class _InForce:
+    """The committed offset in force at a place in the log; sorted when first asked."""
+
+    def __init__(self, commits: GroupCommits) -> None:
+        self._commits = commits
+        self._rows: I64 | None = None
+
+    def before(self, row: int) -> int | None:
+        """What was in force when the record of this row was written."""
+        commits = self._commits
+        if self._rows is None:
+            self._rows = np.flatnonzero(commits.outcome == APPLIED)
+        rows = self._rows
+        is_same = (commits.topic[rows] == commits.topic[row]) & (commits.partition[rows] == commits.partition[row])
+        is_before = commits.applied_log_offset[rows] < commits.log_offset[row]
+        rows = rows[is_same & is_before]
+        if not len(rows):
+            return None
+        return _known(commits.committed_offset[rows[np.argmax(commits.applied_log_offset[rows])]])
+
+
+def _anomaly(
+    life: GroupLife, row: int, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
+) -> AnomalyRow:
+    commits = life.commits
+    log_offset = int(commits.log_offset[row])
+    topic, partition = commits.topics[commits.topic[row]], int(commits.partition[row])
+    owner = owners.at(topic, partition, log_offset)
+    is_empty = groups.is_empty_at(log_offset)
+    is_applied = commits.outcome[row] == APPLIED
+    before = _known(commits.previous_offset[row]) if is_applied else in_force.before(row)
+    after = _known(commits.committed_offset[row])
+    method = verdict.method
+    if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commits.is_transactional[row]:
+        # accepted, hence from a member; nobody had the partition, hence not from its owner
+        method = "COMMIT_BY_NON_OWNER"
+    return AnomalyRow(
+        group_id=life.group_id,
+        group_type=groups.type_at(log_offset),
+        topic=topic,
+        partition=partition,
+        log_offset=log_offset,
+        at=int(commits.applied_at_ms[row] if is_applied else commits.recorded_at_ms[row]),
+        kind=verdict.kind,
+        from_offset=before,
+        to_offset=after,
+        delta=after - before if is_applied and before is not None and after is not None else None,
+        owner_member_id=owner.member_id if owner else None,
+        owner_client_host=owner.client_host if owner else None,
+        was_group_empty=is_empty,
+        likely_cause=verdict.likely_cause,
+        method=method,
+        confidence=verdict.confidence,
+    )
+
+
+_NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
+
+
+def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
+    """Plain commits while an emptied group had no member, and first ones of a group which never had any."""
+    is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    is_emptied, stretch = groups.emptied(commits.log_offset)
+    verdicts: dict[int, Verdict] = {}
+    by_stretch: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for row in _rows(is_plain & is_emptied):
+        by_stretch[int(stretch[row]), int(commits.topic[row]), int(commits.partition[row])].append(row)
+    for rows in by_stretch.values():
+        if len(rows) <= RESETS_MAX:
+            verdicts |= dict.fromkeys(rows, Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN))
+        else:
+            verdicts[rows[0]] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
+    if is_plain.all() and (commits.change == FIRST).all() and not groups.emptied(commits.log_offset)[0].any():
+        # offsets put there once and never moved: a tool's work more likely than a consumer's
+        for row in range(len(commits)):
+            if groups.is_empty_at(int(commits.log_offset[row])):
+                verdicts[row] = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
+    return verdicts
+
+
+def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings) -> dict[int, Verdict]:
+    commits = life.commits
+    rows = _rows(commits.change == DELETE)
+    if not rows:
+        return {}
+    causes = Deletions(life, settings)
+    return {
+        row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
+        for row, why in causes.of(rows, groups.at).items()
+    }
+
+
+def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
+    """Advances which are far longer and far faster than the partition's median advance."""
+    delta = commits.committed_offset - commits.previous_offset
+    candidates = np.flatnonzero((commits.change == ADVANCE) & (delta >= settings.skip_offset_count))
+    if not len(candidates):
+        return {}
+    rows, starts = _by_partition(commits, commits.change == ADVANCE)
+    place = np.empty(len(commits), np.int64)
+    place[rows] = np.arange(len(rows))
+    found: dict[int, Verdict] = {}
+    usual: dict[int, tuple[float, float]] = {}
+    for row in candidates.tolist():
+        number = int(np.searchsorted(starts, place[row], side="right")) - 1
+        mine = rows[starts[number] : starts[number + 1]]
+        if len(mine) <= USUAL_ADVANCES_MIN:
+            continue
+        rate = _rates(commits, mine, delta)
+        if number not in usual:
+            usual[number] = float(np.median(delta[mine])), float(np.median(rate))
+        usual_delta, usual_rate = usual[number]
+        is_far = delta[row] > USUAL_FACTOR * usual_delta
+        if is_far and rate[place[row] - starts[number]] > USUAL_FACTOR * usual_rate:
+            found[row] = Verdict("SKIP", "BEYOND_USUAL_RATE", LIKELY)
+    return found
+
+
+def _rates(commits: GroupCommits, rows: I64, delta: I64) -> Any:
+    """Offsets a millisecond since the advance before; the first has none and gets 0."""
+    at = commits.applied_at_ms[rows]
+    elapsed = np.diff(at, prepend=at[:1])
+    rates = delta[rows] / np.maximum(elapsed, 1)
+    rates[:1] = 0
+    return rates
+
+
+def _stalled(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
+    """The commit at which an offset has stayed for `stalled_ms`, once for each time that it stays."""
+    at = commits.applied_at_ms[commits.applied_at_ms != NONE_MS]
+    if not len(at) or int(at.max() - at.min()) < settings.stalled_ms:
+        return {}
+    rows, starts = _by_partition(commits, commits.outcome == APPLIED)
+    begins = commits.change[rows] != REPEAT
+    begins[starts[:-1]] = True
+    run = np.cumsum(begins) - 1
+    applied_at = commits.applied_at_ms[rows]
+    stayed = applied_at - applied_at[np.flatnonzero(begins)][run]
+    is_long = (stayed >= settings.stalled_ms) & (commits.change[rows] == REPEAT)
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = ~(is_long[:-1] & (run[:-1] == run[1:]))
+    return dict.fromkeys(rows[is_long & is_first].tolist(), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
+
+
+def _by_partition(commits: GroupCommits, chosen: BoolArray) -> tuple[I64, I64]:
+    """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end."""
+    rows = np.flatnonzero(chosen)
+    key = commits.topic[rows].astype(np.int64) * (1 + int(commits.partition.max())) + commits.partition[rows]
+    # applied order first; it is the log's own unless there were transactions
+    if commits.is_transactional[rows].any():
+        order = np.argsort(commits.applied_log_offset[rows], kind="stable")
+        rows, key = rows[order], key[order]
+    if len(key) and int(key.max()) < RADIX_KEYS_MAX:
+        key = key.astype(np.uint16)
+    order = np.argsort(key, kind="stable")
+    rows, key = rows[order], key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=np.int64(-1)) != 0) if len(key) else np.zeros(0, np.int64)
+    return rows, np.append(starts, len(rows))
+
+
+def _rows(chosen: BoolArray) -> Sequence[int]:
+    rows: Sequence[int] = np.flatnonzero(chosen).tolist()
+    return rows
+
+
+def _known(value: Any) -> int | None:
+    number = int(value)
+    return None if number < 0 else number
