@@ -101,10 +101,13 @@ class GenerationsAt:
         self._to = np.array(
             [np.iinfo(np.int64).max if row.to_log_offset is None else row.to_log_offset for row in self._rows], np.int64
         )
-        followed = [*(row.is_contiguous or row.generation == 0 for row in self._rows[1:]), True]
-        empty = [row.member_count == 0 for row in self._rows]
-        self._is_empty = np.array([*map(all, zip(empty, followed, strict=True))], np.bool_)
-        self._is_unknown = np.array([e and not f for e, f in zip(empty, followed, strict=True)], np.bool_)
+        empty = np.array([row.member_count == 0 for row in self._rows], np.bool_)
+        is_followed = np.array(
+            [row.is_contiguous or row.generation == 0 for row in self._rows[1:]] + [True] * bool(self._rows), np.bool_
+        )
+        self._is_empty = empty & is_followed
+        # what came between is missing, and may have had members
+        self._is_unknown = empty & ~is_followed
         self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
 
     def at(self, log_offset: int) -> GenerationRow | None:
@@ -225,7 +228,7 @@ def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
         else:
             verdicts[rows[0]] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
     if is_plain.all() and (commits.change == FIRST).all() and not groups.emptied(commits.log_offset)[0].any():
-        # offsets put there once and never moved: a tool's work more likely than a consumer's
+        # put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted log
         for row in range(len(commits)):
             if groups.is_empty_at(int(commits.log_offset[row])):
                 verdicts[row] = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
