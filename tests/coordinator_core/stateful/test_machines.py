@@ -7,8 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
 from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
 from tests.coordinator_core.stateful.group_machine import live_at_random
+from tests.coordinator_core.stateful.share_machine import ShareMachine
 
-MACHINES = [ClassicMachine, ConsumerMachine]
+MACHINES = [ClassicMachine, ConsumerMachine, ShareMachine]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
