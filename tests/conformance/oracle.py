@@ -448,8 +448,11 @@ def _record_kind(record: DumpRecord, value: Mapping[str, Any] | None, before: _S
         return "UPDATE"
     if value["createTimestamp"] != value["writeTimestamp"]:
         return "COLD_SNAPSHOT"
-    is_initialize = not value["stateBatches"] and before is not None and value["stateEpoch"] != before.state_epoch
-    return "RESET" if is_initialize else "SNAPSHOT"
+    # A write never changes the state epoch, and always counts: what does neither was initialised, maybe once more.
+    is_initialize = before is not None and (
+        value["stateEpoch"] != before.state_epoch or "deliveryCompleteCount" not in value
+    )
+    return "RESET" if is_initialize and not value["stateBatches"] else "SNAPSHOT"
 
 
 def _deliveries(state_batches: Iterable[Mapping[str, int]]) -> dict[int, tuple[int, int]]:

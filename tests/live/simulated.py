@@ -1,0 +1,221 @@
+"""A simulated cluster for a real broker: its topics as the cluster's metadata must have them, its dumps, and what the
+simulator's truth says of the end, as facts of the same form as those of the broker's answers.
+"""
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from coordinator_core.client_protocols import decode_assignment
+from jobs.simulate import Written, simulate
+from tests.conformance.dump import DumpBatch, parse_dump
+from tests.conformance.truth import CONSUMER_OFFSETS, OPEN_ROWS, SHARE_GROUP_STATE, Facts, Snapshot, TopicLife, Truth
+from tests.live.broker import BrokerTopic, LiveBroker
+
+DECODERS: Final = {
+    CONSUMER_OFFSETS: "--offsets-decoder",
+    SHARE_GROUP_STATE: "--share-group-state-decoder",
+}
+INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact"}
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""First of group.consumer.assignors, for groups in which no member asks for one."""
+REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
+"""States of classic groups which no log holds: a broker which loads such a group shows its last generation."""
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A simulation's output folder."""
+
+    root: Path
+    written: Written
+
+    @classmethod
+    def of(cls, scenario: Path, root: Path) -> "Simulated":
+        """Simulate a scenario file into a folder."""
+        return cls(root, simulate(str(scenario), str(root)))
+
+    @property
+    def logs(self) -> Path:
+        """The partition folders."""
+        return self.root / "logs"
+
+    def truth(self, file: str) -> Iterator[Line]:
+        """Lines of a truth file; none where there is none."""
+        path = self.root / "truth" / f"{file}.jsonl"
+        if path.exists():
+            with path.open(encoding="utf-8") as lines:
+                yield from map(json.loads, lines)
+
+    @property
+    def log_ends(self) -> dict[str, int]:
+        """End offset (exclusive) by `<topic>-<partition>`."""
+        return {f"{line['topic']}-{line['partition']}": line["end_offset"] for line in self.truth("log_ends")}
+
+    def segments(self, topic: str) -> list[Path]:
+        """The segments of a topic, in order."""
+        return sorted(self.logs.glob(f"{topic}-*/*.log"))
+
+    def topics(self) -> list[BrokerTopic]:
+        """Internal and data topics as they were at the end."""
+        folders: dict[str, dict[int, Path]] = defaultdict(dict)
+        for folder in self.logs.iterdir():
+            if folder.is_dir():
+                topic, _, partition = folder.name.rpartition("-")
+                folders[topic][int(partition)] = folder
+        internal = [
+            BrokerTopic(topic, _topic_id(by_partition[0]), _leader_epochs(by_partition), INTERNAL_CONFIGS)
+            for topic, by_partition in folders.items()
+        ]
+        counts = {line["topic"]: line["partition_count"] for line in self.truth("topics")}
+        counts |= {line["topic"]: line["partitions"] for line in self.truth("faults") if "partitions" in line}
+        return internal + [
+            BrokerTopic(line["topic"], line["topic_id"], [0] * counts[line["topic"]]) for line in self.truth("topics")
+        ]
+
+    def end_of_groups(self) -> dict[str, Facts]:
+        """What the group coordinators knew when the clock stopped."""
+        names = {line["topic_id"]: line["topic"] for line in self.truth("topics")}
+        return {line["group"]: end_facts(line["state"], names) for line in self.truth("end")}
+
+
+def _topic_id(folder: Path) -> str:
+    return (folder / "partition.metadata").read_text().split("topic_id:")[1].strip()
+
+
+def _leader_epochs(folders: Mapping[int, Path]) -> list[int]:
+    """The last leader epoch of each partition; 0 for a log without any."""
+    assert sorted(folders) == list(range(len(folders)))
+    epochs = []
+    for partition in range(len(folders)):
+        entries = (folders[partition] / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+        epochs.append(int(entries[-1].split()[0]) if entries else 0)
+    return epochs
+
+
+# --- the broker's word ---
+
+
+def truth_of(snapshot: Mapping[str, Any], simulated: Simulated) -> Truth:
+    """A broker's answers over a simulated log, in the form in which those of recordings are compared."""
+    told = Snapshot(
+        number=0,
+        label=simulated.written.summary.scenario,
+        prefix="",
+        ts0_ms=snapshot["ts0_ms"],
+        ts1_ms=snapshot["ts1_ms"],
+        leo_before=snapshot["leo_before"],
+        leo_after=snapshot["leo_after"],
+        groups=snapshot["groups"],
+    )
+    lives = (TopicLife(line["topic_id"], line["topic"], 0, None) for line in simulated.truth("topics"))
+    return Truth((told,), tuple(lives))
+
+
+def dump(broker: LiveBroker, simulated: Simulated, folder: Path) -> Path:
+    """Have Kafka's tool read every segment; the folder is then one of dumps, as recordings have them."""
+    folder.mkdir()
+    for topic, decoder in DECODERS.items():
+        files = simulated.segments(topic)
+        if files:
+            text = broker.dump(
+                files, "--deep-iteration", "--print-data-log", decoder, to=folder / f"{topic}.dump.txt"
+            ).read_bytes()
+            (folder / f"{topic}.dump.txt.gz").write_bytes(gzip.compress(text, compresslevel=1))
+    return folder
+
+
+def dumped(folder: Path) -> list[DumpBatch]:
+    """All batches of a folder of dumps. Raises UnreadableDump for a line which is none of a sound log."""
+    return [
+        batch
+        for path in sorted(folder.glob("*.dump.txt"))
+        for batch in parse_dump(path.read_text(encoding="utf-8").splitlines())
+    ]
+
+
+# --- the simulator's word ---
+
+
+def end_facts(state: Line, names: Mapping[str, str]) -> Facts:
+    """The dump of a group in `end.jsonl` as the facts of `tests.conformance.truth.group_facts`.
+
+    `names` are topics by id. Of a classic group which was rebalancing only the offsets are told: no log has the rest.
+    """
+    facts = _offset_facts(state.get("offsets", {}))
+    group = state.get("group")
+    if group is None:
+        if not facts:
+            return {}
+        group = {"type": "classic", "state": "Empty", "protocolType": None, "protocolName": None, "members": {}}
+    if group["state"] in REBALANCING:
+        return facts
+    facts |= {OPEN_ROWS: 1, ("type",): group["type"].upper(), ("state",): group["state"]}
+    facts["member count",] = len(group["members"])
+    if group["type"] == "classic":
+        facts["protocol_type",] = group["protocolType"] or ""
+        facts["protocol_name",] = group["protocolName"] or ""
+        facts["simple",] = not group["protocolType"]
+    else:
+        facts["group epoch",] = group["groupEpoch"]
+        facts["assignment epoch",] = group["assignmentEpoch"]
+    if group["type"] == "consumer":
+        asked = Counter(it["serverAssignor"] for it in group["members"].values() if it["serverAssignor"])
+        facts["assignor",] = asked.most_common(1)[0][0] if asked else DEFAULT_ASSIGNOR
+    for member_id, member in group["members"].items():
+        facts |= _member_facts(group["type"], member_id, member)
+        facts |= {("assigned", member_id, place): True for place in _assigned(group["type"], member, names)}
+    if group["type"] == "consumer":
+        for member_id, by_topic in group["targetAssignment"].items():
+            facts |= {("target", member_id, place): True for place in _places(by_topic, names)}
+    return facts
+
+
+def _offset_facts(offsets: Line) -> Facts:
+    return {
+        ("offset", f"{topic}-{partition}"): (
+            told["offset"],
+            None if told["leaderEpoch"] == -1 else told["leaderEpoch"],
+            told["metadata"],
+        )
+        for topic, by_partition in offsets.items()
+        for partition, told in by_partition.items()
+    }
+
+
+def _member_facts(group_type: str, member_id: str, member: Line) -> Facts:
+    facts: Facts = {
+        ("member", member_id, "client_id"): member["clientId"],
+        ("member", member_id, "client_host"): member["clientHost"],
+        ("member", member_id, "instance_id"): member["instanceId"],
+    }
+    if group_type == "classic":
+        return facts
+    facts["member", member_id, "rack_id"] = member["rackId"]
+    facts["member", member_id, "member_epoch"] = member["memberEpoch"]
+    facts["member", member_id, "member_epoch by events"] = member["memberEpoch"]
+    if group_type == "consumer":
+        facts["member", member_id, "uses_classic_protocol"] = member["useClassicProtocol"]
+    return facts
+
+
+def _assigned(group_type: str, member: Line, names: Mapping[str, str]) -> Iterator[str]:
+    """What Admin shows as a member's: with what it has still to give up."""
+    if group_type == "classic":
+        assignment = decode_assignment(bytes.fromhex(member["assignment"]))
+        for topic, partitions in assignment.assigned_partitions if assignment else ():
+            yield from (f"{topic}-{partition}" for partition in partitions)
+        return
+    yield from _places(member["assigned"], names)
+    yield from _places(member.get("pendingRevocation", {}), names)
+
+
+def _places(by_topic: Line, names: Mapping[str, str]) -> Iterator[str]:
+    for topic_id, partitions in by_topic.items():
+        yield from (f"{names[topic_id]}-{partition}" for partition in partitions)

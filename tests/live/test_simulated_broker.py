@@ -1,0 +1,129 @@
+"""Simulated logs in the hands of a real Kafka 4.3.1: its broker loads them from its log directory, its Admin describes
+the groups, its share coordinator answers, its dump tool reads every byte; the simulator's truth and the tables of the
+jobs say the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance import compare
+from tests.conformance.compare import Tally
+from tests.conformance.explained import CLASSIC_REBALANCING
+from tests.conformance.tables import Tables, deltas
+from tests.conformance.truth import CONSUMER_OFFSETS, SHARE_GROUP_STATE, group_facts
+from tests.live.conftest import Loaded
+
+
+def _conclude(tally: Tally) -> None:
+    assert not tally.failures, tally.report
+
+
+def test_the_broker_takes_the_logs_whole(loaded: Loaded) -> None:
+    """A broker recovers segments of an unknown past batch by batch and cuts off what is wrong: it cut nothing off, and
+    wrote nothing while it was asked."""
+    assert loaded.snapshot["leo_before"] == loaded.simulated.log_ends
+    assert loaded.snapshot["leo_after"] == loaded.simulated.log_ends
+
+
+def test_admin_describes_the_groups_of_the_truth(loaded: Loaded) -> None:
+    """Every group which the simulator's coordinators had at the end has the state, epochs, members, assignments and
+    offsets which Admin shows, and there is no other group."""
+    expected = {group: facts for group, facts in loaded.simulated.end_of_groups().items() if facts}
+    assert expected.keys() == loaded.snapshot["groups"].keys()
+    for group, facts in expected.items():
+        answer = group_facts(loaded.snapshot["groups"][group])
+        if ("type",) not in facts:
+            answer = {path: value for path, value in answer.items() if path[0] == "offset"}
+        assert deltas(answer, facts) == [], group
+
+
+def test_the_share_coordinator_answers_with_the_state_of_the_truth(loaded: Loaded) -> None:
+    """ReadShareGroupState gives the epoch, start offset and batches which the simulator's share coordinator had."""
+    ids = {life.name: life.topic_id for life in loaded.truth.topics}
+    answers = {
+        (group, ids[name.rpartition("-")[0]], int(name.rpartition("-")[2])): state
+        for group, told in loaded.snapshot["groups"].items()
+        for name, state in told.get("coordinator_state", {}).items()
+    }
+    expected = {
+        (line["group"], line["topic_id"], line["partition"]): {
+            "error": "NONE",
+            "state_epoch": line["state_epoch"],
+            "start_offset": line["start_offset"],
+            "batches": line["state_batches"],
+        }
+        for line in loaded.simulated.truth("end_share")
+    }
+    assert answers == expected
+
+
+def test_admin_describes_the_groups_of_the_tables(loaded: Loaded, tables: Tables) -> None:
+    """The silver tables at the end of the log say of every group what Admin says."""
+    tally = compare.compare_groups(tables, loaded.truth)
+    _conclude(tally)
+    assert tally.compared >= len(loaded.snapshot["groups"])
+    assert tally.explained.keys() <= {CLASSIC_REBALANCING}
+
+
+def test_the_share_coordinator_answers_with_the_state_of_the_tables(loaded: Loaded, tables: Tables) -> None:
+    """The silver tables have the state of every share partition that ReadShareGroupState gives, offset by offset."""
+    tally = compare.compare_share_partitions(tables, loaded.truth)
+    _conclude(tally)
+    assert tally.compared == len(list(loaded.simulated.truth("end_share")))
+    assert not tally.explained
+
+
+def test_the_dump_tool_reads_every_record(loaded: Loaded) -> None:
+    """Every batch is valid, the batches follow on one another, and every record of the logs is there."""
+    counted: Counter[str] = Counter()
+    for batch in loaded.batches:
+        place = f"{batch.place.topic}-{batch.place.partition}"
+        assert batch.is_valid, batch
+        assert batch.base_offset == counted[place]
+        assert batch.record_count == len(batch.records) == batch.last_offset - batch.base_offset + 1
+        counted[place] += batch.record_count
+    assert counted == {place: end for place, end in loaded.simulated.log_ends.items() if end}
+    assert counted.total() == loaded.simulated.written.record_count
+
+
+def test_the_dump_tool_reads_every_byte(loaded: Loaded) -> None:
+    """The sizes of the batches add up to the segments, and the tool speaks of no byte beyond them."""
+    sizes = sum(batch.size for batch in loaded.batches)
+    topics = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
+    assert sizes == sum(path.stat().st_size for topic in topics for path in loaded.simulated.segments(topic))
+    assert sizes == loaded.simulated.written.size_bytes
+    for path in loaded.dumps.glob("*.dump.txt"):
+        told = [line for line in path.read_text().splitlines() if line.startswith(("Found", "Mismatches", "Non-"))]
+        assert told == []
+
+
+def test_indexes_are_sound(loaded: Loaded) -> None:
+    """Kafka's own check of index files finds nothing wrong with those which lie beside the segments."""
+    checked = [line for line in loaded.index_report.splitlines() if "passed sanity check" in line]
+    assert len(checked) == len(list(loaded.simulated.logs.glob("*/*.*index")))
+
+
+@pytest.mark.parametrize(
+    "comparison", [compare.compare_headers, compare.compare_records], ids=lambda it: it.__name__.split("_")[1]
+)
+def test_bronze_is_what_the_dump_tool_prints(loaded: Loaded, tables: Tables, comparison: Callable[..., Tally]) -> None:
+    """Every header, key, value and marker of the simulated logs reads the same here and there."""
+    tally = comparison(tables, compare.dumps_of(loaded.dumps))
+    _conclude(tally)
+    assert tally.compared > 0
+
+
+def test_silver_is_what_the_dumped_records_make(loaded: Loaded, tables: Tables) -> None:
+    """Commits with their outcomes, stretches of generations, members and assignments, reconciliations and share states
+    are those which follow from the records as Kafka's tool reads them."""
+    dumps = compare.dumps_of(loaded.dumps)
+    groups, shares = dumps[CONSUMER_OFFSETS], dumps.get(SHARE_GROUP_STATE, [])
+    _conclude(compare.compare_offset_commits(tables, groups))
+    for tally in compare.compare_intervals(tables, groups):
+        _conclude(tally)
+    _conclude(compare.compare_reconciliations(tables, groups))
+    _conclude(compare.compare_share_states(tables, shares))
+    _conclude(compare.compare_share_transitions(tables, shares))
+    _conclude(compare.compare_coverage(tables, dumps))
