@@ -1,4 +1,4 @@
-"""Random lives of live groups: what `*_machine.py` list holds after every step, whatever comes."""
+"""Random lives of live groups and share partitions: what `*_machine.py` list holds after every step, whatever comes."""
 
 import pytest
 from hypothesis import settings
@@ -7,9 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
 from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
 from tests.coordinator_core.stateful.group_machine import live_at_random
+from tests.coordinator_core.stateful.persisted_machine import PersistedSharePartitionMachine
 from tests.coordinator_core.stateful.share_machine import ShareMachine
 
-MACHINES = [ClassicMachine, ConsumerMachine, ShareMachine]
+MACHINES = [ClassicMachine, ConsumerMachine, ShareMachine, PersistedSharePartitionMachine]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
