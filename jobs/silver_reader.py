@@ -71,6 +71,16 @@ class SilverFiles:
         schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
+    def scan(self, table: Table, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all rows, in no order; for small tables, and those without log partitions."""
+        parts = []
+        for file in self._files[table.full_name]:
+            filesystem, path = filesystem_of(file.path)
+            with filesystem.open_input_file(path) as source:
+                parts.append(_typed(pq.ParquetFile(source).read(columns=list(columns), use_threads=False), table))
+        schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
+        return pa.concat_tables(parts).select(columns) if parts else schema.empty_table()
+
     def iterate(self, table: Table, columns: Sequence[str], log_partition: int) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
         stored = [*columns, *([] if LOG_PARTITION in columns else [LOG_PARTITION])]
@@ -164,21 +174,21 @@ def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, Group
     rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition)
     if not rows.num_rows:
         return {}
-    group, group_ids = _codes(rows["group_id"])
-    topic, topics = _codes(rows["topic"])
-    log_offset = _numbers(rows["log_offset"])
+    group, group_ids = codes_of(rows["group_id"])
+    topic, topics = codes_of(rows["topic"])
+    log_offset = numbers_of(rows["log_offset"])
     order = np.lexsort((log_offset, group))
     columns = {
         "topic": topic[order].astype(np.int32),
-        "partition": _numbers(rows["partition"])[order].astype(np.int32),
+        "partition": numbers_of(rows["partition"])[order].astype(np.int32),
         "log_offset": log_offset[order],
         "recorded_at_ms": epoch_ms_column(rows["recorded_at"])[order],
-        "applied_log_offset": _numbers(rows["applied_log_offset"])[order],
+        "applied_log_offset": numbers_of(rows["applied_log_offset"])[order],
         "applied_at_ms": epoch_ms_column(rows["applied_at"])[order],
-        "committed_offset": _numbers(rows["committed_offset"])[order],
-        "previous_offset": _numbers(rows["previous_offset"])[order],
-        "outcome": _indices(rows["outcome"], OUTCOMES)[order],
-        "change": _indices(rows["change"], CHANGES)[order],
+        "committed_offset": numbers_of(rows["committed_offset"])[order],
+        "previous_offset": numbers_of(rows["previous_offset"])[order],
+        "outcome": indices_in(rows["outcome"], OUTCOMES)[order],
+        "change": indices_in(rows["change"], CHANGES)[order],
         "is_transactional": rows["is_transactional"].to_numpy()[order],
     }
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
@@ -190,18 +200,18 @@ def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, Group
     }
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
+def codes_of(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
     """Values as indices into the distinct values."""
     coded = column.dictionary_encode().combine_chunks()
     return coded.indices.to_numpy(), coded.dictionary.to_pylist()
 
 
-def _indices(column: pa.ChunkedArray, values: Sequence[str]) -> Any:
+def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> Any:
     """Values as indices into a fixed list; -1: null."""
     return pc.fill_null(pc.index_in(column, pa.array(values)), -1).to_numpy().astype(np.int8)
 
 
-def _numbers(column: pa.ChunkedArray) -> I64:
+def numbers_of(column: pa.ChunkedArray) -> I64:
     """Whole numbers; -1: null."""
     return pc.fill_null(column, -1).to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
 

@@ -1,0 +1,181 @@
+"""gold.archived_records: offset ranges of share partitions which were given up.
+
+`cause` is what the log shows, by the delivery limit L in force then:
+
+* REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
+* LIMIT_OR_REJECT: ARCHIVED at L or above (rule F);
+* UNSEEN: the start offset passed a range which was never seen terminal, by no more than the record before counted
+  complete: archived in the broker's memory alone (rule H), or not told apart from that;
+* START_OFFSET_MOVED: it moved further than was complete, so the data log's own start moved (rules G, J).
+
+`confidence` is that of the row's weakest claim. Rules by `method`, the first that holds:
+
+| method | shows | claims |
+| --- | --- | --- |
+| BELOW_ANY_LIMIT | count 1, and no limit may be below 2 | REJECT_OR_GAP, CERTAIN |
+| RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
+| LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
+| RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
+| LAST_TRY_ALONE | at L, a single offset at L - 1 before, which the broker gives out alone | DELIVERY_LIMIT, LIKELY |
+| DELIVERY_COUNT | count against L alone | CERTAIN where the log tells L, else LIKELY |
+| COMPLETE_COUNT | as many offsets were complete unseen as were passed unseen | UNSEEN, LIKELY |
+| START_OFFSET_JUMP | the start offset moved further than what was complete | START_OFFSET_MOVED, LIKELY |
+| START_OFFSET_PASSED | neither is so clear | GUESS |
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.inference.configs import ISOLATION_LEVEL, READ_COMMITTED, Configs
+from coordinator_core.inference.evidence import DELIVERY_COUNT_LIMIT_MIN, FIRST_SEEN, PASSED, Evidence, offset_counts
+from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY
+from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+
+CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
+LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION")
+METHODS: Final = (
+    "BELOW_ANY_LIMIT",
+    "RELEASED_BEFORE",
+    "LOCK_DURATION",
+    "RETURNED_TOGETHER",
+    "LAST_TRY_ALONE",
+    "DELIVERY_COUNT",
+    "COMPLETE_COUNT",
+    "START_OFFSET_JUMP",
+    "START_OFFSET_PASSED",
+)
+
+_CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
+_LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
+_METHOD: Final = {name: index for index, name in enumerate(METHODS)}
+
+_Rule = tuple[BoolArray, str, str | None, int | I64]
+"""Where it holds, method, likely cause, confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedColumns:
+    """Rows of gold.archived_records, by share partition, log offset and first offset. Codes index the tables above."""
+
+    key: I64
+    """Index into `ShareKeys`."""
+    log_offset: I64
+    at_ms: I64
+    first_offset: I64
+    last_offset: I64
+    delivery_count: I32
+    """-1: null."""
+    delivery_count_limit: I64
+    cause: I8
+    likely_cause: I8
+    """-1: null."""
+    method: I8
+    confidence: I8
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:
+    """All that was given up in one log partition."""
+    changes, row = log.transitions, log.state_of_transition
+    is_archived = np.isin(changes.to_state, (ARCHIVED, ARCHIVING)) & ~np.isin(changes.from_state, (ARCHIVED, ARCHIVING))
+    is_passed = _is_passed(log)
+    within = _is_within_complete_count(log)
+    cause = np.select(
+        (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed),
+        [_CAUSE[name] for name in CAUSES],
+        -1,
+    ).astype(np.int8)
+    rules = (*_rules_of_archived(log, evidence, is_archived), *_rules_of_passed(log, configs, is_passed, within))
+    holds = [rule[0] for rule in rules]
+    method = np.select(holds, [_METHOD[rule[1]] for rule in rules], -1).astype(np.int8)
+    likely_cause = np.select(holds, [-1 if rule[2] is None else _LIKELY_CAUSE[rule[2]] for rule in rules], -1).astype(
+        np.int8
+    )
+    confidence = np.select(holds, [rule[3] for rule in rules], GUESS).astype(np.int8)
+    count = np.where(is_passed, changes.from_delivery_count, changes.to_delivery_count)
+    chosen = np.flatnonzero(cause >= 0)
+    return ArchivedColumns(
+        key=log.states.key[row[chosen]],
+        log_offset=changes.log_offset[chosen],
+        at_ms=log.states.at_ms[row[chosen]],
+        first_offset=changes.first_offset[chosen],
+        last_offset=changes.last_offset[chosen],
+        delivery_count=count[chosen].astype(np.int32),
+        delivery_count_limit=evidence.limit.values[chosen],
+        cause=cause[chosen],
+        likely_cause=likely_cause[chosen],
+        method=method[chosen],
+        confidence=confidence[chosen],
+    )
+
+
+def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray) -> tuple[_Rule, ...]:
+    changes, records = log.transitions, evidence.records
+    below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
+    is_first_seen = changes.kind == FIRST_SEEN
+    # the time of what the first snapshot shows is not known, so the limit of that time is not either
+    by_count = np.where(evidence.limit.is_known & ~is_first_seen, CERTAIN, LIKELY)
+    seen = at_limit & ~is_first_seen
+    had_last_try = (changes.from_state == AVAILABLE) & (changes.from_delivery_count == evidence.limit.values - 1)
+    returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
+    return (
+        (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),
+        (below & evidence.was_released, "RELEASED_BEFORE", "REJECTED", LIKELY),
+        (
+            seen & ~records.has_acknowledged & ~records.may_have_rejected & evidence.is_lock_timeout,
+            "LOCK_DURATION",
+            "DELIVERY_LIMIT",
+            LIKELY,
+        ),
+        (seen & returned, "RETURNED_TOGETHER", "DELIVERY_LIMIT", LIKELY),
+        (seen & records.is_single_offset & had_last_try, "LAST_TRY_ALONE", "DELIVERY_LIMIT", LIKELY),
+        (is_archived, "DELIVERY_COUNT", None, by_count),
+    )
+
+
+def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, within: BoolArray) -> tuple[_Rule, ...]:
+    changes, states, row = log.transitions, log.states, log.state_of_transition
+    before = np.maximum(row - 1, 0)
+    hidden = states.delivery_complete_count[before] - states.terminal_count[before]
+    passed = np.bincount(row[is_passed], offset_counts(changes)[is_passed], len(states))[row]
+    had_none = changes.from_state == NONE
+    keys = log.keys
+    is_compacted = configs.was_compacted(keys.topics)[states.key[row]]
+    is_committed = configs.equals(
+        ISOLATION_LEVEL, READ_COMMITTED, keys.group_ids, keys.group[states.key[row]], states.at_ms[row]
+    )
+    # holes of compaction are natural; a batch that was there is a record that was there
+    is_record = ~(is_compacted & had_none)
+    is_hidden = is_passed & within & (passed <= hidden)
+    is_moved = is_passed & ~within & (hidden <= 0)
+    return (
+        (is_hidden & is_committed & had_none & ~is_compacted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
+        (is_hidden, "COMPLETE_COUNT", None, LIKELY),
+        (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", LIKELY),
+        (is_moved, "START_OFFSET_JUMP", None, LIKELY),
+        (is_passed, "START_OFFSET_PASSED", None, GUESS),
+    )
+
+
+def _is_passed(log: ShareLog) -> BoolArray:
+    """What the start offset passed unseen, where all batches before were known: else it may well have been seen."""
+    states, row = log.states, log.state_of_transition
+    is_known = ~states.begins()[row] & states.is_complete[np.maximum(row - 1, 0)]
+    is_passed: BoolArray = (log.transitions.kind == PASSED) & is_known
+    return is_passed
+
+
+def _is_within_complete_count(log: ShareLog) -> BoolArray:
+    """The start offset moved by no more than the offsets which the record before counted complete, or it counted
+    none: Kafka before 4.2 does not."""
+    states, row = log.states, log.state_of_transition
+    before = np.maximum(row - 1, 0)
+    jump = states.start_offset[row] - states.start_offset[before]
+    complete_count = states.delivery_complete_count[before]
+    within: BoolArray = (complete_count == NONE) | (jump <= complete_count)
+    return within

@@ -1,0 +1,158 @@
+"""Configs in force at a time, from silver.configs: of share groups first, else of all brokers.
+
+A group's own config (`share.delivery.count.limit`) overrides the brokers' (`group.share.delivery.count.limit`), as
+GroupConfigManager has it. What the brokers' files say is in no log: then the caller's default is given, and said to be
+not known.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.log.chunk import I64, BoolArray
+
+GROUP: Final = "GROUP"
+TOPIC: Final = "TOPIC"
+BROKER: Final = "BROKER"
+ALL_BROKERS: Final = ""
+"""Resource name of the default of all brokers."""
+
+DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
+RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
+ISOLATION_LEVEL: Final = "share.isolation.level"
+CLEANUP_POLICY: Final = "cleanup.policy"
+
+READ_COMMITTED: Final = "read_committed"
+SETTLING_MS: Final = 1_000
+"""A change is taken up by brokers after it was written; so long after it, a value is not yet known to be in force."""
+
+_FOREVER: Final = 2**63 - 1
+
+
+class ConfigRow(NamedTuple):
+    """silver.configs. Times are epoch ms."""
+
+    resource_type: str
+    resource_name: str
+    name: str
+    value: str | None
+    from_log_offset: int
+    valid_from: int | None
+    valid_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNumbers:
+    """A number a row. `is_known`: the log tells it; else it is the default."""
+
+    values: I64
+    is_known: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """Stretches of one config of one resource, in time order."""
+
+    starts_ms: I64
+    ends_ms: I64
+    values: tuple[str, ...]
+
+    def at(self, at_ms: I64) -> I64:
+        """Index of the stretch which holds at each time; -1: none does."""
+        index = np.searchsorted(self.starts_ms, at_ms, side="right") - 1
+        if not len(self.starts_ms):
+            return index
+        return np.where((index >= 0) & (at_ms < self.ends_ms[index]), index, -1)
+
+
+class Configs:
+    """All known configs, to be asked for many rows at once."""
+
+    def __init__(self, rows: Iterable[ConfigRow] = ()) -> None:
+        stretches: dict[tuple[str, str, str], list[ConfigRow]] = {}
+        for row in rows:
+            if row.value is not None:
+                stretches.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
+        self._timelines = {key: _timeline(found) for key, found in stretches.items()}
+        self._of_single_brokers = {
+            name for resource_type, resource_name, name in stretches if resource_type == BROKER and resource_name
+        }
+
+    def numbers(self, name: str, groups: Sequence[str], group: I64, at_ms: I64, default: int) -> KnownNumbers:
+        """A config of share groups which is a number, as `group.<name>` for brokers.
+
+        `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. Known is what holds at that
+        time and held `SETTLING_MS` before. Where single brokers have values of their own, theirs is not known.
+        """
+        values = np.full(len(group), default, np.int64)
+        is_known = np.zeros(len(group), np.bool_)
+        broker_name = f"group.{name}"
+        of_brokers = self._timelines.get((BROKER, ALL_BROKERS, broker_name))
+        if of_brokers is not None:
+            _fill(of_brokers, at_ms, np.arange(len(group)), values, is_known)
+            is_known &= broker_name not in self._of_single_brokers
+        for timeline, rows in self._of_groups(name, groups, group):
+            _fill(timeline, at_ms, rows, values, is_known)
+        return KnownNumbers(values, is_known)
+
+    def equals(self, name: str, value: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
+        """Whether a group's own config has a value, for each row. False where the log does not tell."""
+        found = np.zeros(len(group), np.bool_)
+        for timeline, rows in self._of_groups(name, groups, group):
+            index = timeline.at(at_ms[rows])
+            found[rows] = _of_values(timeline, index, lambda text: text == value)
+        return found
+
+    def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
+        """Whether a topic was ever set to be compacted, as far as the log tells."""
+        compacted = {
+            resource_name
+            for (resource_type, resource_name, name), timeline in self._timelines.items()
+            if resource_type == TOPIC
+            and name == CLEANUP_POLICY
+            and any("compact" in value.split(",") for value in timeline.values)
+        }
+        return np.array([topic in compacted for topic in topics], np.bool_)
+
+    def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
+        """Timelines of those of the groups which have one, with the rows of the group."""
+        configured = [code for code, group_id in enumerate(groups) if (GROUP, group_id, name) in self._timelines]
+        if not configured:
+            return
+        order = np.argsort(group, kind="stable")
+        bounds = np.searchsorted(group[order], np.arange(len(groups) + 1))
+        for code in configured:
+            yield self._timelines[GROUP, groups[code], name], order[bounds[code] : bounds[code + 1]]
+
+
+def _timeline(rows: list[ConfigRow]) -> _Timeline:
+    rows.sort(key=lambda row: row.from_log_offset)
+    return _Timeline(
+        # a time which is not known is that of the one before: searchsorted wants them in order
+        np.maximum.accumulate(np.array([row.valid_from or 0 for row in rows], np.int64)),
+        np.array([_FOREVER if row.valid_to is None else row.valid_to for row in rows], np.int64),
+        tuple(row.value or "" for row in rows),
+    )
+
+
+def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: BoolArray) -> None:
+    """Put in what the timeline says; rows of which it says nothing stay as they are."""
+    numbers = np.array([_number(text) for text in timeline.values], np.int64)
+    index, index_before = timeline.at(at_ms[rows]), timeline.at(at_ms[rows] - SETTLING_MS)
+    says = (index >= 0) & (numbers[index] >= 0)
+    told = rows[says]
+    values[told] = numbers[index[says]]
+    is_known[told] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[told])
+
+
+def _number(text: str) -> int:
+    """-1: not a number which Kafka would take."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _of_values(timeline: _Timeline, index: I64, is_wanted: Callable[[str], bool]) -> BoolArray:
+    wanted = np.array([is_wanted(text) for text in timeline.values], np.bool_)
+    found: BoolArray = (index >= 0) & wanted[index]
+    return found

@@ -1,0 +1,138 @@
+"""gold.redeliveries: offset ranges of share partitions which were handed back, or given out again.
+
+`cause` is what the log shows:
+
+* HANDED_BACK: a range without a batch became AVAILABLE: it had been acquired, and came back (rule A);
+* RETRIED: the delivery count rose, or a terminal state came with a count above 1 and no batch before (rules B, C, D);
+* COUNT_LOST: a range that was a hole when another leader loaded the share partition became ACKNOWLEDGED at a count
+  which starts anew (rule L). A hole may be a gap in the log as well, so this is LIKELY. An archived one is not told:
+  a gap that is fetched anew is archived too.
+
+`likely_cause` is how it was handed back, where anything speaks for it. `confidence` is that of the row's weakest
+claim. Rules by `method`, the first that holds:
+
+| method | shows | claims |
+| --- | --- | --- |
+| ACKNOWLEDGED_TOGETHER | the same update acknowledges or rejects, so a member's request made it | RELEASED, CERTAIN |
+| LOCK_DURATION | handed back one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
+| GROUP_EMPTY | no lock can have ended, and the last member had just left | SESSION_CLOSED, LIKELY |
+| NOBODY_LEFT | no lock can have ended, and no member left while its session could expire | RELEASED, LIKELY |
+| DELIVERY_COUNT | the state and count alone | nothing but the cause, CERTAIN |
+| FIRST_SNAPSHOT | the first record that was captured shows it; `at` is the latest time possible | as above |
+| LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence
+from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+
+CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")
+LIKELY_CAUSES: Final = ("RELEASED", "LOCK_TIMEOUT", "SESSION_CLOSED")
+METHODS: Final = (
+    "ACKNOWLEDGED_TOGETHER",
+    "LOCK_DURATION",
+    "GROUP_EMPTY",
+    "NOBODY_LEFT",
+    "DELIVERY_COUNT",
+    "FIRST_SNAPSHOT",
+    "LEADER_RELOAD",
+)
+CONFIDENCES: Final = ("CERTAIN", "LIKELY", "GUESS")
+
+CERTAIN: Final = CONFIDENCES.index("CERTAIN")
+LIKELY: Final = CONFIDENCES.index("LIKELY")
+GUESS: Final = CONFIDENCES.index("GUESS")
+
+_CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
+_LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
+_METHOD: Final = {name: index for index, name in enumerate(METHODS)}
+
+
+@dataclass(frozen=True, slots=True)
+class RedeliveryColumns:
+    """Rows of gold.redeliveries, by share partition, log offset and first offset. Codes index the tables above."""
+
+    key: I64
+    """Index into `ShareKeys`."""
+    log_offset: I64
+    at_ms: I64
+    first_offset: I64
+    last_offset: I64
+    from_delivery_count: I32
+    """-1: null."""
+    to_delivery_count: I32
+    cause: I8
+    likely_cause: I8
+    """-1: null."""
+    method: I8
+    confidence: I8
+    leader_changed: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
+    """All redeliveries of one log partition."""
+    changes = log.transitions
+    had_none = changes.from_state == NONE
+    from_count = np.where(had_none, 0, changes.from_delivery_count)
+    tells = (changes.to_state != NONE) & ~np.isin(changes.kind, (PASSED, RESET))
+    is_handed_back = tells & had_none & (changes.to_state == AVAILABLE)
+    # a first delivery counts 1: a range which ends there was given out once, though it may have come back uncounted
+    floor = np.where(changes.to_state == AVAILABLE, from_count, np.maximum(from_count, 1))
+    is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
+    is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
+    is_lost &= evidence.lost_to >= changes.first_offset
+    cause = np.select(
+        (is_handed_back, is_retried, is_lost),
+        (_CAUSE["HANDED_BACK"], _CAUSE["RETRIED"], _CAUSE["COUNT_LOST"]),
+        -1,
+    ).astype(np.int8)
+    method, likely_cause, confidence = _how(log, evidence, is_lost)
+    chosen = np.flatnonzero(cause >= 0)
+    row = log.state_of_transition[chosen]
+    last_offset = np.where(is_lost, evidence.lost_to, changes.last_offset)
+    return RedeliveryColumns(
+        key=log.states.key[row],
+        log_offset=changes.log_offset[chosen],
+        at_ms=log.states.at_ms[row],
+        first_offset=changes.first_offset[chosen],
+        last_offset=last_offset[chosen],
+        from_delivery_count=changes.from_delivery_count[chosen],
+        to_delivery_count=changes.to_delivery_count[chosen],
+        cause=cause[chosen],
+        likely_cause=likely_cause[chosen],
+        method=method[chosen],
+        confidence=confidence[chosen],
+        leader_changed=evidence.leader_changed[chosen],
+    )
+
+
+def _how(log: ShareLog, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8, I8]:
+    """Method, likely cause and confidence: the table in this module's docstring."""
+    changes, records = log.transitions, evidence.records
+    is_first_seen = changes.kind == FIRST_SEEN
+    is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen
+    is_alone = is_returned & ~records.is_request
+    is_early = is_alone & evidence.is_too_soon_for_lock
+    rules: tuple[tuple[BoolArray, str, str | None, int], ...] = (
+        (is_lost, "LEADER_RELOAD", None, LIKELY),
+        (is_first_seen, "FIRST_SNAPSHOT", None, CERTAIN),
+        (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
+        (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
+        (is_alone & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
+        (is_early & evidence.is_group_empty, "GROUP_EMPTY", "SESSION_CLOSED", LIKELY),
+        (is_early & evidence.is_settled, "NOBODY_LEFT", "RELEASED", LIKELY),
+    )
+    holds = [rule[0] for rule in rules]
+    method = np.select(holds, [_METHOD[rule[1]] for rule in rules], _METHOD["DELIVERY_COUNT"])
+    likely = [-1 if rule[2] is None else _LIKELY_CAUSE[rule[2]] for rule in rules]
+    likely_cause = np.select(holds, likely, -1)
+    confidence = np.select(holds, [rule[3] for rule in rules], CERTAIN)
+    return method.astype(np.int8), likely_cause.astype(np.int8), confidence.astype(np.int8)

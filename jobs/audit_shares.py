@@ -1,0 +1,119 @@
+"""The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.inference import archived as archived_rules
+from coordinator_core.inference import redeliveries as redelivery_rules
+from coordinator_core.inference.archived import ArchivedColumns
+from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
+from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.share_log import ShareKeys
+from coordinator_core.inference.shares import SHARE, ShareDay, audit_share_log, merged_days
+from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.audit_work import AuditDone, AuditParts, AuditWork
+from jobs.share_reader import configs, share_log, share_members
+from jobs.silver_rows import rows_table
+from schemas.tables.declare import Table
+from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
+
+
+def audit_shares(work: AuditWork, parts: AuditParts) -> None:
+    """Audit all share partitions of the log partitions."""
+    known = configs(work.files)
+    members = share_members(work.files)
+    for log_partition in work.log_partitions:
+        log = share_log(work.files, log_partition)
+        gold = audit_share_log(log, known, members, work.inference)
+        parts.write(REDELIVERIES, redeliveries_table(gold.redeliveries, log.keys))
+        parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys))
+        parts.done.days.extend(gold.days)
+
+
+def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
+    """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day."""
+    days = [row for task in done for row in task.days]
+    rows = merged_days(
+        [row for row in days if isinstance(row, ShareDay)], [row for row in days if isinstance(row, ShareGroupDayRow)]
+    )
+    schema = arrow_schema(SHARE_GROUP_SUMMARY)
+    if not rows:
+        return schema.empty_table()
+    table = rows_table(SHARE_GROUP_SUMMARY, rows, {})
+    names = pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows))
+    return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
+
+
+def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys) -> pa.Table:
+    """gold.redeliveries, `cluster_id` left out."""
+    return _table(
+        REDELIVERIES,
+        {
+            **_place_columns(rows, keys),
+            "from_delivery_count": _numbers(rows.from_delivery_count),
+            "to_delivery_count": _numbers(rows.to_delivery_count),
+            "cause": _names(rows.cause, redelivery_rules.CAUSES),
+            "likely_cause": _names(rows.likely_cause, redelivery_rules.LIKELY_CAUSES),
+            "method": _names(rows.method, redelivery_rules.METHODS),
+            "confidence": _names(rows.confidence, CONFIDENCES),
+            "leader_changed": pa.array(rows.leader_changed),
+        },
+    )
+
+
+def archived_table(rows: ArchivedColumns, keys: ShareKeys) -> pa.Table:
+    """gold.archived_records, `cluster_id` left out."""
+    return _table(
+        ARCHIVED_RECORDS,
+        {
+            **_place_columns(rows, keys),
+            "delivery_count": _numbers(rows.delivery_count),
+            "delivery_count_limit": _numbers(rows.delivery_count_limit),
+            "cause": _names(rows.cause, archived_rules.CAUSES),
+            "likely_cause": _names(rows.likely_cause, archived_rules.LIKELY_CAUSES),
+            "method": _names(rows.method, archived_rules.METHODS),
+            "confidence": _names(rows.confidence, CONFIDENCES),
+        },
+    )
+
+
+def _place_columns(rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys) -> dict[str, pa.Array]:
+    """The columns which say of what the rows are, where and when."""
+    return {
+        "group_id": _names(keys.group[rows.key], keys.group_ids),
+        "group_type": pa.repeat(pa.scalar(SHARE), len(rows)),
+        "topic": _names(rows.key, keys.topics),
+        "topic_id": _names(rows.key, keys.topic_ids),
+        "partition": pa.array(keys.partition[rows.key]),
+        "first_offset": pa.array(rows.first_offset),
+        "last_offset": pa.array(rows.last_offset),
+        "log_offset": pa.array(rows.log_offset),
+        "at": timestamps(rows.at_ms),
+    }
+
+
+def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Columns in the declared order; texts stay dictionary coded until they are in Parquet."""
+    fields = [field.remove_metadata() for field in arrow_schema(table) if field.name != "cluster_id"]
+    arrays = [
+        columns[field.name]
+        if pa.types.is_dictionary(columns[field.name].type)
+        else columns[field.name].cast(field.type)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def _names(codes: Any, names: Sequence[str | None]) -> pa.DictionaryArray:
+    """Names by code; null for -1, and for a name which is not known."""
+    known = pa.array(names, pa.string())
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, known)
+
+
+def _numbers(values: Any) -> pa.Array:
+    """Whole numbers; null for -1."""
+    return pa.array(values, mask=values < 0)

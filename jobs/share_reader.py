@@ -1,0 +1,139 @@
+"""Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.share_log import (
+    GroupStays,
+    ShareKeys,
+    ShareLog,
+    ShareMembers,
+    ShareStates,
+    ShareTransitions,
+    sorted_share_log,
+)
+from coordinator_core.log.chunk import I64
+from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
+from jobs.silver_reader import SilverFiles, codes_of, epoch_ms_column, indices_in, numbers_of, rows_of
+from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
+
+SHARE: Final = "SHARE"
+STILL_THERE_MS: Final = 2**62
+"""Later than any time: a member which has not left."""
+
+STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "partition",
+    "topic",
+    "log_offset",
+    "valid_from",
+    "record_kind",
+    "leader_epoch",
+    "start_offset",
+    "delivery_complete_count",
+    "acknowledged_count",
+    "archived_count",
+    "is_complete",
+)
+TRANSITION_COLUMNS: Final = (
+    "log_offset",
+    "first_offset",
+    "last_offset",
+    "from_state",
+    "from_delivery_count",
+    "to_state",
+    "to_delivery_count",
+    "kind",
+)
+MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
+
+
+def share_log(files: SilverFiles, log_partition: int) -> ShareLog:
+    """All share partitions of one log partition of `__share_group_state`."""
+    rows = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition)
+    keys, key = _keys(rows)
+    terminal_count = numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"])
+    states = ShareStates(
+        key=key,
+        log_offset=numbers_of(rows["log_offset"]),
+        at_ms=epoch_ms_column(rows["valid_from"]),
+        record_kind=indices_in(rows["record_kind"], RECORD_KINDS),
+        leader_epoch=numbers_of(rows["leader_epoch"]),
+        start_offset=numbers_of(rows["start_offset"]),
+        delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
+        terminal_count=terminal_count,
+        is_complete=rows["is_complete"].to_numpy(),
+    )
+    changes = files.read(SHARE_BATCH_TRANSITIONS, TRANSITION_COLUMNS, log_partition)
+    transitions = ShareTransitions(
+        log_offset=numbers_of(changes["log_offset"]),
+        first_offset=numbers_of(changes["first_offset"]),
+        last_offset=numbers_of(changes["last_offset"]),
+        from_state=indices_in(changes["from_state"], DELIVERY_STATES),
+        from_delivery_count=numbers_of(changes["from_delivery_count"]).astype(np.int32),
+        to_state=indices_in(changes["to_state"], DELIVERY_STATES),
+        to_delivery_count=numbers_of(changes["to_delivery_count"]).astype(np.int32),
+        kind=indices_in(changes["kind"], TRANSITION_KINDS),
+    )
+    return sorted_share_log(keys, states, transitions)
+
+
+def share_members(files: SilverFiles) -> ShareMembers:
+    """Stretches of membership of all share groups."""
+    rows = files.scan(GROUP_MEMBERS, MEMBER_COLUMNS)
+    rows = rows.filter(pc.equal(rows["group_type"], SHARE))
+    group, group_ids = codes_of(rows["group_id"])
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
+    joined_ms = epoch_ms_column(rows["valid_from"])[order]
+    left_ms = epoch_ms_column(rows["valid_to"])[order]
+    left_ms = np.where(left_ms < 0, STILL_THERE_MS, left_ms)
+    return {
+        group_id: GroupStays(joined_ms[bounds[code] : bounds[code + 1]], left_ms[bounds[code] : bounds[code + 1]])
+        for code, group_id in enumerate(group_ids)
+    }
+
+
+def configs(files: SilverFiles) -> Configs:
+    """How groups, topics and brokers were configured, where the metadata log was captured."""
+    return Configs(rows_of(files.scan(CONFIGS, ConfigRow._fields), ConfigRow))
+
+
+def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:
+    """The share partitions, in order of group, topic id and partition; and the number of each row's."""
+    group, group_ids = _ordered_codes(rows["group_id"])
+    topic_id, topic_ids = _ordered_codes(rows["topic_id"])
+    columns = np.stack((group, topic_id, numbers_of(rows["partition"])))
+    order = np.lexsort(columns[::-1])
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = np.any(columns[:, order[1:]] != columns[:, order[:-1]], axis=0)
+    key = np.empty(len(order), np.int64)
+    key[order] = np.cumsum(is_new) - 1
+    firsts = columns[:, order[is_new]]
+    topics: list[str | None] = [None] * firsts.shape[1]
+    topic, names = codes_of(rows["topic"].fill_null(""))
+    # a name is learned once and for all: any row that has one tells it
+    for number, name in np.unique(np.stack((key, topic)), axis=1).T.tolist():
+        topics[number] = names[name] or topics[number]
+    found = ShareKeys(
+        group_ids=group_ids,
+        group=firsts[0],
+        topic_ids=[topic_ids[code] for code in firsts[1].tolist()],
+        topics=topics,
+        partition=firsts[2],
+    )
+    return found, key
+
+
+def _ordered_codes(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
+    """Values as indices into the distinct values, in order."""
+    codes, values = codes_of(column)
+    order = sorted(range(len(values)), key=values.__getitem__)
+    places = np.empty(len(values), np.int64)
+    places[order] = np.arange(len(values))
+    return places[codes], [values[index] for index in order]
