@@ -227,9 +227,10 @@ def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
             verdicts |= dict.fromkeys(rows, Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN))
         else:
             verdicts[rows[0]] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
-    if is_plain.all() and (commits.change == FIRST).all() and not groups.emptied(commits.log_offset)[0].any():
+    is_value = commits.change != DELETE
+    if (is_plain & (commits.change == FIRST))[is_value].all() and not is_emptied.any():
         # put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted log
-        for row in range(len(commits)):
+        for row in _rows(is_value):
             if groups.is_empty_at(int(commits.log_offset[row])):
                 verdicts[row] = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
     return verdicts
@@ -253,7 +254,7 @@ def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verd
     candidates = np.flatnonzero((commits.change == ADVANCE) & (delta >= settings.skip_offset_count))
     if not len(candidates):
         return {}
-    rows, starts = _by_partition(commits, commits.change == ADVANCE)
+    rows, starts = by_partition(commits, commits.change == ADVANCE)
     place = np.empty(len(commits), np.int64)
     place[rows] = np.arange(len(rows))
     found: dict[int, Verdict] = {}
@@ -287,7 +288,7 @@ def _stalled(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Ve
     at = commits.applied_at_ms[commits.applied_at_ms != NONE_MS]
     if not len(at) or int(at.max() - at.min()) < settings.stalled_ms:
         return {}
-    rows, starts = _by_partition(commits, commits.outcome == APPLIED)
+    rows, starts = by_partition(commits, commits.outcome == APPLIED)
     begins = commits.change[rows] != REPEAT
     begins[starts[:-1]] = True
     run = np.cumsum(begins) - 1
@@ -299,7 +300,7 @@ def _stalled(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Ve
     return dict.fromkeys(rows[is_long & is_first].tolist(), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
 
 
-def _by_partition(commits: GroupCommits, chosen: BoolArray) -> tuple[I64, I64]:
+def by_partition(commits: GroupCommits, chosen: BoolArray) -> tuple[I64, I64]:
     """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end."""
     rows = np.flatnonzero(chosen)
     key = commits.topic[rows].astype(np.int64) * (1 + int(commits.partition.max())) + commits.partition[rows]

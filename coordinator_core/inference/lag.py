@@ -1,0 +1,166 @@
+"""gold.lag_history: how far behind the end of its topic a group was at each commit, where the ends were sampled.
+
+A topic's end only grows while the topic lives, so two samples bound it in between. Of a commit between a sample before
+and one after it
+
+* with the same end in both, the end then is known: UNCHANGED_END, CERTAIN;
+* else it is taken on the straight line between them: BETWEEN_SAMPLES, LIKELY; `lag_min` and `lag_max` are certain.
+
+With a sample on one side only there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample that is near
+enough in time there is no row. An end that went back means another topic of the same name, or lost records: nothing
+is said across it. A commit ahead of the sample before it shows that the end had grown at least so far.
+
+Time behind is the time since the end passed the committed offset, on the same lines; null where that is before the
+first sample, 0 where nothing is left to read.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.inference.commit_anomalies import by_partition
+from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I8, I64, BoolArray
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+
+METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
+"""`LagColumns.method` is an index into this."""
+CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
+"""By method. Of one sample alone only the bound is claimed, and that is certain."""
+UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
+
+NONE: Final = -1
+"""Stands for null in the columns."""
+
+_APPLIED: Final = OUTCOMES.index("APPLIED")
+_DELETE: Final = CHANGES.index("DELETE")
+
+
+@dataclass(frozen=True, slots=True)
+class EndSamples:
+    """Samples of one source partition, by time; one a millisecond. Use `of`."""
+
+    sampled_at_ms: I64
+    end_offset: I64
+
+    @classmethod
+    def of(cls, sampled_at_ms: I64, end_offset: I64) -> "EndSamples":
+        """From samples in any order; of several in one millisecond the greatest end counts."""
+        order = np.lexsort((end_offset, sampled_at_ms))
+        at, end = sampled_at_ms[order], end_offset[order]
+        is_last = np.append(at[1:] != at[:-1], True)[: len(at)]
+        return cls(at[is_last], end[is_last])
+
+
+@dataclass(frozen=True, slots=True)
+class LagColumns:
+    """Rows of gold.lag_history of one group. Numbers which are null are -1."""
+
+    row: I64
+    """Which of the commits."""
+    end_offset: I64
+    lag: I64
+    lag_min: I64
+    lag_max: I64
+    time_behind_ms: I64
+    sampled_at_ms: I64
+    """The sample which is nearest in time."""
+    method: I8
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+Samples = Mapping[tuple[str, int], EndSamples]
+"""By topic and partition."""
+
+
+def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSettings) -> LagColumns:
+    """The lag at each applied commit of one group, in log order."""
+    none = np.zeros(0, np.int64)
+    nothing = LagColumns(none, none, none, none, none, none, none, none.astype(np.int8))
+    if not samples or not len(commits):
+        return nothing
+    is_value = (commits.outcome == _APPLIED) & (commits.change != _DELETE) & (commits.committed_offset >= 0)
+    parts = [_lags(commits, rows, ends, settings) for rows, ends in _sampled(commits, is_value, samples)]
+    if not parts:
+        return nothing
+    columns = {item.name: np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(LagColumns)}
+    order = np.argsort(columns["row"], kind="stable")
+    return LagColumns(**{name: values[order] for name, values in columns.items()})
+
+
+def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iterator[tuple[I64, EndSamples]]:
+    """For each partition which the group commits and somebody sampled: its commits, and the samples."""
+    rows, starts = by_partition(commits, chosen)
+    for first, end in pairwise(starts.tolist()):
+        row = rows[first]
+        ends = samples.get((commits.topics[commits.topic[row]], int(commits.partition[row])))
+        if ends is not None and len(ends.end_offset):
+            yield rows[first:end], ends
+
+
+def _lags(commits: GroupCommits, rows: I64, ends: EndSamples, settings: InferenceSettings) -> LagColumns:
+    at, committed = commits.applied_at_ms[rows], commits.committed_offset[rows]
+    age_max = settings.lag_sample_age_max_ms
+    before = np.searchsorted(ends.sampled_at_ms, at, side="right") - 1
+    # a sample at the very time of the commit is on both sides
+    after = np.searchsorted(ends.sampled_at_ms, at, side="left")
+    has_before, has_after = before >= 0, after < len(ends.sampled_at_ms)
+    before, after = np.maximum(before, 0), np.minimum(after, len(ends.sampled_at_ms) - 1)
+    before_at, after_at = ends.sampled_at_ms[before], ends.sampled_at_ms[after]
+    has_before &= at - before_at <= age_max
+    has_after &= after_at - at <= age_max
+    low, high = ends.end_offset[before], ends.end_offset[after]
+    is_anew = has_before & has_after & (high < low)
+    # a commit beyond the next end belongs to a topic that was cut or made anew in between
+    is_anew |= has_after & (committed > high)
+    is_between = has_before & has_after
+    is_unchanged = is_between & (low == high)
+    span = np.maximum(after_at - before_at, 1)
+    line = low + np.rint((high - low) * ((at - before_at) / span)).astype(np.int64)
+    low = np.maximum(low, committed)
+    end = np.clip(line, low, np.maximum(low, high))
+    method = np.select([is_unchanged, is_between, has_before], [UNCHANGED, BETWEEN, LAST], default=NEXT).astype(np.int8)
+    is_near_before = has_before & (~has_after | (at - before_at <= after_at - at))
+    columns = LagColumns(
+        row=rows,
+        end_offset=np.where(is_between, end, NONE),
+        lag=np.where(is_between, end - committed, NONE),
+        lag_min=np.where(has_before, low - committed, 0),
+        lag_max=np.where(has_after, high - committed, NONE),
+        time_behind_ms=np.where(is_between, _behind(at, committed, end, ends), NONE),
+        sampled_at_ms=np.where(is_near_before, before_at, after_at),
+        method=method,
+    )
+    kept = (has_before | has_after) & ~is_anew
+    return LagColumns(**{item.name: getattr(columns, item.name)[kept] for item in fields(LagColumns)})
+
+
+def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
+    """Time since the end passed the committed offset; -1 where that was before the first sample of this topic."""
+    # only samples since the end last went back are of the same topic
+    is_cut = np.diff(ends.end_offset, prepend=ends.end_offset[:1]) < 0
+    life = np.cumsum(is_cut)
+    # ends grow within a life: one ascending sequence over all lives, to search in
+    step = int(max(ends.end_offset.max(), committed.max(initial=0))) + 1
+    in_life = life[np.maximum(np.searchsorted(ends.sampled_at_ms, at, side="right") - 1, 0)]
+    if step > np.iinfo(np.int64).max // (int(life[-1]) + 2):
+        return np.full(len(at), NONE, np.int64)
+    ascending = ends.end_offset + life * step
+    # the last sample whose end is at or below the committed offset: all behind it came later
+    last = np.searchsorted(ascending, committed + in_life * step, side="right") - 1
+    is_known = (last >= 0) & (life[np.maximum(last, 0)] == in_life)
+    last = np.maximum(last, 0)
+    following = np.minimum(last + 1, len(ascending) - 1)
+    grown = np.maximum(ends.end_offset[following] - ends.end_offset[last], 1)
+    share = np.clip((committed - ends.end_offset[last]) / grown, 0, 1)
+    passed_at = ends.sampled_at_ms[last] + np.rint(
+        share * (ends.sampled_at_ms[following] - ends.sampled_at_ms[last])
+    ).astype(np.int64)
+    behind = np.where(is_known, np.maximum(at - passed_at, 0), NONE)
+    return np.where(end == committed, 0, behind)

@@ -1,0 +1,119 @@
+"""Lag: from samples of the ends alone, never negative, never where nobody looked."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.inference import lag
+from coordinator_core.inference.lag import CONFIDENCES, METHODS, EndSamples, LagColumns, lag_history
+from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+
+SETTINGS = InferenceSettings(lag_sample_age_max_ms=1000)
+Pair = tuple[int, int]
+
+
+def commits_of(*commits: Pair, topic: str = "t", change: str = "ADVANCE", outcome: str = "APPLIED") -> GroupCommits:
+    """Commits (time, offset) to partition 0 of a topic, in log order."""
+    count = len(commits)
+    at = np.array([at for at, _ in commits], np.int64)
+    return GroupCommits(
+        topics=(topic,),
+        topic=np.zeros(count, np.int32),
+        partition=np.zeros(count, np.int32),
+        log_offset=np.arange(count),
+        recorded_at_ms=at,
+        applied_log_offset=np.arange(count),
+        applied_at_ms=at,
+        committed_offset=np.array([offset for _, offset in commits], np.int64),
+        previous_offset=np.full(count, -1),
+        outcome=np.full(count, OUTCOMES.index(outcome), np.int8),
+        change=np.full(count, CHANGES.index(change), np.int8),
+        is_transactional=np.zeros(count, np.bool_),
+    )
+
+
+def history(commits: GroupCommits, *samples: Pair) -> LagColumns:
+    """The lag of commits to `t`-0, given samples (time, end)."""
+    at, end = (np.array([sample[place] for sample in samples], np.int64) for place in (0, 1))
+    return lag_history(commits, {("t", 0): EndSamples.of(at, end)}, SETTINGS)
+
+
+def row(columns: LagColumns) -> tuple[str, int, int, int, int]:
+    """The only row: method, lag, lag_min, lag_max, time_behind_ms; -1 is null."""
+    (method,) = columns.method.tolist()
+    numbers = (columns.lag, columns.lag_min, columns.lag_max, columns.time_behind_ms)
+    return (METHODS[method], *(int(values[0]) for values in numbers))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("commit", "samples", "expected"),
+    [
+        ((100, 70), [(0, 80), (200, 80)], ("UNCHANGED_END", 10, 10, 10, -1)),
+        ((100, 80), [(0, 80), (200, 80)], ("UNCHANGED_END", 0, 0, 0, 0)),
+        ((100, 85), [(0, 80), (200, 100)], ("BETWEEN_SAMPLES", 5, 0, 15, 50)),
+        ((100, 60), [(0, 60), (200, 100)], ("BETWEEN_SAMPLES", 20, 0, 40, 100)),
+        ((100, 60), [(100, 90)], ("UNCHANGED_END", 30, 30, 30, -1)),
+        ((300, 60), [(100, 50), (200, 70), (300, 90)], ("UNCHANGED_END", 30, 30, 30, 150)),
+        ((100, 60), [(0, 90)], ("LAST_SAMPLE", -1, 30, -1, -1)),
+        ((100, 95), [(0, 90)], ("LAST_SAMPLE", -1, 0, -1, -1)),
+        ((100, 60), [(200, 90)], ("NEXT_SAMPLE", -1, 0, 30, -1)),
+    ],
+)
+def test_lag_and_time_behind(commit: Pair, samples: list[Pair], expected: tuple[str, int, int, int, int]) -> None:
+    """The end is known, lies between two samples, or is bounded on one side."""
+    assert row(history(commits_of(commit), *samples)) == expected
+
+
+@pytest.mark.parametrize(
+    ("commit", "samples"),
+    [
+        ((5000, 1), [(0, 10), (100_000, 10)]),  # nobody looked near that time
+        ((100, 5), [(0, 50), (200, 3)]),  # the end went back: the topic was made anew
+        ((100, 50), [(0, 10), (200, 20)]),  # committed beyond the end
+        ((100, 5), []),
+    ],
+)
+def test_nothing_is_invented(commit: Pair, samples: list[Pair]) -> None:
+    """No row where no sample bears on the commit."""
+    assert len(history(commits_of(commit), *samples)) == 0
+
+
+def test_only_applied_offsets_of_sampled_partitions_have_lag() -> None:
+    """Tombstones, aborted commits and other topics have none."""
+    samples = (0, 10), (200, 10)
+    assert len(history(commits_of((100, 5)), *samples)) == 1
+    assert len(history(commits_of((100, 5), topic="other"), *samples)) == 0
+    assert len(history(commits_of((100, -1), change="DELETE"), *samples)) == 0
+    assert len(history(commits_of((100, 5), outcome="ABORTED"), *samples)) == 0
+    assert len(lag_history(commits_of((100, 5)), {}, SETTINGS)) == 0
+
+
+def test_time_behind_does_not_reach_into_a_former_topic() -> None:
+    """The end of a topic that was made anew says nothing of the offsets of the former one."""
+    samples = (0, 100), (100, 200), (200, 10), (300, 30)
+    assert row(history(commits_of((250, 15)), *samples)) == ("BETWEEN_SAMPLES", 5, 0, 15, 25)
+    assert row(history(commits_of((250, 5)), *samples))[4] == -1
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 200)), max_size=12)
+
+
+@given(commits=PAIRS, samples=PAIRS, seed=st.randoms(use_true_random=False))
+def test_lag_is_within_its_bounds(commits: list[Pair], samples: list[Pair], seed: object) -> None:
+    """Whatever the samples: 0 <= lag_min <= lag <= lag_max, time behind not negative, and their order is no matter."""
+    ordered = history(commits_of(*sorted(commits)), *samples)
+    shuffled = list(samples)
+    seed.shuffle(shuffled)  # type: ignore[attr-defined]
+    again = history(commits_of(*sorted(commits)), *shuffled)
+    assert all(np.array_equal(getattr(ordered, name), getattr(again, name)) for name in ("row", "lag", "method"))
+    has_lag = ordered.lag != lag.NONE
+    assert (ordered.lag_min >= 0).all()
+    assert (ordered.lag_min[has_lag] <= ordered.lag[has_lag]).all()
+    assert (ordered.lag[has_lag] <= ordered.lag_max[has_lag]).all()
+    assert (ordered.time_behind_ms >= lag.NONE).all()
+    is_certain = np.array([CONFIDENCES[method] == "CERTAIN" for method in ordered.method.tolist()], np.bool_)
+    exact = is_certain & has_lag
+    assert (ordered.lag_min[exact] == ordered.lag_max[exact]).all()
