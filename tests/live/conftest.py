@@ -67,8 +67,7 @@ def loaded(request: pytest.FixtureRequest, home: KafkaHome, tmp_path_factory: py
     with LiveBroker(home, root / "broker", topics=simulated.topics(), logs=simulated.logs) as broker:
         snapshot = dict(broker.snapshot())  # first of all: sessions of classic members run since the broker has them
         dumps = dump(broker, simulated, root / "dumps")
-        indexes = sorted(path for kind in ("index", "timeindex") for path in simulated.logs.glob(f"*/*.{kind}"))
-        report = broker.dump(indexes, "--index-sanity-check", to=root / "indexes.txt").read_text()
+        report = broker.dump(simulated.indexes(), "--verify-index-only", to=root / "indexes.txt").read_text()
     return Loaded(simulated, snapshot, dumps, dumped(dumps), report)
 
 

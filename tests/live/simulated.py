@@ -62,6 +62,10 @@ class Simulated:
         """The segments of a topic, in order."""
         return sorted(self.logs.glob(f"{topic}-*/*.log"))
 
+    def indexes(self) -> list[Path]:
+        """The index files of all segments."""
+        return sorted([*self.logs.glob("*/*.index"), *self.logs.glob("*/*.timeindex")])
+
     def topics(self) -> list[BrokerTopic]:
         """Internal and data topics as they were at the end."""
         folders: dict[str, dict[int, Path]] = defaultdict(dict)

@@ -378,14 +378,17 @@ public final class LiveBroker {
     // ---- logs
 
     private static String dump(JsonNode command) throws Exception {
-        PrintStream before = System.out;
+        PrintStream outBefore = System.out;
+        PrintStream errBefore = System.err;
         try (var out = new PrintStream(command.get("to").asText(), UTF_8)) {
             System.setOut(out);
+            System.setErr(out); // where the tool tells what does not fit
             List<String> words = new ArrayList<>();
             command.get("words").forEach(word -> words.add(word.asText()));
             DumpLogSegments.main(words.toArray(String[]::new));
         } finally {
-            System.setOut(before);
+            System.setOut(outBefore);
+            System.setErr(errBefore);
         }
         return command.get("to").asText();
     }
