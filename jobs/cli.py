@@ -216,6 +216,65 @@ def simulate(
 
 
 @app.command()
+def whatif(
+    group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")],
+    changed: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="What is to be different; may be repeated: session.timeout.ms, group.consumer.session.timeout.ms, "
+            "group.initial.rebalance.delay.ms, group.instance.id (static or dynamic), assignor, group.protocol, "
+            "share.delivery.count.limit, share.record.lock.duration.ms.",
+        ),
+    ],
+    recorded: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recorded",
+            metavar="NAME=VALUE",
+            help="What held, where the log does not tell it; may be repeated. [default: Kafka's defaults]",
+        ),
+    ] = None,
+    from_time: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Only from then on: ISO 8601 or epoch ms.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 or epoch ms.")
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """A group's recorded history under other settings: what would have been different, and what nobody can tell."""
+
+    def job() -> int:
+        from jobs.as_of import parse_time  # noqa: PLC0415
+        from jobs.sinks import Warehouse  # noqa: PLC0415
+        from jobs.whatif import asked, tell  # noqa: PLC0415
+        from jobs.whatif import whatif as run_whatif  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id)
+        question = asked(changed, recorded or (), settings)
+        tables = Warehouse(settings.warehouse, lane=settings.write_lane)
+        if not tables.is_arrow_lane:
+            _, tables, _ = open_session("whatif", settings)
+        rows = run_whatif(
+            tables,
+            cluster_id=settings.cluster_id,
+            group_id=group,
+            question=question,
+            from_ms=None if from_time is None else parse_time(from_time),
+            to_ms=None if to_time is None else parse_time(to_time),
+        )
+        tell(rows, output_format)
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
 def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")

@@ -20,10 +20,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import partition_owners
-from coordinator_core.whatif.settings import Recorded, WhatIfError
+from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded, WhatIfError
 
 CLASSIC: Final = "CLASSIC"
 CONSUMER: Final = "CONSUMER"
@@ -75,6 +76,8 @@ class Life:
     """Times of its commits, sorted and without repeats."""
     was_there_before: bool
     """It was a member when the window began."""
+    away_ms: int | None = None
+    """When a static member of a consumer group said that it goes for a while."""
 
     @property
     def session_timeout_ms(self) -> int:
@@ -192,14 +195,22 @@ def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> lis
 def _protocol(group_id: str, generations: Sequence[GenerationRow], group_type: str) -> str | None:
     types = {row.protocol_type for row in generations if row.member_count and row.protocol_type}
     if group_type == CLASSIC and types - {"consumer"}:
-        raise WhatIfError(f"group {group_id} is no group of consumers ({', '.join(sorted(types))}): it cannot be played")
+        raise WhatIfError(
+            f"group {group_id} is no group of consumers ({', '.join(sorted(types))}): it cannot be played"
+        )
     names = dict.fromkeys(row.protocol_name for row in generations if row.protocol_name)
     if group_type == CLASSIC and len(names) > 1:
         raise WhatIfError(
             f"group {group_id} changed its assignor ({', '.join(names)}): ask with --from and --to for a time in which "
             "it had one"
         )
-    return next(iter(names), None)
+    name = next(iter(names), None)
+    known = CLIENT_ASSIGNORS if group_type == CLASSIC else SERVER_ASSIGNORS
+    if name is not None and name not in known:
+        raise WhatIfError(
+            f"group {group_id} has the assignor {name}, which is none of Kafka's own: it cannot be played"
+        )
+    return name
 
 
 def _overlaps(row: MemberRow, from_ms: int, to_ms: int) -> bool:
@@ -209,7 +220,7 @@ def _overlaps(row: MemberRow, from_ms: int, to_ms: int) -> bool:
 def _last_ms(life: GroupLife) -> int:
     """The last thing that the log tells of the group, and a little more, so that it still is in the window."""
     times = [row.valid_from for row in life.generations]
-    times += [row.valid_to for row in (*life.generations, *life.members) if row.valid_to is not None]
+    times += [row.valid_to for row in life.members if row.valid_to is not None]
     if len(life.commits):
         times.append(int(life.commits.recorded_at_ms.max()))
     return max(times) + 1
@@ -227,20 +238,31 @@ def _lives(
     heartbeat_ms: int,
 ) -> tuple[tuple[Life, ...], bool]:
     first = generations[0]
-    is_cut = first.previous_generation is None and first.generation > 2 or not first.is_contiguous
+    is_cut = (first.previous_generation is None and first.generation > 2) or not first.is_contiguous
     commits = _commits_by_member(life)
     slots, has_shared_clients = _slots(members, commits)
     lives = []
-    for number, member in enumerate(members):
-        times = commits.get((member.member_id, member.from_log_offset), ())
+    for number, row in enumerate(members):
+        times = commits.get((row.member_id, row.from_log_offset), ())
+        member = row
         if group_type == CONSUMER:
-            member = member._replace(session_timeout_ms=recorded.consumer_session_timeout_ms)
+            member = row._replace(session_timeout_ms=recorded.consumer_session_timeout_ms)
         there_before = member.valid_from < first.valid_from or (
             is_cut and member.from_log_offset <= first.from_log_offset
         )
         end = _end_of(member, times, heartbeat_ms)
-        lives.append(Life(number, slots[number], member, end, times, there_before))
+        away_ms = _away_ms(life, member)
+        lives.append(Life(number, slots[number], member, end, times, there_before, away_ms))
     return tuple(lives), has_shared_clients
+
+
+def _away_ms(life: GroupLife, member: MemberRow) -> int | None:
+    times = [
+        event.at
+        for event in life.events
+        if event.event_type == "STATIC_MEMBER_LEFT" and event.member_id == member.member_id
+    ]
+    return times[-1] if times and member.valid_to is not None else None
 
 
 def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -412,9 +434,7 @@ def _is_of(life: Life, row: GenerationRow) -> bool:
     return life.member.from_log_offset == row.from_log_offset
 
 
-def _marks(
-    row: GenerationRow, lives: Sequence[Life], growths: Sequence[tuple[int, Growth]]
-) -> frozenset[Mark]:
+def _marks(row: GenerationRow, lives: Sequence[Life], growths: Sequence[tuple[int, Growth]]) -> frozenset[Mark]:
     """What is new in this generation: its operation is where lives begin and end in the log."""
     place, next_place = row.from_log_offset, row.to_log_offset
     marks = [Mark(BEGAN, life.number) for life in lives if life.member.from_log_offset == place]

@@ -63,10 +63,8 @@ class Reading:
     """Whose end the log cannot tell expired; else it left."""
     joins_late: bool
     """Members of a first generation came late within each delay; else early."""
-
-
-DRAWS_MIN: Final = 2
-"""Even where nothing is open, the phases of heartbeats are: so many plays with different ones."""
+    falls_silent_late: bool
+    """The last heartbeat of who expired came just before it died; else it was due again."""
 
 
 def readings_of(story: Story) -> tuple[Reading, ...]:
@@ -74,9 +72,8 @@ def readings_of(story: Story) -> tuple[Reading, ...]:
     pauses = (False, True) if any(_may_be_paused(story, life) for life in story.lives) else (False,)
     ends = (False, True) if any(life.end is End.UNKNOWN for life in story.lives) else (False,)
     joins = (False, True) if any(one.is_first and one.member_count > 1 for one in story.rebalances) else (False,)
-    combinations = list(product(pauses, ends, joins))
-    combinations *= -(-DRAWS_MIN // len(combinations))
-    return tuple(Reading(number, *choice) for number, choice in enumerate(combinations))
+    # The phases of heartbeats are always open: so even a story without any doubt is played twice.
+    return tuple(Reading(number, *choice) for number, choice in enumerate(product(pauses, ends, joins, (False, True))))
 
 
 def next_life(story: Story, life: Life) -> Life | None:
@@ -178,7 +175,7 @@ def _end_acts(
     end = life.end
     if end is End.UNKNOWN:
         end = End.EXPIRED if reading.unknown_end_is_expiry else End.LEFT
-    gone_ms = _gone_ms(story, life, by_mark.get(mark), end)
+    gone_ms = _gone_ms(story, reading, life, by_mark.get(mark), end)
     back_ms = None if following is None else _start(story, reading, following, by_mark).at_ms
     if back_ms is not None:
         gone_ms = min(gone_ms, back_ms - JUST_MS)
@@ -194,25 +191,31 @@ def _end_acts(
             resumed.add(following.number)
             yield Act(until_ms, What.RESUME, life.slot, Mark(BEGAN, following.number))
         yield Act(gone_ms, What.SLOW_POLL, life.slot, mark, max(until_ms - gone_ms, 1))
-    elif end is End.EXPIRED:
+    elif end is End.EXPIRED or (end is End.REPLACED and life.away_ms is None):
         yield Act(gone_ms, What.CRASH, life.slot, mark)
     else:
         yield Act(gone_ms, What.STOP, life.slot, mark)
 
 
-def _gone_ms(story: Story, life: Life, rebalance: Rebalance | None, end: End) -> int:
-    """When the process stopped to be a member as far as it goes: it left, or fell silent."""
+def _gone_ms(story: Story, reading: Reading, life: Life, rebalance: Rebalance | None, end: End) -> int:
+    """When the process ceased to be a member of its own accord, or fell silent."""
     ended_ms = life.member.valid_to
     assert ended_ms is not None
     last_ms = life.commits_ms[-1] if life.commits_ms else None
+    heartbeat_ms = story.heartbeat_interval_ms
+    if life.away_ms is not None:
+        return life.away_ms - JUST_MS
     if rebalance is not None:
         ended_ms = _struck_ms(story, rebalance, end)
     if end is End.EXPIRED:
-        return ended_ms - life.session_timeout_ms + story.heartbeat_interval_ms // 2
+        silent_ms = ended_ms - life.session_timeout_ms + (0 if reading.falls_silent_late else heartbeat_ms - JUST_MS)
+        return silent_ms if last_ms is None else max(silent_ms, last_ms)
     if end is End.POLL_EXPIRED:
         return ended_ms - life.poll_timeout_ms
-    if last_ms is not None and ended_ms - story.heartbeat_interval_ms - POLL_MS <= last_ms:
-        return min(last_ms, life.member.valid_to or last_ms)  # consumers commit when they are closed
+    if end is End.REPLACED and last_ms is not None:
+        return last_ms
+    if last_ms is not None and ended_ms - heartbeat_ms - POLL_MS <= last_ms:
+        return last_ms  # consumers commit when they are closed
     return ended_ms - JUST_MS
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
@@ -21,13 +22,17 @@ from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import ClusterSpec, Scenario, TopicSpec
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.simulate.world import World
-from coordinator_core.whatif.lives import CLASSIC, GREW, Life, Mark, Story
+from coordinator_core.whatif.lives import CLASSIC, Life, Mark, Story
 from coordinator_core.whatif.readings import ENDING, STARTING, WARM_UP_MS, Act, Reading, What, acts_of
-from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
+from coordinator_core.whatif.settings import Changes
 
 AFTER_MS: Final = 60_000
 """The play goes on for so long after the longest session that may still run out."""
 LATENCY_MS: Final = 2
+LEEWAY_MS: Final = 1000
+"""What comes so shortly before the window is of it."""
+SETTLED_MS: Final = 30_000
+"""So long after a rebalance its members have what they were given."""
 RANGE: Final = "range"
 
 
@@ -42,6 +47,15 @@ class Played:
     """Partitions which another client owned afterwards."""
     unowned_ms: int = 0
     """Sum over partitions of the time until somebody alive owned them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """All rebalances in the order of time, and the sums, also of what moved or had no owner without a rebalance."""
+
+    rebalances: tuple[Played, ...]
+    moved_count: int
+    unowned_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +77,8 @@ def cast_of(story: Story, changes: Changes) -> Cast:
     protocol = changes.protocol or ("classic" if was_classic else "consumer")
     recorded_name = story.protocol_name if (protocol == "classic") == was_classic else None
     name = changes.assignor or recorded_name
-    if protocol == "consumer":
-        assignors = (name,) if name in SERVER_ASSIGNORS else ()
-    else:
-        assignors = (name or RANGE,)
+    default: tuple[str, ...] = () if protocol == "consumer" else (RANGE,)
+    assignors = default if name is None else (name,)
     delay_ms = changes.initial_rebalance_delay_ms
     config = GroupCoordinatorConfig(
         group_initial_rebalance_delay_ms=story.initial_rebalance_delay_ms if delay_ms is None else delay_ms,
@@ -84,8 +96,8 @@ def cast_of(story: Story, changes: Changes) -> Cast:
     )
 
 
-def play(story: Story, reading: Reading, changes: Changes) -> tuple[Played, ...]:
-    """The rebalances that come of a reading under changed settings, in the order of time."""
+def play(story: Story, reading: Reading, changes: Changes) -> Play:
+    """What comes of a reading under changed settings, from the beginning of the window on."""
     return _Stage(story, reading, cast_of(story, changes)).run()
 
 
@@ -119,7 +131,7 @@ class _Stage:
         self._coming: dict[int, Life] = {}
         """Slot -> the life which its next client lives."""
 
-    def run(self) -> tuple[Played, ...]:
+    def run(self) -> Play:
         """Play to the end."""
         world = self._world
         for act in self._acts:
@@ -131,7 +143,7 @@ class _Stage:
             if process.client is not None:
                 positions = process.client.positions(self._end_ms)
                 world.truth.gave(process.group_id, process.client_id, positions, "STILL", self._end_ms)
-        return _with_owners(self._rebalances(), self._sink.lines.get("owners", []))
+        return _with_owners(self._rebalances(), self._sink.lines.get("owners", []), self._story.from_ms - LEEWAY_MS)
 
     # --- processes ---
 
@@ -269,25 +281,26 @@ class _ActsBySlot:
         return next((act.mark for act in reversed(of_client[:index]) if act.what in kinds), None)
 
 
-def _with_owners(played: list[Played], owners: Sequence[Mapping[str, Any]]) -> tuple[Played, ...]:
+def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], from_ms: int) -> Play:
     """Add what moved, and how long nobody had it, to the rebalance after which it had an owner again."""
+    played = [one for one in rebalances if one.at_ms >= from_ms]
     by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for line in owners:
         by_partition[line["topic"], line["partition"]].append(line)
+    all_moved = all_unowned_ms = 0
     for lines in by_partition.values():
         lines.sort(key=lambda line: line["from_ms"])
-        for old, new in zip(lines, lines[1:], strict=False):
-            index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
-            if index < 0:
+        for old, new in pairwise(lines):
+            if new["from_ms"] < from_ms:
                 continue
-            one = played[index]
-            gap_ms = max(0, new["from_ms"] - old["to_ms"]) if old["to_ms"] is not None else 0
-            played[index] = replace(
-                one,
-                moved_count=one.moved_count + (old["client_id"] != new["client_id"]),
-                unowned_ms=one.unowned_ms + gap_ms,
-            )
-    return tuple(played)
-
-
-__all__ = ["GREW", "Cast", "Played", "cast_of", "play"]
+            moved = int(old["client_id"] != new["client_id"])
+            until_ms = new["from_ms"] if old["to_ms"] is None else old["to_ms"]
+            unowned_ms = max(0, new["from_ms"] - until_ms)
+            all_moved, all_unowned_ms = all_moved + moved, all_unowned_ms + unowned_ms
+            index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
+            if index >= 0 and until_ms <= played[index].at_ms + SETTLED_MS:
+                one = played[index]
+                played[index] = replace(
+                    one, moved_count=one.moved_count + moved, unowned_ms=one.unowned_ms + unowned_ms
+                )
+    return Play(tuple(played), all_moved, all_unowned_ms)

@@ -52,14 +52,19 @@ def life_of(data: bytes, group_id: str, partition: int) -> GroupLife:
     for output in (replayer.feed(chunk), replayer.finish()):
         rows.extend(output.groups)
         commits.append(output.commits)
+    names = {name.topic_id: name.topic for name in rows.topics}
+    assignments = [
+        row._replace(topic=names.get(row.topic_id)) if row.topic is None and row.topic_id is not None else row
+        for row in rows.assignments
+    ]
     return GroupLife(
         group_id,
         partition,
-        tuple(sorted((row for row in rows.generations if row.group_id == group_id), key=lambda row: row.from_log_offset)),
-        tuple(sorted((row for row in rows.members if row.group_id == group_id), key=lambda row: row.from_log_offset)),
         tuple(
-            sorted((row for row in rows.assignments if row.group_id == group_id), key=lambda row: row.from_log_offset)
+            sorted((row for row in rows.generations if row.group_id == group_id), key=lambda row: row.from_log_offset)
         ),
+        tuple(sorted((row for row in rows.members if row.group_id == group_id), key=lambda row: row.from_log_offset)),
+        tuple(sorted((row for row in assignments if row.group_id == group_id), key=lambda row: row.from_log_offset)),
         tuple(sorted((row for row in rows.events if row.group_id == group_id), key=lambda row: row.log_offset)),
         _commits(commits, group_id),
     )

@@ -1,0 +1,204 @@
+"""Answers as rows of one shape: for the table, for JSON and CSV, and for the report."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
+from coordinator_core.whatif.lives import story_of
+from coordinator_core.whatif.settings import Question, WhatIfError
+from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, RecordAnswer, Transition, answer_shares
+
+ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
+"""Name of an assumption -> what it says."""
+
+REBALANCE: Final = "REBALANCE"
+RECORDS: Final = "RECORDS"
+TOTAL: Final = "TOTAL"
+
+
+class WhatIfRow(NamedTuple):
+    """One answer, or (kind TOTAL) the sum of all of a group.
+
+    Pairs ending in `_min` and `_max` are what the readings of the log give at least and at most. `before` is as played
+    under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; of a rebalance which is
+    not recorded, when it would have been.
+    """
+
+    group_id: str
+    group_type: str
+    kind: str
+    asked: str
+    at_ms: int | None
+    generation: int | None
+    topic: str | None
+    partition: int | None
+    first_offset: int | None
+    last_offset: int | None
+    recorded: str
+    verdict: str | None
+    would_be: str
+    shift_ms_min: int | None = None
+    shift_ms_max: int | None = None
+    rebalances_before_min: int | None = None
+    rebalances_before_max: int | None = None
+    rebalances_after_min: int | None = None
+    rebalances_after_max: int | None = None
+    moved_before_min: int | None = None
+    moved_before_max: int | None = None
+    moved_after_min: int | None = None
+    moved_after_max: int | None = None
+    unowned_ms_before_min: int | None = None
+    unowned_ms_before_max: int | None = None
+    unowned_ms_after_min: int | None = None
+    unowned_ms_after_max: int | None = None
+    deliveries_min: int | None = None
+    deliveries_max: int | None = None
+    """How many deliveries more (negative: fewer): of each offset of a range; of all records in a total."""
+    confidence: str | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+WOULD_BE: Final[Mapping[Verdict, str]] = {
+    Verdict.KEPT: "the same",
+    Verdict.MOVED: "at another time",
+    Verdict.AVOIDED: "none",
+    Verdict.MERGED: "one with others",
+    Verdict.SPLIT: "several",
+    Verdict.ADDED: "one more",
+    Verdict.MAY_BE_ADDED: "one more, unless the silent member sent heartbeats",
+    Verdict.NOT_REPRODUCED: "left out: its cause is not in the log",
+}
+
+
+def answer_group(
+    life: GroupLife, question: Question, *, from_ms: int | None = None, to_ms: int | None = None
+) -> list[WhatIfRow]:
+    """Each rebalance of a classic or consumer group, in the order of time, and the total.
+
+    Raises WhatIfError where the log or the question leaves nothing to answer.
+    """
+    if question.changed.is_of_shares:
+        raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
+    story = story_of(life, question.recorded, from_ms=from_ms, to_ms=to_ms)
+    answers, totals = compare(story, question.changed)
+    frame = (story.group_id, story.group_type)
+    asked = " ".join(question.texts)
+    return [*(_rebalance_row(frame, asked, answer) for answer in answers), _total_row(frame, asked, answers, totals)]
+
+
+def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) -> WhatIfRow:
+    would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
+    shift = answer.shift_ms
+    return WhatIfRow(
+        *frame,
+        REBALANCE,
+        asked,
+        answer.at_ms,
+        answer.generation,
+        None,
+        None,
+        None,
+        None,
+        ", ".join(answer.causes) or ("no cause in the log" if answer.generation is not None else "not recorded"),
+        answer.verdict.value,
+        would_be,
+        None if shift is None else shift.least,
+        None if shift is None else shift.most,
+        *answer.recorded_rebalances,
+        *answer.rebalances,
+        *answer.recorded_moved,
+        *answer.moved,
+        *answer.recorded_unowned_ms,
+        *answer.unowned_ms,
+        confidence=answer.confidence,
+        assumptions=answer.assumptions,
+    )
+
+
+def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals) -> WhatIfRow:
+    return WhatIfRow(
+        *frame,
+        TOTAL,
+        asked,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced, {totals.readings} readings",
+        None,
+        _counted(answer.verdict.value for answer in answers),
+        None,
+        None,
+        *totals.recorded_rebalances,
+        *totals.rebalances,
+        *totals.recorded_moved,
+        *totals.moved,
+        *totals.recorded_unowned_ms,
+        *totals.unowned_ms,
+        assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
+    )
+
+
+def answer_share_group(group_id: str, transitions: Iterable[Transition], question: Question) -> list[WhatIfRow]:
+    """Each range of records of a share group that would have gone another way, or may have, and the total.
+
+    Raises WhatIfError where the question has no meaning for share groups.
+    """
+    if question.changed.is_of_members:
+        raise WhatIfError(f"group {group_id} is a share group: ask for its delivery limit or its lock duration")
+    answers = answer_shares(transitions, question.changed, question.recorded)
+    asked = " ".join(question.texts)
+    rows = [_record_row(group_id, asked, answer) for answer in answers]
+    sizes = [answer.last_offset - answer.first_offset + 1 for answer in answers]
+    total = WhatIfRow(
+        group_id,
+        "SHARE",
+        TOTAL,
+        asked,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        f"{sum(sizes)} records in {len(answers)} ranges",
+        None,
+        _counted(answer.verdict.value for answer in answers),
+        deliveries_min=sum(size * answer.deliveries[0] for size, answer in zip(sizes, answers, strict=True)),
+        deliveries_max=sum(size * answer.deliveries[1] for size, answer in zip(sizes, answers, strict=True)),
+        assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
+    )
+    return [*rows, total]
+
+
+def _record_row(group_id: str, asked: str, answer: RecordAnswer) -> WhatIfRow:
+    return WhatIfRow(
+        group_id,
+        "SHARE",
+        RECORDS,
+        asked,
+        answer.at_ms,
+        None,
+        answer.topic or answer.topic_id,
+        answer.partition,
+        answer.first_offset,
+        answer.last_offset,
+        answer.recorded,
+        answer.verdict.value,
+        answer.would_be,
+        answer.shift_ms,
+        answer.shift_ms,
+        deliveries_min=answer.deliveries[0],
+        deliveries_max=answer.deliveries[1],
+        confidence=answer.confidence,
+        assumptions=answer.assumptions,
+    )
+
+
+def _counted(verdicts: Iterable[str]) -> str:
+    """`AVOIDED 4, KEPT 1`."""
+    found = list(verdicts)
+    return ", ".join(f"{name} {found.count(name)}" for name in sorted(set(found))) or "nothing to compare"

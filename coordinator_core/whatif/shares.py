@@ -1,0 +1,339 @@
+"""Records of share groups under another delivery limit or lock duration, from their state changes alone.
+
+What the log holds: each time a range was handed back (AVAILABLE, with how often it had been delivered), acknowledged or
+archived. What it does not hold: when a range was delivered, why it was handed back, and what a consumer would have
+done with one more try. So a lower limit is answered for certain, a higher one and another lock duration by bounds.
+
+Sources: SharePartition (a range handed back with `deliveryCount >= group.share.delivery.count.limit` is archived
+instead), and its acquisition lock time-out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError
+
+AVAILABLE: Final = "AVAILABLE"
+ACKNOWLEDGED: Final = "ACKNOWLEDGED"
+ARCHIVED: Final = "ARCHIVED"
+
+LOCK_SLACK_MS: Final = 10_000
+"""A hand-back so long after the lock could first run out may still be its: delivery waits for the next poll."""
+
+
+class Transition(NamedTuple):
+    """A row of silver.share_batch_transitions. Offsets are inclusive, times epoch ms."""
+
+    topic_id: str
+    topic: str | None
+    partition: int
+    log_offset: int
+    first_offset: int
+    last_offset: int
+    at: int
+    to_state: str | None
+    to_delivery_count: int | None
+    leader_changed: bool
+    kind: str
+
+
+class RecordVerdict(StrEnum):
+    """What would have become of a range of records."""
+
+    ARCHIVED_EARLIER = "ARCHIVED_EARLIER"
+    """It was archived all the same, and would have been at an earlier hand-back, with fewer deliveries."""
+    ARCHIVED_INSTEAD = "ARCHIVED_INSTEAD"
+    """It was acknowledged at a later delivery, or was still available: it would have been given up before."""
+    MORE_TRIES = "MORE_TRIES"
+    """It was archived at the limit and might have had more deliveries; how they would have ended nobody knows."""
+    KEPT = "KEPT"
+    """The same change would have come, at the same time."""
+    MOVED = "MOVED"
+    """The lock ran out, and would have at another time."""
+    CANNOT_TELL = "CANNOT_TELL"
+
+
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+
+SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
+    "SAME_DELIVERIES": "The deliveries up to then, and how they ended, would have been the same.",
+    "LIMIT_NOT_REJECTED": "It was archived because of the limit: a rejected last delivery looks the same in the log.",
+    "OUTCOME_UNKNOWN": "How a further delivery would have ended, the log cannot tell.",
+    "LOCK_BY_TIMING": "A hand-back one lock duration or little more after the one before is one of the lock.",
+    "DELIVERY_NOT_IN_LOG": "The log does not tell when records were delivered, so not for how long they were held.",
+    "LIMIT_RECORDED": "The delivery limit was as told, as configured, or Kafka's default of 5.",
+    "LOCK_RECORDED": "The lock duration was as told, or Kafka's default of 30000.",
+}
+"""Name of an assumption -> what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAnswer:
+    """A range of records and what would have become of it. `at_ms`: of the recorded change which it is about."""
+
+    verdict: RecordVerdict
+    at_ms: int
+    topic: str | None
+    topic_id: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    recorded: str
+    """What was recorded, as `ACKNOWLEDGED at delivery 4`."""
+    would_be: str
+    shift_ms: int | None
+    """How much later (negative: earlier) it would have been; None where that is not known."""
+    deliveries: tuple[int, int]
+    """How many deliveries more (negative: fewer) there would have been, of each offset of the range: from, to."""
+    confidence: str | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One change of one stretch of offsets which all have the same story."""
+
+    at_ms: int
+    state: str | None
+    delivery_count: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    topic_id: str
+    topic: str | None
+    partition: int
+    first_offset: int
+    last_offset: int
+    changes: tuple[_Change, ...]
+
+
+def answer_shares(transitions: Iterable[Transition], changes: Changes, recorded: Recorded) -> list[RecordAnswer]:
+    """What would have become of the records, by partition and offset. Raises WhatIfError for a change which is none."""
+    limit, lock_ms = changes.delivery_count_limit, changes.record_lock_duration_ms
+    if limit == recorded.delivery_count_limit:
+        raise WhatIfError(f"the delivery limit was {limit} already; if it was not, tell what it was with --recorded")
+    if lock_ms == recorded.record_lock_duration_ms:
+        raise WhatIfError(
+            f"the lock duration was {lock_ms} ms already; if it was not, tell what it was with --recorded"
+        )
+    if limit is not None and lock_ms is not None:
+        raise WhatIfError("the delivery limit and the lock duration bear on one another: ask for one at a time")
+    stretches = _stretches(transitions)
+    if limit is not None:
+        return [answer for one in stretches for answer in _under_limit(one, limit, recorded.delivery_count_limit)]
+    assert lock_ms is not None
+    return _under_lock(stretches, lock_ms, recorded.record_lock_duration_ms)
+
+
+def _stretches(transitions: Iterable[Transition]) -> Iterable[_Stretch]:
+    """Offsets cut where changes begin and end, so that each stretch has one story; neighbours of one are joined."""
+    by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
+    for row in transitions:
+        by_partition[row.topic_id, row.partition].append(row)
+    for (topic_id, partition), rows in sorted(by_partition.items()):
+        topic = next((row.topic for row in rows if row.topic is not None), None)
+        open_rows: dict[int, list[Transition]] = defaultdict(list)
+        close_rows: dict[int, list[Transition]] = defaultdict(list)
+        for row in rows:
+            open_rows[row.first_offset].append(row)
+            close_rows[row.last_offset + 1].append(row)
+        edges = sorted({*open_rows, *close_rows})
+        current: dict[int, Transition] = {}
+        joined: _Stretch | None = None
+        for first, following in pairwise(edges):
+            for row in close_rows.get(first, ()):
+                current.pop(id(row), None)
+            for row in open_rows.get(first, ()):
+                current[id(row)] = row
+            story = tuple(
+                _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind)
+                for row in sorted(current.values(), key=lambda row: row.log_offset)
+            )
+            if joined is not None and (joined.changes != story or joined.last_offset + 1 != first):
+                yield joined
+                joined = None
+            if not story:
+                continue
+            start = first if joined is None else joined.first_offset
+            joined = _Stretch(topic_id, topic, partition, start, following - 1, story)
+        if joined is not None:
+            yield joined
+
+
+def _answer(
+    stretch: _Stretch, verdict: RecordVerdict, change: _Change, would_be: str, **fields: object
+) -> RecordAnswer:
+    values: dict[str, object] = {"shift_ms": None, "deliveries": (0, 0), "confidence": None, "assumptions": ()} | fields
+    return RecordAnswer(
+        verdict,
+        change.at_ms,
+        stretch.topic,
+        stretch.topic_id,
+        stretch.partition,
+        stretch.first_offset,
+        stretch.last_offset,
+        f"{change.state or 'UNKNOWN'} at delivery {change.delivery_count}",
+        would_be,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+# --- the delivery limit ---
+
+
+def _under_limit(stretch: _Stretch, limit: int, recorded_limit: int) -> list[RecordAnswer]:
+    changes = _since_reset(stretch.changes)
+    if not changes:
+        return []
+    last = changes[-1]
+    if limit < recorded_limit:
+        return _under_lower_limit(stretch, changes, last, limit)
+    if last.state == ARCHIVED and last.delivery_count >= recorded_limit:
+        tries = [change.delivery_count for change in changes if change.state == AVAILABLE]
+        was_handed_back = sorted(set(tries)) == list(range(1, recorded_limit))
+        return [
+            _answer(
+                stretch,
+                RecordVerdict.MORE_TRIES,
+                last,
+                f"AVAILABLE at delivery {last.delivery_count}, {limit - recorded_limit} more at most",
+                deliveries=(1 if was_handed_back else 0, limit - recorded_limit),
+                confidence=LIKELY if was_handed_back else GUESS,
+                assumptions=("LIMIT_NOT_REJECTED", "LIMIT_RECORDED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
+            )
+        ]
+    return []
+
+
+def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
+    handed_back = next(
+        (change for change in changes if change.state == AVAILABLE and change.delivery_count >= limit), None
+    )
+    is_beyond = last.state in {ACKNOWLEDGED, ARCHIVED} and last.delivery_count > limit
+    if handed_back is None and not is_beyond:
+        return []
+    verdict = RecordVerdict.ARCHIVED_EARLIER if last.state == ARCHIVED else RecordVerdict.ARCHIVED_INSTEAD
+    # A hand-back beyond the limit came after the one at the limit, which the log then lacks: when, it does not say.
+    is_exact = handed_back is not None and handed_back.delivery_count == limit
+    assert handed_back is None or handed_back.at_ms <= last.at_ms
+    fewer = max(last.delivery_count - limit, 0)
+    return [
+        _answer(
+            stretch,
+            verdict,
+            last,
+            f"ARCHIVED at delivery {limit}",
+            shift_ms=handed_back.at_ms - last.at_ms if is_exact and handed_back is not None else None,
+            deliveries=(-fewer, -fewer),
+            confidence=CERTAIN,
+            assumptions=("SAME_DELIVERIES",),
+        )
+    ]
+
+
+def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
+    """What an admin's reset left behind is over; ranges which the start offset passed had no deliveries to tell of."""
+    resets = [index for index, change in enumerate(changes) if change.kind == "RESET"]
+    return [change for change in changes[resets[-1] + 1 if resets else 0 :] if change.kind != "PASSED"]
+
+
+# --- the lock duration ---
+
+
+def _under_lock(stretches: Iterable[_Stretch], lock_ms: int, recorded_ms: int) -> list[RecordAnswer]:
+    """Every hand-back; and of what ended otherwise, under a shorter lock, one line a partition."""
+    answers: list[RecordAnswer] = []
+    unknown: dict[tuple[str, int], list[tuple[_Stretch, _Change]]] = defaultdict(list)
+    for stretch in stretches:
+        changes = _since_reset(stretch.changes)
+        for index, change in enumerate(changes):
+            held_ms_max = _held_ms_max(changes[index - 1] if index else None, change)
+            if change.state == AVAILABLE:
+                answers.append(_handed_back(stretch, change, held_ms_max, lock_ms, recorded_ms))
+            elif lock_ms < recorded_ms and (held_ms_max is None or held_ms_max >= lock_ms):
+                unknown[stretch.topic_id, stretch.partition].append((stretch, change))
+    answers += [_ended(found) for found in unknown.values()]
+    return answers
+
+
+def _held_ms_max(earlier: _Change | None, change: _Change) -> int | None:
+    """For how long the range can have been held at most: since the hand-back before, if that is the one before."""
+    if earlier is None or earlier.state != AVAILABLE or change.delivery_count != earlier.delivery_count + 1:
+        return None
+    return change.at_ms - earlier.at_ms
+
+
+def _handed_back(
+    stretch: _Stretch, change: _Change, held_ms_max: int | None, lock_ms: int, recorded_ms: int
+) -> RecordAnswer:
+    """Was it the lock? Only if the range may have been held for as long as the lock lasted."""
+    shortest_ms = min(lock_ms, recorded_ms)
+    if held_ms_max is not None and held_ms_max < shortest_ms:
+        return _answer(
+            stretch,
+            RecordVerdict.KEPT,
+            change,
+            "the same",
+            shift_ms=0,
+            confidence=CERTAIN,
+            assumptions=("LOCK_RECORDED", "SAME_DELIVERIES"),
+        )
+    is_timed_out = held_ms_max is not None and recorded_ms <= held_ms_max <= recorded_ms + LOCK_SLACK_MS
+    if is_timed_out and lock_ms < recorded_ms:
+        return _answer(
+            stretch,
+            RecordVerdict.MOVED,
+            change,
+            "AVAILABLE earlier: the lock runs out sooner",
+            shift_ms=lock_ms - recorded_ms,
+            confidence=LIKELY,
+            assumptions=("LOCK_BY_TIMING", "LOCK_RECORDED", "SAME_DELIVERIES"),
+        )
+    if is_timed_out:
+        would_be = f"ACKNOWLEDGED within the longer lock, or AVAILABLE {lock_ms - recorded_ms} ms later"
+        return _answer(
+            stretch,
+            RecordVerdict.CANNOT_TELL,
+            change,
+            would_be,
+            deliveries=(-1, 0),
+            assumptions=("LOCK_BY_TIMING", "LOCK_RECORDED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
+        )
+    return _answer(
+        stretch,
+        RecordVerdict.CANNOT_TELL,
+        change,
+        "the same unless the lock had run out",
+        deliveries=(-1, 1),
+        assumptions=("DELIVERY_NOT_IN_LOG", "LOCK_RECORDED", "OUTCOME_UNKNOWN"),
+    )
+
+
+def _ended(found: Sequence[tuple[_Stretch, _Change]]) -> RecordAnswer:
+    """What was acknowledged or archived in a partition, and may have been held for longer than the shorter lock."""
+    stretches = [stretch for stretch, _ in found]
+    count = sum(stretch.last_offset - stretch.first_offset + 1 for stretch in stretches)
+    first = min(change.at_ms for _, change in found)
+    return RecordAnswer(
+        RecordVerdict.CANNOT_TELL,
+        first,
+        stretches[0].topic,
+        stretches[0].topic_id,
+        stretches[0].partition,
+        min(stretch.first_offset for stretch in stretches),
+        max(stretch.last_offset for stretch in stretches),
+        f"{count} offsets acknowledged or archived",
+        "the same, but for those which were held for longer than the lock",
+        None,
+        (0, 1),
+        None,
+        ("DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
+    )
