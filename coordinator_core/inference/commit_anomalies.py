@@ -121,6 +121,14 @@ class GenerationsAt:
             return None
         return self._rows[max(0, bisect_right(self._from, log_offset) - 1)].group_type
 
+    def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
+        """As `type_at`, for many places: indices into the types; -1: not known."""
+        if not self._rows:
+            return np.full(len(log_offsets), -1, np.int64), ()
+        names = sorted({row.group_type for row in self._rows})
+        codes = np.array([names.index(row.group_type) for row in self._rows], np.int64)
+        return codes[np.maximum(np.searchsorted(self._from, log_offsets, side="right") - 1, 0)], names
+
     def is_empty_at(self, log_offset: int) -> bool | None:
         """Nobody in the group; None where a hole in the log leaves it open."""
         index = bisect_right(self._from, log_offset) - 1

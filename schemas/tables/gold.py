@@ -61,6 +61,8 @@ PARTITION_OWNERS = Table(
         TO_LOG_OFFSET,
         VALID_FROM,
         VALID_TO,
+        Column("gap_before_ms", BIGINT, "Time without an owner before this stretch, in ms; null where none is known."),
+        Column("is_double", BOOLEAN, "Another member owned it as well for a time: no log of Kafka's own shows this."),
     ),
 )
 
@@ -74,7 +76,11 @@ REBALANCES = Table(
         key("to_generation", INT, "Generation or group epoch it led to."),
         as_key(INCARNATION),
         Column("from_generation", INT, "Generation or group epoch before."),
-        Column("started_at", TIMESTAMP, "When it began."),
+        Column(
+            "started_at",
+            TIMESTAMP,
+            "When it began. Classic: the end of the join phase, since the log does not hold its beginning.",
+        ),
         Column("completed_at", TIMESTAMP, "When everybody had arrived; null while it goes on."),
         Column("duration_ms", BIGINT, "completed_at less started_at, in ms."),
         Column("cause", STRING, "The main cause."),
@@ -87,7 +93,19 @@ REBALANCES = Table(
         Column("partitions_total", INT, "Partitions assigned after it."),
         Column("partitions_moved", INT, "Partitions that changed owner."),
         Column("stickiness", DOUBLE, "Share of the partitions that stayed with their owner, 0 to 1."),
-        Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
+        Column(
+            "unowned_partition_ms",
+            BIGINT,
+            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for classic "
+            "groups, whose join phases the log does not hold.",
+        ),
+        Column("in_storm", BOOLEAN, "One of many generations in a short time."),
+        Column(
+            "flapping_members",
+            ArrayOf(STRING),
+            "Who came or went more than once in the storm: group instance ids, else client ids.",
+            is_personal=True,
+        ),
     ),
 )
 
@@ -166,6 +184,58 @@ COMMIT_ANOMALIES = Table(
     ),
 )
 
+LAG_HISTORY = Table(
+    layer="gold",
+    name="lag_history",
+    comment="How far behind the end of its topic a group was at a commit, where the end was sampled about then.",
+    partition_by=("cluster_id",),
+    columns=(
+        *GROUP_COLUMNS,
+        key("topic", STRING, "The topic."),
+        PARTITION,
+        LOG_OFFSET,
+        AT,
+        Column("committed_offset", BIGINT, "What was committed."),
+        Column("end_offset", BIGINT, "The topic's end then, between the samples before and after; null with one only."),
+        Column("lag", BIGINT, "end_offset less committed_offset."),
+        Column("lag_min", BIGINT, "Lower bound, from the sample before."),
+        Column("lag_max", BIGINT, "Upper bound, from the sample after; null without one."),
+        Column(
+            "time_behind_ms", BIGINT, "Since when the end was past it, in ms; null where no sample goes so far back."
+        ),
+        Column("sampled_at", TIMESTAMP, "The sample nearest in time."),
+        METHOD,
+        CONFIDENCE,
+    ),
+)
+
+LOG_ANOMALIES = Table(
+    layer="gold",
+    name="log_anomalies",
+    comment="Where a log breaks the coordinators' own rules, and what that means.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("log_topic", STRING, "The coordinator topic."),
+        key("log_partition", INT, "Partition of it."),
+        LOG_OFFSET,
+        key("rule", STRING, "The rule that is broken."),
+        key("ordinal", INT, "Which of several in one record."),
+        Column("group_id", STRING, "The group."),
+        Column("group_type", STRING, "CLASSIC, CONSUMER, SHARE or STREAMS; null where not known."),
+        AT,
+        Column("topic", STRING, "The source topic it concerns, if any."),
+        Column("topic_id", STRING, "Its id, where the log holds it."),
+        Column("partition", INT, "Its partition, if any."),
+        Column("member_id", STRING, "The member it concerns, if any.", is_personal=True),
+        Column("details", STRING, "What the log says.", is_personal=True),
+        Column("meaning", STRING, "What it means."),
+        Column("known_defects", ArrayOf(STRING), "Kafka's issues that show like this."),
+        METHOD,
+        CONFIDENCE,
+    ),
+)
+
 DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
 
 GROUP_SUMMARY = Table(
@@ -182,6 +252,8 @@ GROUP_SUMMARY = Table(
         Column("commit_count", BIGINT, "Offset commits applied."),
         Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
         Column("not_stable_ms", BIGINT, "Time in a state other than Stable and Empty, in ms."),
+        Column("storm_rebalance_count", INT, "Rebalances in storms."),
+        Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
         Column("worst_topic", STRING, "Topic of the partition with most time unowned."),
         Column("worst_partition", INT, "The partition with most time unowned."),
     ),
@@ -211,6 +283,8 @@ GOLD_TABLES = (
     REDELIVERIES,
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
+    LAG_HISTORY,
+    LOG_ANOMALIES,
     GROUP_SUMMARY,
     SHARE_GROUP_SUMMARY,
 )

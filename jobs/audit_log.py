@@ -1,0 +1,172 @@
+"""The audit of what is neither owner nor rebalance: lag where ends were sampled, and broken rules of the log."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.inference.broken_rules import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
+from coordinator_core.inference.commit_anomalies import GenerationsAt
+from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64
+from coordinator_core.share_state.lane import RECORD_KINDS
+from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.audit_work import AuditParts, AuditWork
+from jobs.silver_reader import SilverFiles, codes_of, epoch_ms_column, indices_in, numbers_of
+from jobs.silver_rows import rows_table
+from schemas.tables.bronze import END_OFFSETS
+from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
+from schemas.tables.silver import SHARE_PARTITION_STATES
+
+SHARE: Final = "SHARE"
+WAITING_ROWS_MAX: Final = 100_000
+"""Rows of lag held before a row group is written."""
+EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
+STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "log_offset",
+    "valid_from",
+    "record_kind",
+    *EPOCH_COLUMNS,
+)
+
+Samples = Mapping[tuple[str, int], EndSamples]
+
+
+def end_samples(files: SilverFiles) -> Samples:
+    """All samples of bronze.end_offsets, by topic and partition."""
+    rows = files.scan(END_OFFSETS, ("topic", "partition", "sampled_at", "end_offset"))
+    if not rows.num_rows:
+        return {}
+    topic, topics = codes_of(rows["topic"])
+    partition, end = numbers_of(rows["partition"]), numbers_of(rows["end_offset"])
+    at = epoch_ms_column(rows["sampled_at"])
+    order = np.lexsort((partition, topic))
+    begins = np.flatnonzero((np.diff(topic[order], prepend=-1) != 0) | (np.diff(partition[order], prepend=-1) != 0))
+    return {
+        (topics[topic[mine[0]]], int(partition[mine[0]])): EndSamples.of(at[mine], end[mine])
+        for mine in np.split(order, begins[1:])
+    }
+
+
+class LagWriter:
+    """gold.lag_history of many groups, written some at a time."""
+
+    def __init__(self, files: SilverFiles, settings: InferenceSettings, parts: AuditParts) -> None:
+        self._samples = end_samples(files)
+        self._settings = settings
+        self._parts = parts
+        self._waiting: list[pa.Table] = []
+
+    def add(self, life: GroupLife) -> None:
+        """The lag of one group."""
+        lags = lag_history(life.commits, self._samples, self._settings)
+        if len(lags):
+            self._waiting.append(lag_table(life, lags))
+        if sum(table.num_rows for table in self._waiting) > WAITING_ROWS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            self._parts.write(LAG_HISTORY, pa.concat_tables(self._waiting))
+            self._waiting = []
+
+
+def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
+    """gold.lag_history, `cluster_id` left out."""
+    commits, rows = life.commits, lags.row
+    group_type, group_types = GenerationsAt(life.generations, life.events).types_at(commits.log_offset[rows])
+    columns = {
+        "group_id": pa.repeat(pa.scalar(life.group_id), len(rows)),
+        "group_type": _coded(group_type, group_types),
+        "topic": _coded(commits.topic[rows], commits.topics),
+        "partition": pa.array(commits.partition[rows]),
+        "log_offset": pa.array(commits.log_offset[rows]),
+        "at": timestamps(commits.applied_at_ms[rows]),
+        "committed_offset": pa.array(commits.committed_offset[rows]),
+        **{
+            name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)
+            for name in ("end_offset", "lag", "lag_min", "lag_max", "time_behind_ms")
+        },
+        "sampled_at": timestamps(lags.sampled_at_ms),
+        "method": _coded(lags.method, METHODS),
+        "confidence": _coded(lags.method, CONFIDENCES),
+    }
+    fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
+    schema = pa.schema([field.remove_metadata() for field in fields])
+    return pa.table([columns[field.name] for field in fields], names=schema.names).cast(schema)
+
+
+def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
+    """gold.log_anomalies, of either coordinator topic."""
+    if rows:
+        parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
+
+
+def audit_share_rules(work: AuditWork, parts: AuditParts) -> None:
+    """Broken rules of all share partitions of the log partitions."""
+    for log_partition in work.log_partitions:
+        write_broken_rules(share_anomalies(work.files, log_partition), work.topic, parts)
+
+
+def share_anomalies(files: SilverFiles, log_partition: int) -> list[LogAnomalyRow]:
+    """Broken rules of the share partitions of one log partition, in log order."""
+    states = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition)
+    if not states.num_rows:
+        return []
+    epochs = ShareEpochs(
+        key=_share_keys(states),
+        log_offset=numbers_of(states["log_offset"]),
+        record_kind=indices_in(states["record_kind"], RECORD_KINDS),
+        **{name: numbers_of(states[name]) for name in EPOCH_COLUMNS},
+    )
+    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(states, broken, log_partition)]
+    return sorted(rows, key=lambda row: (row.log_offset, row.rule))
+
+
+def _share_keys(states: pa.Table) -> I64:
+    """A number for each share partition."""
+    group, _ = codes_of(states["group_id"])
+    topic, topics = codes_of(states["topic_id"])
+    partition = numbers_of(states["partition"])
+    keys: I64 = (group.astype(np.int64) * len(topics) + topic) * (1 + int(partition.max())) + partition
+    return keys
+
+
+def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> list[LogAnomalyRow]:
+    found = states.take(pa.array(broken.rows)).to_pylist()
+    before = states[broken.column].take(pa.array(broken.previous)).to_pylist()
+    at = epoch_ms_column(states["valid_from"].take(pa.array(broken.rows))).tolist()
+    return [
+        LogAnomalyRow(
+            row["group_id"],
+            SHARE,
+            broken.rule,
+            log_partition,
+            row["log_offset"],
+            0,
+            at[number],
+            row["topic"],
+            row["topic_id"],
+            row["partition"],
+            None,
+            f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
+            *RULES[broken.rule],
+            "SUCCESSIVE_STATES",
+            "CERTAIN",
+        )
+        for number, row in enumerate(found)
+    ]
+
+
+def _coded(indices: Any, texts: Any) -> pa.Array:
+    """Text by index; -1 is null."""
+    codes = np.asarray(indices)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(texts, pa.string()))
