@@ -13,7 +13,15 @@ from typing import Final
 
 import pytest
 
-from tests.conformance.recordings import COPIES, Recording, SilverMaker, SilverOf, log_folders, recordings_in
+from tests.conformance.recordings import (
+    COPIES,
+    Recording,
+    SilverMaker,
+    SilverOf,
+    WarehouseOf,
+    log_folders,
+    recordings_in,
+)
 from tests.conformance.test_traces import DATA, FamilyFile, family_files
 
 LINES: Final = pytest.StashKey[list[str]]()
@@ -25,7 +33,7 @@ LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
 }
 """Fixtures of log folders, and which they stand for."""
 TRACE_TESTS: Final = "test_traces.py"
-RECORDING_TESTS: Final = "test_recordings.py"
+RECORDING_TESTS: Final = ("test_recordings.py", "test_gold_*.py")
 
 ReportLine = Callable[[str], None]
 
@@ -52,11 +60,14 @@ def _given(config: pytest.Config, option: str) -> list[Path]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With an option, only what it names is judged."""
     wanted = {
-        name for name, option in ((TRACE_TESTS, "--traces"), (RECORDING_TESTS, "--recording")) if _given(config, option)
+        name
+        for names, option in (((TRACE_TESTS,), "--traces"), (RECORDING_TESTS, "--recording"))
+        if _given(config, option)
+        for name in names
     }
     if not wanted or collection_path.suffix != ".py" or collection_path.parent != Path(__file__).parent:
         return None
-    return True if collection_path.name not in wanted else None
+    return None if any(collection_path.match(name) for name in wanted) else True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -68,7 +79,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             raise pytest.UsageError(f"no traces or vectors in {', '.join(map(str, folders))}")
         metafunc.parametrize("family_file", files, ids=[_family_id(file) for file in files])
     for fixture, is_meant in LOG_FOLDERS.items():
-        if fixture in metafunc.fixturenames and metafunc.definition.path.name == RECORDING_TESTS:
+        if fixture in metafunc.fixturenames and _judges_recordings(metafunc.definition.path):
             found = [recording for recording in _recordings(metafunc.config) if is_meant(recording)]
             metafunc.parametrize(fixture, found or [None], ids=[recording.name for recording in found] or ["none"])
 
@@ -86,6 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=without)
 
 
+def _judges_recordings(path: Path) -> bool:
+    return any(path.match(name) for name in RECORDING_TESTS)
+
+
 def _recordings(config: pytest.Config) -> list[Recording]:
     folders = _given(config, "--recording")
     for folder in folders:
@@ -100,9 +115,21 @@ def _family_id(file: FamilyFile) -> str:
 
 
 @pytest.fixture(scope="session")
-def silver_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SilverOf:
-    """The tables which the jobs make of a recording, each made once."""
+def silver_maker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SilverMaker:
+    """Makes what the jobs make of a recording, each once."""
     return SilverMaker(lambda: request.getfixturevalue("spark"), tmp_path_factory.mktemp("conformance"))
+
+
+@pytest.fixture(scope="session")
+def silver_of(silver_maker: SilverMaker) -> SilverOf:
+    """The tables which the jobs make of a recording, each made once."""
+    return silver_maker
+
+
+@pytest.fixture(scope="session")
+def warehouse_of(silver_maker: SilverMaker) -> WarehouseOf:
+    """The warehouse which holds them, for those who read it as the jobs do; the cluster is `cluster_id_of`."""
+    return silver_maker.warehouse
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def log_folders(path: Path) -> list[Recording]:
 
 
 SilverOf = Callable[[Recording], Tables]
+WarehouseOf = Callable[[Recording], Path]
 
 
 class SilverMaker:
@@ -74,16 +75,28 @@ class SilverMaker:
     def __init__(self, session: Callable[[], SparkSession], scratch: Path) -> None:
         self._session = session
         self._scratch = scratch
+        self._roots: dict[Recording, Path] = {}
         self._made: dict[Recording, Tables] = {}
 
     def __call__(self, recording: Recording) -> Tables:
         """The tables of a recording's log folder."""
         if recording not in self._made:
-            name = re.sub(r"\W", "-", recording.name)
-            root = self._scratch / f"{len(self._made)}-{name}"
-            make_warehouse(self._session(), recording.logs, root, cluster_id=name)
-            self._made[recording] = read_tables(root)
+            self._made[recording] = read_tables(self.warehouse(recording))
         return self._made[recording]
+
+    def warehouse(self, recording: Recording) -> Path:
+        """The warehouse that holds them."""
+        if recording not in self._roots:
+            name = cluster_id_of(recording)
+            root = self._scratch / f"{len(self._roots)}-{name}"
+            make_warehouse(self._session(), recording.logs, root, cluster_id=name)
+            self._roots[recording] = root
+        return self._roots[recording]
+
+
+def cluster_id_of(recording: Recording) -> str:
+    """The cluster id of a recording's tables."""
+    return re.sub(r"\W", "-", recording.name)
 
 
 def make_warehouse(session: SparkSession, logs: Path, root: Path, *, cluster_id: str) -> None:
