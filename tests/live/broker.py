@@ -122,6 +122,11 @@ class LiveBroker:
         self.stop()
 
     @property
+    def process_id(self) -> int:
+        """Of the broker's process."""
+        return self._process.pid
+
+    @property
     def log(self) -> Path:
         """What the broker writes about itself."""
         return self.folder / "broker.log"

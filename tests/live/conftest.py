@@ -1,6 +1,7 @@
 """Scenarios, simulated and loaded by a real broker. `make test` takes the short one, `make test-live` all of them."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from tests.conformance.truth import Truth
 from tests.conftest import PROJECT_ROOT
 from tests.live.broker import LiveBroker
 from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
-from tests.live.simulated import Simulated, dump, dumped, truth_of
+from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
 IS_WHOLE: Final = os.environ.get("GROUPLEDGER_LIVE") == "all"
 """Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
@@ -23,6 +24,19 @@ SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
 SCENARIOS: Final = PROJECT_ROOT / "scenarios"
 TOO_LONG: Final = frozenset({"busy-day"})
 """A day of a thousand groups takes minutes."""
+VARIATIONS: Final[tuple[Mapping[str, str | int], ...]] = (
+    {"compression": "gzip"},
+    {"compression": "snappy"},
+    {"compression": "lz4"},
+    # Where the clock stops while groups form, members revoke, brokers are away.
+    {"duration": "4100ms", "seed": 34},
+    {"duration": "186s", "seed": 24},
+    {"duration": "300020ms", "seed": 28},
+    {"duration": "362s", "seed": 6},
+    {"duration": "421s", "seed": 22},
+    {"duration": "541s", "seed": 17},
+)
+"""Of the short scenario."""
 
 
 @dataclass
@@ -30,7 +44,7 @@ class Loaded:
     """A simulated log, what a real broker said of it, and what Kafka's dump tool printed."""
 
     simulated: Simulated
-    snapshot: dict[str, Any]
+    snapshot: Mapping[str, Any]
     dumps: Path
     batches: list[DumpBatch]
     index_report: str
@@ -41,10 +55,12 @@ class Loaded:
         self.truth = truth_of(self.snapshot, self.simulated)
 
 
-def scenarios() -> list[Path]:
+def cases() -> list[Case]:
     """What is loaded in this run."""
-    whole = [path for path in sorted(SCENARIOS.glob("*.toml")) if path.stem not in TOO_LONG]
-    return [SHORT, *whole] if IS_WHOLE else [SHORT]
+    if not IS_WHOLE:
+        return [Case(SHORT)]
+    shipped = [Case(path) for path in sorted(SCENARIOS.glob("*.toml")) if path.stem not in TOO_LONG]
+    return [Case(SHORT), *shipped, *(Case(SHORT, values) for values in VARIATIONS)]
 
 
 @pytest.fixture(scope="session")
@@ -58,22 +74,26 @@ def home() -> KafkaHome:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session", params=scenarios(), ids=lambda path: path.stem)
-def loaded(request: pytest.FixtureRequest, home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """One scenario after another, each loaded by a broker of its own."""
-    scenario: Path = request.param
-    root = tmp_path_factory.mktemp(scenario.stem)
-    simulated = Simulated.of(scenario, root / "simulated")
+@pytest.fixture(scope="session", params=cases(), ids=lambda case: case.name)
+def simulated(request: pytest.FixtureRequest, home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """One case after another."""
+    return Simulated.of(request.param, tmp_path_factory.mktemp("case") / request.param.name)
+
+
+@pytest.fixture(scope="session")
+def loaded(simulated: Simulated, home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """A simulated log in the hands of a broker of its own."""
+    root = tmp_path_factory.mktemp("broker")
     with LiveBroker(home, root / "broker", topics=simulated.topics(), logs=simulated.logs) as broker:
-        snapshot = dict(broker.snapshot())  # first of all: sessions of classic members run since the broker has them
+        snapshot = broker.snapshot()  # first of all: sessions of classic members run since the broker has them
         dumps = dump(broker, simulated, root / "dumps")
         report = broker.dump(simulated.indexes(), "--verify-index-only", to=root / "indexes.txt").read_text()
     return Loaded(simulated, snapshot, dumps, dumped(dumps), report)
 
 
 @pytest.fixture(scope="session")
-def tables(loaded: Loaded, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def tables(simulated: Simulated, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """The tables which the jobs make of the same segments."""
     root = tmp_path_factory.mktemp("warehouse")
-    make_warehouse(spark, loaded.simulated.logs, root, cluster_id="simulated")
+    make_warehouse(spark, simulated.logs, root, cluster_id="simulated")
     return read_tables(root)

@@ -4,13 +4,15 @@ simulator's truth says of the end, as facts of the same form as those of the bro
 
 import gzip
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from coordinator_core.client_protocols import decode_assignment
+from coordinator_core.lookup import SharePartitionKey
 from jobs.simulate import Written, simulate
 from tests.conformance.dump import DumpBatch, parse_dump
 from tests.conformance.truth import CONSUMER_OFFSETS, OPEN_ROWS, SHARE_GROUP_STATE, Facts, Snapshot, TopicLife, Truth
@@ -30,6 +32,27 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario file, maybe with other values for keys which it has."""
+
+    scenario: Path
+    values: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """For test ids."""
+        return "-".join((self.scenario.stem, *map(str, self.values.values())))
+
+    def text(self) -> str:
+        """The scenario, its first line of each key replaced."""
+        text = self.scenario.read_text(encoding="utf-8")
+        for key, value in self.values.items():
+            text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = {json.dumps(value)}", text, count=1)
+            assert count, f"{self.scenario.name} has no key {key}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Simulated:
     """A simulation's output folder."""
 
@@ -37,9 +60,12 @@ class Simulated:
     written: Written
 
     @classmethod
-    def of(cls, scenario: Path, root: Path) -> "Simulated":
-        """Simulate a scenario file into a folder."""
-        return cls(root, simulate(str(scenario), str(root)))
+    def of(cls, case: Case, root: Path) -> Self:
+        """Simulate a case into a folder."""
+        root.mkdir()
+        scenario = root / case.scenario.name
+        scenario.write_text(case.text(), encoding="utf-8")
+        return cls(root / "simulated", simulate(str(scenario), str(root / "simulated")))
 
     @property
     def logs(self) -> Path:
@@ -87,6 +113,15 @@ class Simulated:
         """What the group coordinators knew when the clock stopped."""
         names = {line["topic_id"]: line["topic"] for line in self.truth("topics")}
         return {line["group"]: end_facts(line["state"], names) for line in self.truth("end")}
+
+    def initializing(self) -> set[SharePartitionKey]:
+        """Share partitions of which a group did not yet know at the end that they are initialized: Admin shows none."""
+        return {
+            SharePartitionKey(line["group"], topic_id, partition)
+            for line in self.truth("end")
+            for topic_id, partitions in line["state"].get("shareStatePartitions", {}).get("initializing", {}).items()
+            for partition in partitions
+        }
 
 
 def _topic_id(folder: Path) -> str:
@@ -154,9 +189,7 @@ def end_facts(state: Line, names: Mapping[str, str]) -> Facts:
     """
     facts = _offset_facts(state.get("offsets", {}))
     group = state.get("group")
-    if group is None:
-        if not facts:
-            return {}
+    if group is None:  # whoever commits without joining has a group all the same, as long as its offsets live
         group = {"type": "classic", "state": "Empty", "protocolType": None, "protocolName": None, "members": {}}
     if group["state"] in REBALANCING:
         return facts
