@@ -6,16 +6,13 @@ ShareCoordinatorService.partitionFor, TransactionStateManager.partitionFor). The
 when the topic is made: take it from the log directory, not from a setting.
 """
 
-import sys
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import CoreError
+from coordinator_core.java.hash_codes import string_hash_code
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
-
-_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-"""In the machine's own order, to be read as numbers."""
 
 
 class LookupKeyError(CoreError):
@@ -35,16 +32,6 @@ class SharePartitionKey(NamedTuple):
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
 
-def java_hash_code(text: str) -> int:
-    """Java's `String.hashCode`: s[0]*31^(n-1) + ... + s[n-1] over UTF-16 code units, as a signed 32-bit
-    number.
-    """
-    code = 0
-    for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
-        code = (code * 31 + unit) & 0xFFFF_FFFF
-    return code - 2**32 if code > INT32_MAX else code
-
-
 def kafka_abs(number: int) -> int:
     """Kafka's `Utils.abs` of a 32-bit number: 0 for the smallest, whose absolute value does not fit."""
     return 0 if number == INT32_MIN else abs(number)
@@ -53,7 +40,7 @@ def kafka_abs(number: int) -> int:
 def _partition_for(key: str, partition_count: int) -> int:
     if partition_count <= 0:
         raise LookupKeyError(f"a topic has no {partition_count} partitions")
-    return kafka_abs(java_hash_code(key)) % partition_count
+    return kafka_abs(string_hash_code(key)) % partition_count
 
 
 def group_partition(group_id: str, partition_count: int) -> int:

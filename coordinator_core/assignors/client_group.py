@@ -1,7 +1,7 @@
 """What a client assignor is given and what it gives (org.apache.kafka.clients.consumer.ConsumerPartitionAssignor).
 
 The leader of a classic group runs it. Topics go by name here. Members are walked in the order in which they are given,
-which in the client is the order of a hash map (`java_order` tells that order).
+which in the client is the order of a hash map (`java.hash_map` tells that order).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from coordinator_core import client_protocols
-from coordinator_core.assignors.java_order import HashMap, HashSet, string_hash_code, string_order
+from coordinator_core.java.hash_codes import string_hash_code, string_order
+from coordinator_core.java.hash_map import HashMap, HashSet
 
 GENERATION_DEFAULT: Final = -1
 """Generation of a member that tells none (DEFAULT_GENERATION)."""

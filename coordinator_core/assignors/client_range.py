@@ -17,7 +17,7 @@ from coordinator_core.assignors.client_group import (
     members_in_line,
     subscribed_topics,
 )
-from coordinator_core.assignors.java_order import string_order
+from coordinator_core.java.hash_codes import string_order
 
 Lists = dict[str, list[TopicPartition]]
 """Member id -> what it has so far."""

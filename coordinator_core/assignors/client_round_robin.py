@@ -10,7 +10,7 @@ from coordinator_core.assignors.client_group import (
     members_in_line,
     subscribed_topics,
 )
-from coordinator_core.assignors.java_order import string_order
+from coordinator_core.java.hash_codes import string_order
 
 
 def assign_round_robin(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:

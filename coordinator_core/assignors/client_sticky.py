@@ -26,15 +26,10 @@ from coordinator_core.assignors.client_group import (
     topic_partitions,
 )
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.java_order import (
-    HashMap,
-    HashSet,
-    string_hash_code,
-    string_order,
-    topic_partition_hash_code,
-)
 from coordinator_core.client_protocols import decode_cooperative_sticky_user_data, decode_sticky_user_data
 from coordinator_core.errors import DecodeError
+from coordinator_core.java.hash_codes import string_hash_code, string_order, topic_partition_hash_code
+from coordinator_core.java.hash_map import HashMap, HashSet
 
 Lists = dict[str, list[TopicPartition]]
 """Member id -> partitions so far, in the order in which they came."""

@@ -1,21 +1,14 @@
 """What a server assignor is given and what it gives (org.apache.kafka.coordinator.group.api.assignor).
 
 All topics are topic ids of 22 characters. Orders matter: members and topic ids are walked in the order in which they
-are given here, which in the broker is the order of hash maps (`java_order` tells that order).
+are given here, which in the broker is the order of hash maps (`java.hash_map` tells that order).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.java_order import (
-    HashMap,
-    capacity_of_copy,
-    in_hash_order,
-    integer_hash_code,
-    uuid_hash_code,
-)
 
 GroupAssignment = dict[str, dict[str, tuple[int, ...]]]
 """Member id -> topic id -> partitions, ascending. A topic without partitions may be there, as in Kafka's answer."""
@@ -83,20 +76,6 @@ def group_assignment(assigned: Mapping[str, Mapping[str, set[int]]]) -> GroupAss
 def working_copy(assigned_partitions: Mapping[str, tuple[int, ...]]) -> dict[str, set[int]]:
     """What a member has, to be changed (AssignorHelpers.deepCopyAssignment)."""
     return {topic_id: set(partitions) for topic_id, partitions in assigned_partitions.items()}
-
-
-def in_broker_order(assigned_partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    """A member's part of a target assignment in the order in which the broker walks it.
-
-    Replay makes it a HashMap of HashSets, in the order of the record (Assignment.fromRecord).
-    """
-    topics: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code)
-    for topic_id, partitions in assigned_partitions.items():
-        numbers = tuple(partitions)
-        topics[topic_id] = tuple(
-            in_hash_order(numbers, integer_hash_code, initial_capacity=capacity_of_copy(len(numbers)))
-        )
-    return dict(topics.items())
 
 
 ServerAssignor = Callable[[GroupSpec], GroupAssignment]

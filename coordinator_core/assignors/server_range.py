@@ -10,8 +10,8 @@ are not alike: it infers the type of a group only when a member changes, not whe
 
 from collections import Counter
 
-from coordinator_core.assignors.java_order import string_order
 from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.java.hash_codes import string_order
 
 
 def assign_range(spec: GroupSpec) -> GroupAssignment:

@@ -14,23 +14,20 @@ from math import ceil
 from typing import Generic, TypeVar
 
 from coordinator_core.assignors.errors import NoMemberLeft
-from coordinator_core.assignors.java_order import (
-    HashCode,
-    HashMap,
-    HashSet,
-    TopicIdPartition,
-    capacity_for,
-    in_hash_order,
-    integer_hash_code,
-    topic_id_partition_hash_code,
-    uuid_hash_code,
-)
 from coordinator_core.assignors.server_group import (
     GroupAssignment,
     GroupSpec,
     SubscriptionType,
     group_assignment,
 )
+from coordinator_core.java.hash_codes import (
+    HashCode,
+    TopicIdPartition,
+    integer_hash_code,
+    topic_id_partition_hash_code,
+    uuid_hash_code,
+)
+from coordinator_core.java.hash_map import HashMap, HashSet, capacity_for, in_hash_order
 
 P = TypeVar("P")
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.java_order import capacity_of_copy, in_hash_order, uuid_hash_code, uuid_order
 from coordinator_core.assignors.server_group import (
     GroupAssignment,
     GroupSpec,
@@ -18,6 +17,8 @@ from coordinator_core.assignors.server_group import (
     group_assignment,
     working_copy,
 )
+from coordinator_core.java.hash_codes import uuid_hash_code, uuid_order
+from coordinator_core.java.hash_map import capacity_of_copy, in_hash_order
 
 ROUND_COUNT_MAX: Final = 16
 """Rounds over all topics before balancing gives up (MAX_ITERATION_COUNT)."""

@@ -12,8 +12,9 @@ from typing import Final
 from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
 from coordinator_core.codec import decode
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.java_order import INITIAL_CAPACITY, grown_capacity, hash_map_order
 from coordinator_core.errors import CoreError, DecodeError
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import TABLE_SIZE_DEFAULT, grown, in_bucket_order
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json
 from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
 
@@ -98,7 +99,7 @@ class LiveClassicGroup:
     """Somebody joined while the first rebalance was delayed: it may be delayed again."""
     supported_protocols: Counter[str] = field(default_factory=Counter)
     """Protocol name -> how many members support it."""
-    table_capacity: int = INITIAL_CAPACITY
+    table_capacity: int = TABLE_SIZE_DEFAULT
     """Buckets of Kafka's hash map of members, which decide its order."""
 
     @classmethod
@@ -147,7 +148,7 @@ class LiveClassicGroup:
             self.static_members[member.group_instance_id] = member.member_id
         self.members[member.member_id] = member
         self.supported_protocols.update(name for name, _ in member.protocols)
-        self.table_capacity = grown_capacity(self.table_capacity, len(self.members))
+        self.table_capacity = grown(self.table_capacity, len(self.members))
 
     def remove(self, member_id: str) -> None:
         """Forget a member, joined or pending; another one leads then. Absence is fine."""
@@ -193,7 +194,8 @@ class LiveClassicGroup:
 
     def members_in_hash_order(self) -> list[LiveMember]:
         """Members as Kafka's hash map iterates over them."""
-        return [self.members[member_id] for member_id in hash_map_order(self.members, self.table_capacity)]
+        member_ids = in_bucket_order(self.members, string_hash_code, self.table_capacity)
+        return [self.members[member_id] for member_id in member_ids]
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
         """Raise Refused unless this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another holds the id."""
@@ -252,7 +254,7 @@ class LiveClassicGroup:
         """The protocol with most votes among those which all members support; a tie goes by hash order."""
         candidates = [name for name, count in self.supported_protocols.items() if count == len(self.members)]
         votes = Counter(member.vote(candidates) for member in self.members_in_hash_order())
-        return max(hash_map_order(votes), key=votes.__getitem__)
+        return max(in_bucket_order(votes, string_hash_code), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         """Topics of all members, or None where they cannot be told (ClassicGroup.computeSubscribedTopics)."""

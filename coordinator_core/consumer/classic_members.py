@@ -25,7 +25,6 @@ classicGroupHeartbeatToConsumerGroup, classicGroupLeaveToConsumerGroup.
 from dataclasses import replace
 from typing import Final
 
-from coordinator_core.assignors.java_order import string_order
 from coordinator_core.classic.commands import (
     HEARTBEAT_CONSUMER_GROUP,
     JOIN_CONSUMER_GROUP,
@@ -68,6 +67,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Command, Context, Result
 from coordinator_core.errors import DecodeError
+from coordinator_core.java.hash_codes import string_order
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE
 
 NO_EPOCH: Final = -1

@@ -24,13 +24,6 @@ from typing import Any, Final
 
 from immutables import Map
 
-from coordinator_core.assignors.java_order import (
-    capacity_of_copy,
-    in_hash_order,
-    integer_hash_code,
-    string_order,
-    uuid_hash_code,
-)
 from coordinator_core.classic.commands import answer_all, prepare_rebalance
 from coordinator_core.classic.live import STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.classic.records import group_metadata_record, group_metadata_tombstone
@@ -52,11 +45,13 @@ from coordinator_core.consumer.timers import schedule_session
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.java_order import grown_timeline_capacity
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context, Result
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
+from coordinator_core.java.hash_codes import string_order
+from coordinator_core.java.ordered import map_of, set_of
+from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES
 
 ASSIGNMENT_VERSION_MAX: Final = 3
@@ -244,8 +239,8 @@ def _by_topic_id(assignment: Assignment, image: MetadataImage) -> Partitions:
     for topic_name, numbers in assignment.assigned_partitions:
         topic = image.topics.get(topic_name)
         if topic is not None:
-            partitions[topic.topic_id] = _in_set_order(numbers)
-    return _in_map_order(partitions)
+            partitions[topic.topic_id] = set_of(numbers)
+    return map_of(partitions)
 
 
 def _upgrade_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -372,10 +367,10 @@ def assignment_bytes(partitions: Mapping[str, Collection[int]], subscription: by
     """
     version = _assignment_version(subscription)
     by_name = []
-    for topic_id, numbers in _in_map_order(partitions).items():
+    for topic_id, numbers in map_of(partitions).items():
         topic = image.topic_of_id(topic_id)
         if topic is not None:
-            by_name.append((topic.name, _in_set_order(numbers)))
+            by_name.append((topic.name, set_of(numbers)))
     return encode_assignment(Assignment(version, tuple(by_name)))
 
 
@@ -404,14 +399,3 @@ def _tombstones(group: ConsumerGroup, member_ids: Collection[str]) -> list[Coord
 
 def _whole_group_record(classic: LiveClassicGroup) -> CoordinatorRecord:
     return group_metadata_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
-
-
-# --- the order of Java's collections ---
-
-
-def _in_map_order(partitions: Mapping[str, Any]) -> dict[str, Any]:
-    return {topic_id: partitions[topic_id] for topic_id in in_hash_order(partitions, uuid_hash_code)}
-
-
-def _in_set_order(numbers: Collection[int]) -> tuple[int, ...]:
-    return tuple(in_hash_order(numbers, integer_hash_code, initial_capacity=capacity_of_copy(len(numbers))))

@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from coordinator_core.assignors.java_order import in_hash_order, uuid_hash_code
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
 from coordinator_core.consumer.messages import (
     JOIN_EPOCH,
@@ -26,6 +25,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
+from coordinator_core.java.ordered import map_of
 
 Owned = tuple[TopicPartitions, ...] | None
 
@@ -124,8 +124,7 @@ def replace_member(
     records += member_tombstones(group_id, old.member_id)
     records.append(member_metadata_record(group_id, new))
     target = group.target_assignment.get(old.member_id, {})
-    in_map_order = {topic_id: target[topic_id] for topic_id in in_hash_order(target, uuid_hash_code)}
-    records.append(target_record(group_id, new.member_id, in_map_order))
+    records.append(target_record(group_id, new.member_id, map_of(target)))
     records.append(current_assignment_record(group_id, new))
 
 

@@ -16,20 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator_core.assignors.java_order import (
-    HashMap,
-    in_hash_order,
-    uuid_hash_code,
-)
 from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import current_assignment_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
-from coordinator_core.consumer.target import Target, copy_capacity
+from coordinator_core.consumer.target import Target
 from coordinator_core.consumer.timers import cancel_rebalance, schedule_rebalance
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
+from coordinator_core.java.hash_codes import uuid_hash_code
+from coordinator_core.java.hash_map import HashMap, capacity_of_map_copy, in_hash_order
 
 Held = Mapping[str, Mapping[int, int]]
 """Topic id -> partition -> epoch in which it was assigned, in the order of Kafka's map of topics."""
@@ -215,7 +212,7 @@ NEXT: Final[Mapping[MemberState, Callable[[_Step, bool], ConsumerMember]]] = {
 
 def _copy_of(held: Held) -> HashMap[str, Mapping[int, int]]:
     """`new HashMap<>(map)`: its table is just large enough, so its order may be another one."""
-    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, copy_capacity(len(held)))
+    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, capacity_of_map_copy(len(held)))
     for topic_id, epochs in held.items():
         copy[topic_id] = epochs
     return copy

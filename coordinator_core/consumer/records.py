@@ -5,10 +5,10 @@ One function a record type, and one for its tombstone. Values have version 0.
 
 from collections.abc import Iterable, Mapping
 
-from coordinator_core.assignors.java_order import string_order
 from coordinator_core.codec import Struct, make
 from coordinator_core.consumer.state import ConsumerMember, ResolvedRegex
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.java.hash_codes import string_order
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.consumer import (
     CLASSIC_MEMBER_METADATA,

@@ -20,7 +20,7 @@ from coordinator_core.consumer.state import (
     MemberState,
     ResolvedRegex,
 )
-from coordinator_core.coordinator.java_order import grown_timeline_capacity
+from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from immutables import Map
 
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
 
 if TYPE_CHECKING:
     from coordinator_core.consumer.subscriptions import Subscriptions
@@ -109,8 +109,7 @@ class ConsumerGroup:
 
     def members_in_table_order(self) -> list[ConsumerMember]:
         """Members as Kafka's TimelineHashMap gives them: the first one leads the classic group that comes of this."""
-        places = {member_id: member.place for member_id, member in self.members.items()}
-        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
+        return in_timeline_order(self.members, self.table_capacity)
 
     @property
     def state(self) -> ConsumerGroupState:

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from coordinator_core.assignors.server_group import SubscriptionType
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, grown_timeline_capacity, timeline_order
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.timeline import timeline_capacity_after, timeline_order
 
 
 class Subscriptions:
@@ -107,10 +108,7 @@ def subscription_type(
 
 def asked_order(assignors: Counter[str]) -> list[str]:
     """Assignors in the order of Kafka's TimelineHashMap of them (ConsumerGroup.serverAssignors)."""
-    capacity = TIMELINE_MIN_CAPACITY
-    for size in range(len(assignors) + 1):
-        capacity = grown_timeline_capacity(capacity, size)
-    return timeline_order(dict.fromkeys(assignors, 0), capacity)
+    return timeline_order(dict.fromkeys(assignors, 0), timeline_capacity_after(len(assignors) + 1), string_hash_code)
 
 
 def preferred_assignor(assignors: Counter[str]) -> str | None:

@@ -10,21 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.java_order import (
-    LOAD_FACTOR,
-    TABLE_SIZE_DEFAULT,
-    HashMap,
-    HashSet,
-    capacity_of_copy,
-    string_hash_code,
-    uuid_hash_code,
-)
 from coordinator_core.assignors.server_group import (
     GroupSpec,
     MemberSpec,
     ServerAssignor,
     SubscriptionType,
-    in_broker_order,
 )
 from coordinator_core.assignors.server_range import assign_range
 from coordinator_core.assignors.server_uniform import assign_uniform
@@ -35,6 +25,9 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
+from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
+from coordinator_core.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
+from coordinator_core.java.ordered import partitions_of_record
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
@@ -118,7 +111,7 @@ def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember
     that this member only repeats it, comes first (ConsumerGroup.computePreferredServerAssignor).
     """
     asked = subscriptions_of(group).assignors
-    counts: HashMap[str, int] = HashMap(string_hash_code, copy_capacity(len(asked)))
+    counts: HashMap[str, int] = HashMap(string_hash_code, capacity_of_map_copy(len(asked)))
     for name in asked_order(asked):
         counts[name] = asked[name]
     before, after = member.server_assignor, updated.server_assignor
@@ -151,7 +144,7 @@ def _member_spec(image: MetadataImage, group: ConsumerGroup, member: ConsumerMem
     topics = (image.topics.get(name) for name in subscribed_names(group, member))
     return MemberSpec(
         tuple(topic.topic_id for topic in topics if topic is not None),
-        in_broker_order(group.target_assignment.get(target_of, {})),
+        partitions_of_record(group.target_assignment.get(target_of, {})),
         member.instance_id,
     )
 
@@ -168,11 +161,6 @@ def subscribed_names(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
 
 def _set_of(names: tuple[str, ...]) -> HashSet[str]:
     return HashSet(string_hash_code, names, initial_capacity=capacity_of_copy(len(names)))
-
-
-def copy_capacity(size: int) -> int:
-    """Initial capacity of `new HashMap<>(map)`."""
-    return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT
 
 
 def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions, topic_count: int) -> Partitions:

@@ -12,6 +12,7 @@ from typing import Final
 
 from coordinator_core.codec import uuid_bytes
 from coordinator_core.coordinator.image import MetadataImage, Topic
+from coordinator_core.java.hash_codes import string_order
 
 TOPIC_HASH_MAGIC: Final = 0
 TOPIC_CACHE_SIZE: Final = 65_536
@@ -19,7 +20,7 @@ TOPIC_CACHE_SIZE: Final = 65_536
 
 def metadata_hash(image: MetadataImage, topic_names: Iterable[str]) -> int:
     """Signed 64-bit hash of those of the topics which exist; 0 where none does (computeGroupHash)."""
-    topics = [topic for name in sorted(set(topic_names), key=_java_order) if (topic := image.topics.get(name))]
+    topics = [topic for name in sorted(set(topic_names), key=string_order) if (topic := image.topics.get(name))]
     if not topics:
         return 0
     return _signed(xxh3_64(struct.pack(f"<{len(topics)}q", *map(topic_hash, topics))))
@@ -34,10 +35,6 @@ def topic_hash(topic: Topic) -> int:
     head = struct.pack("<bqq", TOPIC_HASH_MAGIC, most_significant, least_significant)
     tail = struct.pack(f"<ii{count}i", len(name) // 2, count, *range(count))
     return _signed(xxh3_64(head + name + tail))
-
-
-def _java_order(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")
 
 
 def _signed(value: int) -> int:

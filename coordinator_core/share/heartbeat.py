@@ -15,8 +15,8 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
+from coordinator_core.java.ordered import copy_of
 from coordinator_core.share import records as share_records
-from coordinator_core.share.java_maps import copy_of
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import (
     JOIN_GROUP_MEMBER_EPOCH,

@@ -1,62 +1,18 @@
-"""Kafka's maps of topic ids and sets of partitions, as dicts and tuples which stand in Java's order.
-
-The order of a `java.util.HashMap` is seen in records and in what an assignor decides. A map made of another one walks
-that one; so whoever keeps each map in its order of iteration needs no more than the functions here.
-"""
+"""Kafka's maps of the topics of a share group, as dicts which stand in Java's order (see `java.ordered`)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
 
-from coordinator_core.assignors.java_order import (
-    LOAD_FACTOR,
-    TABLE_SIZE_DEFAULT,
-    HashMap,
-    capacity_of_copy,
-    in_hash_order,
-    integer_hash_code,
-    string_hash_code,
-    string_order,
-    uuid_hash_code,
-)
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, grown_timeline_capacity, timeline_order
-
-V = TypeVar("V")
+from coordinator_core.java.hash_codes import string_hash_code, string_order, uuid_hash_code
+from coordinator_core.java.hash_map import HashMap, capacity_of_copy, capacity_of_map_copy, in_hash_order
+from coordinator_core.java.ordered import map_of, names_in_set_order, set_of
+from coordinator_core.java.timeline import timeline_capacity_after, timeline_order
 
 NamedPartitions = Mapping[str, tuple[str, tuple[int, ...]]]
 """Topic id -> (topic name, partitions): Kafka's Map<Uuid, InitMapValue>."""
 
-ORDERED_BELOW: Final = TABLE_SIZE_DEFAULT
-"""Sets of numbers below this stand in ascending order, whatever the size of the table."""
-
-
-def map_of(entries: Mapping[str, V], *, initial_capacity: int = TABLE_SIZE_DEFAULT) -> dict[str, V]:
-    """A HashMap into which the entries were put, in their order."""
-    if len(entries) < 2:
-        return dict(entries)
-    order = in_hash_order(entries, uuid_hash_code, initial_capacity=initial_capacity)
-    return {topic_id: entries[topic_id] for topic_id in order}
-
-
-def copy_of(entries: Mapping[str, V]) -> dict[str, V]:
-    """`new HashMap<>(entries)`, whose table is just large enough."""
-    return map_of(entries, initial_capacity=_capacity_of_map_copy(len(entries)))
-
-
-def set_of(numbers: Iterable[int]) -> tuple[int, ...]:
-    """`new HashSet<>(numbers)`."""
-    distinct = tuple(dict.fromkeys(numbers))
-    if all(0 <= number < ORDERED_BELOW for number in distinct):
-        return tuple(sorted(distinct))
-    return tuple(in_hash_order(distinct, integer_hash_code, initial_capacity=capacity_of_copy(len(distinct))))
-
-
-def partitions_of_record(partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    """What replay makes of the topics of a record: a HashMap of HashSets."""
-    return map_of({topic_id: set_of(numbers) for topic_id, numbers in partitions.items()})
-
 
 def named_partitions_of_record(topics: NamedPartitions) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The same of topics with names."""
+    """What replay makes of the topics of a record, where they have names: a HashMap of HashSets."""
     return map_of({topic_id: (name, set_of(numbers)) for topic_id, (name, numbers) in topics.items()})
 
 
@@ -87,14 +43,6 @@ def without(topics: NamedPartitions, partitions: Mapping[str, Iterable[int]]) ->
     return map_of(left)
 
 
-def computed(entries: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """A HashMap filled by `computeIfAbsent`, in this order."""
-    made: HashMap[str, V] = HashMap(uuid_hash_code)
-    for topic_id, value in entries:
-        made.compute_if_absent(topic_id, lambda value=value: value)  # type: ignore[misc]
-    return dict(made.items())
-
-
 def subscribed_names(counts: Mapping[str, int], before: Iterable[str], after: Iterable[str] | None) -> list[str]:
     """Names of subscribed topics as ModernGroup.subscribedTopicNames gives them.
 
@@ -102,14 +50,11 @@ def subscribed_names(counts: Mapping[str, int], before: Iterable[str], after: It
     where the heartbeat makes a HashMap of the names with it (computeSubscribedTopicNames); None: it does not. In which
     order the group's names came is not kept: of two in one slot the later one in the alphabet counts as newer.
     """
-    capacity = TIMELINE_MIN_CAPACITY
-    for size in range(len(counts)):
-        capacity = grown_timeline_capacity(capacity, size)
     places = {name: place for place, name in enumerate(sorted(counts, key=string_order))}
-    names = timeline_order(places, capacity)
+    names = timeline_order(places, timeline_capacity_after(len(counts)), string_hash_code)
     if after is None:
         return names
-    copied: HashMap[str, int] = HashMap(string_hash_code, _capacity_of_map_copy(len(names)))
+    copied: HashMap[str, int] = HashMap(string_hash_code, capacity_of_map_copy(len(names)))
     for name in names:
         copied[name] = counts[name]
     for name in names_in_set_order(before):
@@ -119,14 +64,3 @@ def subscribed_names(counts: Mapping[str, int], before: Iterable[str], after: It
     for name in names_in_set_order(after):
         copied.compute_if_absent(name, int)
     return list(copied)
-
-
-def names_in_set_order(names: Iterable[str]) -> list[str]:
-    """`new HashSet<>(names)` of names."""
-    listed = tuple(names)
-    return in_hash_order(listed, string_hash_code, initial_capacity=capacity_of_copy(len(listed)))
-
-
-def _capacity_of_map_copy(size: int) -> int:
-    """Initial capacity of `new HashMap<>(map)`; of an empty map that of any new one."""
-    return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT

@@ -6,10 +6,10 @@ Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from coordinator_core.assignors.java_order import string_order
 from coordinator_core.codec import Declaration, Struct, make
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.share.java_maps import set_of
+from coordinator_core.java.hash_codes import string_order
+from coordinator_core.java.ordered import set_of
 from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets import share as messages

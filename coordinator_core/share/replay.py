@@ -12,7 +12,7 @@ from immutables import Map
 
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
-from coordinator_core.coordinator.java_order import grown_timeline_capacity
+from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.modern import (
     LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from immutables import Map
 
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
 
 
 class ShareGroupState(StrEnum):
@@ -55,8 +55,7 @@ class ShareGroup:
 
     def members_in_table_order(self) -> list[ShareMember]:
         """Members as Kafka's TimelineHashMap gives them, and as the assignor comes to know them."""
-        places = {member_id: member.place for member_id, member in self.members.items()}
-        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
+        return in_timeline_order(self.members, self.table_capacity)
 
     @property
     def state(self) -> ShareGroupState:

@@ -2,6 +2,5 @@
 
 * `state`, `combine`, `replay`: a state and a record give a state. `fast` and `lane` do the same for whole logs.
 * `commands`, `coordinator`: requests and jobs of a live coordinator partition; `messages`, `records`, `config`, and
-  `java_order`, the order of Kafka's hash maps.
 * `persister`: how a broker's share partitions (`coordinator_core.share_partition`) reach their coordinators.
 """

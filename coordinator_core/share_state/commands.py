@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.java.hash_codes import share_partition_key_hash_code
+from coordinator_core.java.hash_map import in_hash_order
+from coordinator_core.java.timeline import timeline_order
 from coordinator_core.share_state.combine import UNSET_OFFSET, combine_state_batches
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.java_order import hash_set_order, timeline_order
 from coordinator_core.share_state.messages import (
     NO_CHECK,
     DeletePartition,
@@ -261,7 +263,7 @@ def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
     if all(state.create_timestamp_ms != state.write_timestamp_ms for state in share_partitions.values()):
         return ()
     interval_ms = view.config.cold_partition_snapshot_interval_ms
-    walked = ((key, share_partitions[key]) for key in timeline_order(shard.arrivals, shard.table_capacity))
+    walked = ((key, share_partitions[key]) for key in _in_table_order(shard))
     return tuple(
         ShareStateRecord(key, _cold_snapshot(state, view.now_ms))
         for key, state in walked
@@ -282,6 +284,11 @@ def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
     )
 
 
+def _in_table_order(shard: ShareShard) -> list[SharePartitionKey]:
+    """Share partitions as Kafka's TimelineHashMap of them gives them."""
+    return timeline_order(shard.arrivals, shard.table_capacity, share_partition_key_hash_code)
+
+
 def tombstones_of_topics(view: View, topic_ids: Iterable[str]) -> tuple[ShareStateRecord, ...]:
     """A tombstone for each share partition of the topics, which were deleted, in the order of Kafka's hash set.
 
@@ -290,6 +297,6 @@ def tombstones_of_topics(view: View, topic_ids: Iterable[str]) -> tuple[ShareSta
     deleted = frozenset(topic_ids)
     if not deleted:
         return ()
-    walked = timeline_order(view.shard.arrivals, view.shard.table_capacity)
-    keys = hash_set_order(key for key in walked if key.topic_id in deleted)
+    walked = _in_table_order(view.shard)
+    keys = in_hash_order((key for key in walked if key.topic_id in deleted), share_partition_key_hash_code)
     return tuple(ShareStateRecord(key, None) for key in keys)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from immutables import Map
 
 from coordinator_core.codec import Struct
-from coordinator_core.coordinator.java_order import grown_timeline_capacity
+from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.share_state.combine import StateBatch, StateBatches, combine_state_batches
 from coordinator_core.share_state.state import (
     UNCHANGED,

@@ -7,7 +7,7 @@ from typing import Final
 
 from immutables import Map
 
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY
+from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatches
 

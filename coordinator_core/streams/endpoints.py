@@ -5,8 +5,9 @@ Source: StreamsGroup.buildEndpointToPartitions, EndpointToPartitionsManager.
 
 from collections.abc import Iterable, Mapping
 
-from coordinator_core.assignors.java_order import in_hash_order, integer_hash_code
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.java.hash_codes import integer_hash_code
+from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.streams.live import LiveStreamsGroup
 from coordinator_core.streams.messages import Endpoint, EndpointToPartitions, EndpointTopicPartition
 from coordinator_core.streams.state import StreamsGroup, StreamsMember

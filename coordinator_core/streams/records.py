@@ -5,9 +5,9 @@ One function a record type, and `tombstone`. Values have version 0; subtopologie
 
 from collections.abc import Mapping
 
-from coordinator_core.assignors.java_order import string_order
 from coordinator_core.codec import Struct, make
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
 from coordinator_core.streams.state import StreamsMember, TaskAssignment, Tasks
 from schemas.consumer_offsets import TOPIC, RecordType

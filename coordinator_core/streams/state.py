@@ -7,8 +7,9 @@ from typing import Final
 
 from immutables import Map
 
-from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, timeline_order
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import in_hash_order
+from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
 
 
 class StreamsGroupState(StrEnum):
@@ -202,8 +203,7 @@ class StreamsGroup:
 
     def members_in_table_order(self) -> list[StreamsMember]:
         """Members as Kafka's TimelineHashMap gives them; assignors go by it where members are equal."""
-        places = {member_id: member.place for member_id, member in self.members.items()}
-        return [self.members[member_id] for member_id in timeline_order(places, self.table_capacity)]
+        return in_timeline_order(self.members, self.table_capacity)
 
     @property
     def state(self) -> StreamsGroupState:

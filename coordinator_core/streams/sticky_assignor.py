@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from coordinator_core.assignors.java_order import HashMap, string_hash_code, string_order
+from coordinator_core.java.hash_codes import string_hash_code, string_order
+from coordinator_core.java.hash_map import HashMap
 from coordinator_core.streams.state import TaskAssignment, TaskId
 
 NUM_STANDBY_REPLICAS: Final = "num.standby.replicas"

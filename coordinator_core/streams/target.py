@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from coordinator_core.assignors.java_order import HashMap, string_hash_code
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import HashMap
 from coordinator_core.streams.messages import Status, StatusCode
 from coordinator_core.streams.records import target_assignment_metadata_record, target_assignment_record
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator_core.assignors.java_order import HashMap, in_hash_order, string_hash_code, string_order
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.errors import CoreError
+from coordinator_core.java.hash_codes import string_hash_code, string_order
+from coordinator_core.java.hash_map import HashMap, in_hash_order
 from coordinator_core.streams.messages import CreatableTopic, CreatableTopicConfig, Status, StatusCode
 from coordinator_core.streams.state import CopartitionGroup, InternalTopic, Subtopology, Topology
 

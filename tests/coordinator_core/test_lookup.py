@@ -10,7 +10,6 @@ from coordinator_core.lookup import (
     LookupKeyError,
     SharePartitionKey,
     group_partition,
-    java_hash_code,
     kafka_abs,
     parse_share_partition_key,
     share_partition_partition,
@@ -24,26 +23,6 @@ TRACE = Path(__file__).parents[1] / "data" / "traces" / "lookups.jsonl.gz"
 def test_lookups_agree_with_kafka() -> None:
     """Every hash, key and partition of Kafka's own trace comes out the same."""
     assert lookups.run(TRACE) == (617, 617, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", 0),
-        ("g", 103),
-        ("group1", -1237460590),
-        ("polygenelubricants", -(2**31)),
-        ("\U0001f333", 0xD83C * 31 + 0xDF33),
-    ],
-)
-def test_java_hash_code(text: str, code: int) -> None:
-    """Java hashes UTF-16 units: a character outside the basic plane is two of them."""
-    assert java_hash_code(text) == code
-
-
-def test_java_hash_code_takes_a_lone_surrogate() -> None:
-    """A Java string may hold half a pair, and so may a decoded one."""
-    assert java_hash_code("\ud83c") == 0xD83C
 
 
 @pytest.mark.parametrize(("number", "absolute"), [(-(2**31), 0), (-1, 1), (0, 0), (2**31 - 1, 2**31 - 1)])

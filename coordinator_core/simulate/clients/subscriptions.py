@@ -9,7 +9,6 @@ from typing import Final
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.assignors.client_group import Subscription as MemberSubscription
 from coordinator_core.assignors.client_group import Topic, TopicPartition, subscription_from_protocol
-from coordinator_core.assignors.java_order import HashMap, string_hash_code
 from coordinator_core.classic.messages import JoinGroupResponse, SyncGroupRequestAssignment
 from coordinator_core.client_protocols import (
     Assignment,
@@ -22,6 +21,8 @@ from coordinator_core.client_protocols import (
     encode_sticky_user_data,
     encode_subscription,
 )
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import HashMap
 from coordinator_core.simulate.clients.machine import Topics
 from coordinator_core.simulate.clients.offsets import COOPERATIVE, by_topic
 

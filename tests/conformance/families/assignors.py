@@ -22,8 +22,8 @@ from coordinator_core.assignors.server_group import (
     MemberSpec,
     ServerAssignor,
     SubscriptionType,
-    in_broker_order,
 )
+from coordinator_core.java.ordered import partitions_of_record
 
 SERVER_ASSIGNORS: Final = {**CONSUMER_GROUP_ASSIGNORS, **SHARE_GROUP_ASSIGNORS}
 USER_DATA_ONLY: Final = "sticky"
@@ -70,7 +70,9 @@ def server_spec(case: Case) -> GroupSpec:
 
 
 def _member_spec(member: Case) -> MemberSpec:
-    return MemberSpec(tuple(member["subscribedTopicIds"]), in_broker_order(member["previous"]), member["instanceId"])
+    return MemberSpec(
+        tuple(member["subscribedTopicIds"]), partitions_of_record(member["previous"]), member["instanceId"]
+    )
 
 
 def server_fault(case: Case, assign: ServerAssignor, *, exact: bool = False) -> str | None:

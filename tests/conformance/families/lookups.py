@@ -4,10 +4,10 @@ import gzip
 import json
 from pathlib import Path
 
+from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.lookup import (
     SharePartitionKey,
     group_partition,
-    java_hash_code,
     parse_share_partition_key,
     share_partition_partition,
 )
@@ -24,7 +24,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
             group_id = case["groupId"]
             if case["kind"] == "group":
                 answer = {
-                    "hashCode": java_hash_code(group_id),
+                    "hashCode": string_hash_code(group_id),
                     "partition": {count: group_partition(group_id, int(count)) for count in case["partition"]},
                 }
                 expected = {name: case[name] for name in answer}
@@ -33,7 +33,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
                 text = key.as_coordinator_key()
                 answer = {
                     "key": text,
-                    "hashCode": java_hash_code(text),
+                    "hashCode": string_hash_code(text),
                     "partition": {count: share_partition_partition(key, int(count)) for count in case["partition"]},
                 }
                 expected = {name: case[name] for name in answer}

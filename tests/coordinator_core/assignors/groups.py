@@ -10,9 +10,9 @@ from coordinator_core.assignors.server_group import (
     GroupAssignment,
     GroupSpec,
     MemberSpec,
-    in_broker_order,
     subscription_type_of,
 )
+from coordinator_core.java.ordered import partitions_of_record
 from tests.strategies import uuids
 
 member_ids = st.lists(st.integers(0, 99).map("m{}".format), min_size=1, max_size=8, unique=True)
@@ -64,7 +64,7 @@ def with_assignment(spec: GroupSpec, assignment: GroupAssignment, *, without: st
     """The group after an answer was taken up, perhaps with one member gone."""
     members = {
         member_id: MemberSpec(
-            member.subscribed_topic_ids, in_broker_order(assignment.get(member_id, {})), member.instance_id
+            member.subscribed_topic_ids, partitions_of_record(assignment.get(member_id, {})), member.instance_id
         )
         for member_id, member in spec.members.items()
         if member_id != without

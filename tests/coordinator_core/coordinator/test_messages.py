@@ -4,15 +4,12 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator_core.classic.messages import JoinGroupRequest, JoinGroupResponse, JoinProtocol
 from coordinator_core.codec import make
 from coordinator_core.coordinator.config import GroupCoordinatorConfig, UnknownSetting, config_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.coordinator.java_order import grown_capacity, hash_map_order
 from coordinator_core.coordinator.messages import InvalidMessage, camel_case, json_of, message_of
 from coordinator_core.coordinator.records import CoordinatorRecord, encode_record
 from schemas.consumer_offsets import RecordType
@@ -119,31 +116,3 @@ def test_records_become_bytes() -> None:
         bytes.fromhex("0002 0001 67"),
         None,
     )
-
-
-IN_HASH_ORDER = [
-    *(55433, 87109, 229651, 174218, 102947, 150461, 63352, 197975, 15838, 23757, 158380, 134623, 142542, 221732, 39595),
-    *(95028, 166299, 213813, 205894, 71271, 31676, 118785, 126704, 79190, 190056, 47514, 0, 182137, 110866, 7919),
-]
-"""What a java.util.HashMap of member-0, member-7919, member-15838 ... prints."""
-
-
-def test_hash_order_is_javas() -> None:
-    """Taken from a java.util.HashMap of these keys; the table doubles above three quarters."""
-    assert hash_map_order(["banana", "apple", "cherry"]) == ["banana", "apple", "cherry"]
-    numbers = [7919 * number for number in range(30)]
-    members = [f"member-{number}" for number in numbers]
-    assert [int(member.removeprefix("member-")) for member in hash_map_order(members, 64)] == IN_HASH_ORDER
-    # A map that has grown keeps its buckets when keys go.
-    assert hash_map_order(members[::3], 64) == [
-        f"member-{number}" for number in IN_HASH_ORDER if number in numbers[::3]
-    ]
-    assert [grown_capacity(16, size) for size in (12, 13, 24, 25)] == [16, 32, 32, 64]
-
-
-@given(st.lists(st.text(), unique=True))
-def test_hash_order_is_an_order_of_the_keys(keys: list[str]) -> None:
-    """Nothing is lost, whatever the keys; keys of one bucket stay in the order of insertion."""
-    ordered = hash_map_order(keys)
-    assert sorted(ordered) == sorted(keys)
-    assert hash_map_order(ordered) == ordered

@@ -1,36 +1,7 @@
-"""Maps of topic ids in Java's order. Orders which are spelt out were seen with Java's own collections."""
+"""Maps of the topics of a share group, in Java's order."""
 
-import pytest
-
-from coordinator_core.share.java_maps import combined, computed, copy_of, map_of, set_of, subscribed_names, without
+from coordinator_core.share.java_maps import combined, subscribed_names, without
 from tests.coordinator_core.share.share_clients import BAR, BAZ, FOO
-
-# These two share a bucket in tables of 2 to 16, so that the order of insertion is seen.
-ONE, OTHER = "7Aup1DRnAn9kMzWtPJpFkQ", "qUhffWOdLPb8abgZ856Pog"
-
-
-@pytest.mark.parametrize("pair", [(ONE, OTHER), (OTHER, ONE)])
-def test_a_map_keeps_the_order_of_insertion_within_a_bucket(pair: tuple[str, str]) -> None:
-    """`put` hangs to the end, `computeIfAbsent` to the front."""
-    entries = dict.fromkeys(pair, 1)
-    assert list(map_of(entries)) == list(pair)
-    assert list(computed(entries.items())) == list(reversed(pair))
-
-
-def test_the_order_does_not_hang_on_insertion_between_buckets() -> None:
-    """It is that of the hash codes, within the table; a copy has a smaller table than a map of the usual size."""
-    ids = [FOO, BAR, BAZ]
-    assert list(map_of(dict.fromkeys(ids))) == list(map_of(dict.fromkeys(reversed(ids))))
-    assert sorted(copy_of(dict.fromkeys(ids, 7)).items()) == sorted(dict.fromkeys(ids, 7).items())
-
-
-@pytest.mark.parametrize(
-    ("numbers", "order"),
-    [((3, 1, 2), (1, 2, 3)), ((17, 2), (17, 2)), ((14, 15, 16, 17), (16, 17, 14, 15)), ((), ()), ((5, 5), (5,))],
-)
-def test_sets_of_partitions(numbers: tuple[int, ...], order: tuple[int, ...]) -> None:
-    """A number is its own hash code: within the table ascending, beyond it by the remainder."""
-    assert set_of(numbers) == order
 
 
 def test_two_maps_together() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 from immutables import Map
 
-from coordinator_core.assignors.java_order import in_hash_order, string_hash_code
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.messages import message_of
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.streams.messages import RequestTopology
 from coordinator_core.streams.reconciliation import TRANSITIONS, reconcile
 from coordinator_core.streams.records import topology_value

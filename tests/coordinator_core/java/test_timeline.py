@@ -1,6 +1,12 @@
 """The order of Kafka's TimelineHashMap, against what Kafka's own class printed."""
 
-from coordinator_core.coordinator.java_order import TIMELINE_MIN_CAPACITY, grown_timeline_capacity, timeline_order
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.timeline import (
+    TIMELINE_MIN_CAPACITY,
+    grown_timeline_capacity,
+    timeline_capacity_after,
+    timeline_order,
+)
 
 
 class Table:
@@ -22,7 +28,8 @@ class Table:
         del self.places[f"member-{number}"]
 
     def order(self) -> list[int]:
-        return [int(key.removeprefix("member-")) for key in timeline_order(self.places, self.capacity)]
+        member_ids = timeline_order(self.places, self.capacity, string_hash_code)
+        return [int(member_id.removeprefix("member-")) for member_id in member_ids]
 
 
 def test_a_slot_is_walked_from_its_newest_element() -> None:
@@ -55,3 +62,4 @@ def test_a_put_of_what_is_there_grows_the_table_too() -> None:
     """BaseHashTable looks after its size before it knows whether the element is new."""
     assert [grown_timeline_capacity(2, size) for size in (0, 1, 2)] == [2, 2, 4]
     assert [grown_timeline_capacity(4, size) for size in (4, 5)] == [4, 8]
+    assert [timeline_capacity_after(put_count) for put_count in (0, 2, 3, 6, 11)] == [2, 2, 4, 8, 16]

@@ -1,4 +1,4 @@
-"""Orders and hash codes, against what a JDK printed."""
+"""Orders of HashMap and HashSet, against what a JDK printed."""
 
 from itertools import product
 
@@ -6,20 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.assignors.java_order import (
-    HashMap,
-    HashSet,
+from coordinator_core.java.hash_codes import (
     TopicIdPartition,
-    capacity_for,
-    capacity_of_copy,
-    in_hash_order,
     integer_hash_code,
     string_hash_code,
-    string_order,
     topic_id_partition_hash_code,
     topic_partition_hash_code,
-    uuid_hash_code,
-    uuid_order,
+)
+from coordinator_core.java.hash_map import (
+    HashMap,
+    HashSet,
+    capacity_for,
+    capacity_of_copy,
+    capacity_of_map_copy,
+    grown,
+    in_bucket_order,
+    in_hash_order,
 )
 
 MEMBERS = [f"member-{number * 7}" for number in range(14)]
@@ -98,21 +100,11 @@ def test_integers() -> None:
     assert in_hash_order([3, 17, 16, 40, 1, 100000, 33], integer_hash_code) == [16, 17, 1, 100000, 33, 3, 40]
 
 
-def test_uuids() -> None:
-    """Hash codes as the JDK's but for the sign, and an order of signed halves, not of texts."""
-    assert [uuid_hash_code(A), uuid_hash_code(J)] == [-991213207 % 2**32, -428951401 % 2**32]
-    assert sorted([A, J, "zG2dn1rmlClw57fMrAHgKw"], key=uuid_order) == ["zG2dn1rmlClw57fMrAHgKw", J, A]
-
-
-def test_texts_are_compared_by_utf16_units() -> None:
-    """A character beyond the basic plane comes before the last ones of it, in Java."""
-    assert sorted(["\U0001f333", "\uff5e", "z"], key=string_order) == ["z", "\U0001f333", "\uff5e"]
-
-
 def test_capacities() -> None:
     """AssignorHelpers.newHashMap leaves room for one more; a copy has at least the usual size."""
     assert [capacity_for(count) for count in (0, 1, 11, 12)] == [2, 3, 17, 18]
     assert [capacity_of_copy(count) for count in (0, 11, 12, 24)] == [16, 16, 17, 33]
+    assert [capacity_of_map_copy(count) for count in (0, 1, 12, 24)] == [16, 2, 17, 33]
 
 
 @given(st.lists(st.text(max_size=3)), st.integers(0, 40))
@@ -128,3 +120,32 @@ def test_a_walk_gives_every_element_once(elements: list[str], initial_capacity: 
         del table[element]
         assert table.get(element) is None
     assert (len(table), list(table)) == (0, [])
+
+
+IN_HASH_ORDER = [
+    *(55433, 87109, 229651, 174218, 102947, 150461, 63352, 197975, 15838, 23757, 158380, 134623, 142542, 221732, 39595),
+    *(95028, 166299, 213813, 205894, 71271, 31676, 118785, 126704, 79190, 190056, 47514, 0, 182137, 110866, 7919),
+]
+"""What a java.util.HashMap of member-0, member-7919, member-15838 ... prints."""
+
+
+def test_a_table_of_a_given_size() -> None:
+    """Taken from a java.util.HashMap of these keys; the table doubles above three quarters."""
+    assert in_bucket_order(["banana", "apple", "cherry"], string_hash_code) == ["banana", "apple", "cherry"]
+    numbers = [7919 * number for number in range(30)]
+    members = [f"member-{number}" for number in numbers]
+    in_order = in_bucket_order(members, string_hash_code, 64)
+    assert in_order == [f"member-{number}" for number in IN_HASH_ORDER]
+    # A map that has grown keeps its buckets when keys go.
+    assert in_bucket_order(members[::3], string_hash_code, 64) == [
+        f"member-{number}" for number in IN_HASH_ORDER if number in numbers[::3]
+    ]
+    assert [grown(size, count) for size, count in ((16, 12), (16, 13), (32, 24), (32, 25))] == [16, 32, 32, 64]
+
+
+@given(st.lists(st.text(), unique=True))
+def test_bucket_order_is_an_order_of_the_keys(keys: list[str]) -> None:
+    """Nothing is lost, whatever the keys; keys of one bucket stay in the order of insertion."""
+    ordered = in_bucket_order(keys, string_hash_code)
+    assert sorted(ordered) == sorted(keys)
+    assert in_bucket_order(ordered, string_hash_code) == ordered

@@ -1,90 +1,38 @@
 """The order in which Java's hash collections give out their elements.
 
-Kafka's assignors walk `java.util.HashMap` and `HashSet`: who gets the last partition may hang on it. The order is no
-accident. A table of 2^k buckets is walked from the first to the last; an element's bucket is its hash code, folded, in
-the low k bits. `put` hangs a new element to the end of its bucket, `computeIfAbsent` to the front. The table doubles
-when more than three quarters of its size are in it, and never shrinks again: `put` looks after it has put,
-`computeIfAbsent` before. That is all there is to emulate (java.util.HashMap, JDK 17 to 25).
+A table of 2^k buckets is walked from the first to the last; an element's bucket is its hash code, folded, in the low k
+bits. `put` hangs a new element to the end of its bucket, `computeIfAbsent` to the front. The table doubles when more
+than three quarters of its size are in it, and never shrinks again: `put` looks after it has put, `computeIfAbsent`
+before. That is all there is to emulate (java.util.HashMap, JDK 17 to 25).
 
 Left out: buckets of eight or more elements in tables of at least 64, which Java turns into trees. Hash codes of ids
 spread well; no such bucket is to be expected, and order within one would be the order of arrival here.
 """
 
-import base64
-import struct
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
-from coordinator_core.lookup import java_hash_code
+from coordinator_core.java.hash_codes import UINT32_MASK, HashCode
 
 TABLE_SIZE_DEFAULT: Final = 16
 LOAD_FACTOR: Final = 0.75
 TREEIFY_THRESHOLD: Final = 8
 TREE_TABLE_SIZE_MIN: Final = 64
 """A long bucket of a smaller table doubles the table instead of becoming a tree."""
-UINT32_MASK: Final = 0xFFFF_FFFF
-HASH_CACHE_SIZE: Final = 65_536
 
 K = TypeVar("K")
 V = TypeVar("V")
-HashCode = Callable[[K], int]
-"""Java's `hashCode`, signed or unsigned: only the low 32 bits count."""
 
 
-class TopicIdPartition(NamedTuple):
-    """A partition by topic id, as `org.apache.kafka.server.common.TopicIdPartition`."""
-
-    topic_id: str
-    partition: int
-
-
-# --- hash codes and orders of Kafka's types ---
+def bucket_of(code: int, table_size: int) -> int:
+    """Where an element of this hash code stands in a table: its upper half is folded into the lower one."""
+    code &= UINT32_MASK
+    return (code ^ code >> 16) & (table_size - 1)
 
 
-@lru_cache(maxsize=HASH_CACHE_SIZE)
-def string_hash_code(text: str) -> int:
-    """`String.hashCode`."""
-    return java_hash_code(text)
-
-
-def integer_hash_code(number: int) -> int:
-    """`Integer.hashCode`."""
-    return number
-
-
-@lru_cache(maxsize=HASH_CACHE_SIZE)
-def uuid_order(topic_id: str) -> tuple[int, int]:
-    """What `Uuid.compareTo` compares: the upper and the lower half, both signed. Unlike the order of the texts."""
-    most_significant, least_significant = struct.unpack(">qq", base64.urlsafe_b64decode(topic_id + "=="))
-    return most_significant, least_significant
-
-
-@lru_cache(maxsize=HASH_CACHE_SIZE)
-def uuid_hash_code(topic_id: str) -> int:
-    """`Uuid.hashCode` of a topic id in its usual 22 characters."""
-    most_significant, least_significant = uuid_order(topic_id)
-    halves = most_significant ^ least_significant
-    return ((halves >> 32) ^ halves) & UINT32_MASK
-
-
-def topic_id_partition_hash_code(partition: TopicIdPartition) -> int:
-    """`TopicIdPartition.hashCode`: it is a record, of which the JDK makes 31 * first + second."""
-    return 31 * uuid_hash_code(partition.topic_id) + partition.partition
-
-
-def topic_partition_hash_code(partition: tuple[str, int]) -> int:
-    """`org.apache.kafka.common.TopicPartition.hashCode` of (topic, partition)."""
-    topic, number = partition
-    return 31 * (31 + number) + string_hash_code(topic)
-
-
-def string_order(text: str) -> bytes:
-    """What `String.compareTo` compares: UTF-16 units, not the code points that Python compares."""
-    return text.encode("utf-16-be", "surrogatepass")
-
-
-# --- collections ---
+def grown(table_size: int, element_count: int) -> int:
+    """Size of a table which an element was put into: doubled, once, where more than three quarters are in it."""
+    return table_size * 2 if element_count > table_size * LOAD_FACTOR else table_size
 
 
 class HashMap(Generic[K, V]):
@@ -144,12 +92,10 @@ class HashMap(Generic[K, V]):
         return iter([(key, self._values[key]) for key in self])
 
     def _bucket(self, key: K) -> int:
-        code = self._hash_code(key) & UINT32_MASK
-        return (code ^ code >> 16) & (self._table_size - 1)
+        return bucket_of(self._hash_code(key), self._table_size)
 
     def _grow_if_full(self) -> None:
-        if len(self._values) > self._table_size * LOAD_FACTOR:
-            self._table_size *= 2
+        self._table_size = grown(self._table_size, len(self._values))
 
     def _split_if_bucket_exceeds(self, length: int, key: K) -> None:
         """`treeifyBin` of a small table: a bucket that grew long doubles the table."""
@@ -195,6 +141,11 @@ def in_hash_order(
     return list(HashSet(hash_code, elements, initial_capacity=initial_capacity))
 
 
+def in_bucket_order(elements: Iterable[K], hash_code: HashCode[K], table_size: int = TABLE_SIZE_DEFAULT) -> list[K]:
+    """The elements, given in the order of insertion, as a table of this size gives them, however full it is."""
+    return sorted(elements, key=lambda element: bucket_of(hash_code(element), table_size))
+
+
 def capacity_for(mapping_count: int) -> int:
     """Initial capacity of the maps that Kafka makes for a known number of elements (AssignorHelpers.newHashMap)."""
     return int((mapping_count + 1) / LOAD_FACTOR + 1)
@@ -203,6 +154,11 @@ def capacity_for(mapping_count: int) -> int:
 def capacity_of_copy(element_count: int) -> int:
     """Initial capacity of `new HashSet<>(collection)`."""
     return max(int(element_count / LOAD_FACTOR) + 1, TABLE_SIZE_DEFAULT)
+
+
+def capacity_of_map_copy(size: int) -> int:
+    """Initial capacity of `new HashMap<>(map)`; of an empty map that of any new one."""
+    return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT
 
 
 def _power_of_two_from(capacity: int) -> int:
