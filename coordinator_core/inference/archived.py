@@ -17,6 +17,7 @@
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
 | LAST_TRY_ALONE | at L, a single offset at L - 1 before, which the broker gives out alone | DELIVERY_LIMIT, LIKELY |
+| ASSUMED_LIMIT | below a limit that no log tells, and as often nothing was handed back | REJECT_OR_GAP, GUESS |
 | DELIVERY_COUNT | count against L alone | CERTAIN where the log tells L, else LIKELY |
 | COMPLETE_COUNT | as many offsets were complete unseen as were passed unseen | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than what was complete | START_OFFSET_MOVED, LIKELY |
@@ -42,6 +43,7 @@ METHODS: Final = (
     "LOCK_DURATION",
     "RETURNED_TOGETHER",
     "LAST_TRY_ALONE",
+    "ASSUMED_LIMIT",
     "DELIVERY_COUNT",
     "COMPLETE_COUNT",
     "START_OFFSET_JUMP",
@@ -125,7 +127,7 @@ def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray
     returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
     return (
         (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),
-        (below & evidence.was_released, "RELEASED_BEFORE", "REJECTED", LIKELY),
+        (below & evidence.was_released & evidence.is_limit_shown, "RELEASED_BEFORE", "REJECTED", LIKELY),
         (
             seen & ~records.has_acknowledged & ~records.may_have_rejected & evidence.is_lock_timeout,
             "LOCK_DURATION",
@@ -134,6 +136,7 @@ def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray
         ),
         (seen & returned, "RETURNED_TOGETHER", "DELIVERY_LIMIT", LIKELY),
         (seen & records.is_single_offset & had_last_try, "LAST_TRY_ALONE", "DELIVERY_LIMIT", LIKELY),
+        (below & ~evidence.is_limit_shown, "ASSUMED_LIMIT", None, GUESS),
         (is_archived, "DELIVERY_COUNT", None, by_count),
     )
 

@@ -40,6 +40,8 @@ _UPDATE: Final = RECORD_KINDS.index("UPDATE")
 
 DELIVERY_COUNT_LIMIT_MIN: Final = 2
 """group.share.min.delivery.count.limit cannot be set lower, so no limit acts on a first delivery."""
+LAST_TRIES_MIN: Final = 3
+"""So many offsets must have ended alike before it counts as the limit."""
 TIMER_SLACK_MS: Final = 250
 """A lock ends at most so long after its time: the timer's ticks, and the write (SystemTimerReaper, 1 to 200 ms)."""
 CLOCK_SLACK_MS: Final = 50
@@ -80,6 +82,8 @@ class Evidence:
     limit: KnownNumbers
     """The delivery limit in force."""
     is_below_limit: BoolArray
+    is_limit_shown: BoolArray
+    """Where the delivery count is below the limit: something shows it, be it that the group handed back as often."""
     records: Records
     previous: I64
     """The newest transition which had made some of the range AVAILABLE; -1: none is known."""
@@ -104,6 +108,8 @@ class Evidence:
         changes, states, row = log.transitions, log.states, log.state_of_transition
         group, at_ms = log.keys.group[states.key[row]], states.at_ms[row]
         limit = configs.numbers(DELIVERY_COUNT_LIMIT, log.keys.group_ids, group, at_ms, settings.delivery_count_limit)
+        highest = _highest_returned(log, group)
+        limit = _corrected(log, limit, group, highest)
         lock = configs.numbers(RECORD_LOCK_DURATION, log.keys.group_ids, group, at_ms, settings.record_lock_duration_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
         surely_below = is_below_limit & (limit.is_known | (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN))
@@ -117,6 +123,7 @@ class Evidence:
         return cls(
             limit=limit,
             is_below_limit=is_below_limit,
+            is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)),
             records=records,
             previous=previous,
             was_released=was_released,
@@ -127,6 +134,34 @@ class Evidence:
             is_group_empty=is_group_empty,
             is_settled=is_settled,
         )
+
+
+def _highest_returned(log: ShareLog, group: I64) -> I64:
+    """The highest delivery count at which each transition's group ever handed back: the limit lies above it."""
+    changes = log.transitions
+    highest = np.zeros(len(log.keys.group_ids), np.int64)
+    is_returned = changes.to_state == AVAILABLE
+    np.maximum.at(highest, group[is_returned], changes.to_delivery_count[is_returned])
+    counts: I64 = highest[group]
+    return counts
+
+
+def _corrected(log: ShareLog, limit: KnownNumbers, group: I64, highest: I64) -> KnownNumbers:
+    """The limit, where no log tells it and what the group did says that it is another than the default.
+
+    It lies above what was ever handed back. And where all that had come back most often was archived at the very next
+    delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that was the limit: so brokers give
+    out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
+    """
+    changes, row, size = log.transitions, log.state_of_transition, len(log.keys.group_ids)
+    tells = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
+    is_alone = np.bincount(row[tells], offset_counts(changes)[tells], len(log.states))[row] == 1
+    is_try = tells & (changes.from_state == AVAILABLE) & (changes.from_delivery_count == highest)
+    is_last = is_try & is_alone & (changes.to_state == ARCHIVED) & (changes.to_delivery_count == highest + 1)
+    tries, last_tries = np.bincount(group[is_try], minlength=size), np.bincount(group[is_last], minlength=size)
+    ends_there = ((tries == last_tries) & (last_tries >= LAST_TRIES_MIN))[group] & (highest >= DELIVERY_COUNT_LIMIT_MIN)
+    assumed = np.where(ends_there, highest + 1, np.maximum(limit.values, highest + 1))
+    return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
 
 
 def offset_counts(changes: ShareTransitions) -> I64:

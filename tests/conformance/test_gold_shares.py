@@ -37,10 +37,13 @@ class Gold:
     redeliveries: list[Row] = field(default_factory=list)
     archived: list[Row] = field(default_factory=list)
     begins_ms: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    ends_ms: int = 0
+    """The newest record of any."""
 
     def can_show(self, place: Place, time_ms: int) -> bool:
-        """Is the log of this share partition there from before that time on?"""
-        return self.begins_ms.get(place[:3], time_ms + 1) <= time_ms
+        """Does the log of this share partition go from before that time until after it?"""
+        is_begun = self.begins_ms.get(place[:3], time_ms + 1) <= time_ms
+        return is_begun and time_ms + ONE_OPERATION_MS <= self.ends_ms
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ def gold(recording: Recording, warehouse_of: WarehouseOf) -> Gold:
         audit = audit_share_log(log, known, members, InferenceSettings())
         found.redeliveries.extend(redeliveries_table(audit.redeliveries, log.keys).to_pylist())
         found.archived.extend(archived_table(audit.archived, log.keys).to_pylist())
+        found.ends_ms = max(found.ends_ms, int(log.states.at_ms.max(initial=0)))
         firsts = log.states.begins() & (log.states.record_kind != RECORD_KINDS.index("TOMBSTONE"))
         for key, at_ms in zip(log.states.key[firsts].tolist(), log.states.at_ms[firsts].tolist(), strict=True):
             place = (log.keys.group_ids[log.keys.group[key]], log.keys.topics[key] or "", int(log.keys.partition[key]))
