@@ -1,0 +1,91 @@
+"""How answers are printed: as a table in the manner of Kafka's tools, as JSON (one object a line), or as CSV.
+
+A value is a number, a text, a bool, or None for what is not known: `-` in tables and CSV, null in JSON. Any text may
+hold whatever a client sent: no terminal obeys it, and no spreadsheet takes it for a formula.
+"""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from jobs.sql import printable
+
+Value = str | int | float | bool | None
+
+UNKNOWN: Final = "-"
+"""As Kafka's tools print what is missing."""
+FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+ESCAPE: Final = "'"
+"""Before a text that a spreadsheet would calculate; also before one that begins with it, so that none is ambiguous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its least width, and whether it grows with its cells. Width 0: as wide as need be, the
+    last one."""
+
+    name: str
+    width: int = 0
+    grows: bool = False
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> list[str]:
+    """The header and the rows, padded as Java's `%-15s` does it."""
+    cells = [[text_cell(value) for value in row] for row in rows]
+    widths = [
+        max([column.width, *(_length(row[index]) for row in cells)]) if column.grows else column.width
+        for index, column in enumerate(columns)
+    ]
+    names = [column.name for column in columns]
+    return [" ".join(map(_padded, line, widths)).rstrip() for line in (names, *cells)]
+
+
+def text_cell(value: Value) -> str:
+    """A cell of a table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return UNKNOWN if value is None else printable(str(value))
+
+
+def csv_cell(value: Value) -> str:
+    """A cell of CSV for people: a text that begins like a formula gets an apostrophe in front."""
+    if not isinstance(value, str):
+        return text_cell(value)
+    return ESCAPE + value if value[:1] in FORMULA_STARTS or value.startswith(ESCAPE) else value
+
+
+def write_csv(columns: Sequence[str], rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:
+    """A header and the rows; what a row has no such column for is left empty."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([csv_cell(row[name]) if name in row else "" for name in columns])
+
+
+def write_json(rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:
+    """One object a line."""
+    for row in rows:
+        out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def write_answers(columns: Sequence[str], rows: Sequence[Sequence[Value]], output_format: str, out: TextIO) -> None:
+    """Rows of one shape in the format asked for."""
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    if output_format == "json":
+        write_json(named, out)
+    elif output_format == "csv":
+        write_csv(columns, named, out)
+    else:
+        grown = [Column(name, len(name), grows=True) for name in columns]
+        out.writelines(line + "\n" for line in table_lines(grown, rows))
+
+
+def _length(text: str) -> int:
+    """As Java counts: UTF-16 code units."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _length(text))

@@ -1,0 +1,442 @@
+"""Silver at a time: groups, members, committed offsets and share partitions as the coordinators had them then.
+
+Files are read with pyarrow, row groups that cannot matter left out: no Spark is needed. Ids are compared as values and
+reach no query text, so whatever they hold they match themselves and nothing else.
+
+At a time T holds what was written until T, T included. Intervals tell it by their ends; what an interval only knows
+for its own end (epochs, states) comes from the events until T.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from coordinator_core.lookup import SharePartitionKey
+from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
+from jobs.coverage import epoch_ms
+from jobs.errors import JobError
+from jobs.sinks import Warehouse, filesystem_of
+from schemas.tables.bronze import END_OFFSETS
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_PARTITION_STATES,
+)
+
+CLASSIC: Final = "CLASSIC"
+CONSUMER: Final = "CONSUMER"
+SHARE: Final = "SHARE"
+STREAMS: Final = "STREAMS"
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
+ask for."""
+INITIAL_ASSIGNMENT_EPOCH: Final = 1
+"""Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
+STABLE_MEMBER: Final = "STABLE"
+
+END_OFFSET_AGE_MAX_MS: Final = 60_000
+"""A sampled log end which is older than this says nothing of the lag now."""
+
+Row = Mapping[str, Any]
+
+
+class ArgumentError(JobError):
+    """An argument of the command line is wrong."""
+
+    exit_code = 2
+
+
+class NoSuchGroupError(JobError):
+    """Groups that were asked for by name are not there at that time."""
+
+
+def parse_time(text: str) -> int:
+    """Epoch milliseconds of a time given as such, or as ISO 8601 (UTC unless it says otherwise).
+
+    Raises ArgumentError.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdecimal():
+        timestamp_ms = int(text)
+    else:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise ArgumentError(
+                f"{text[:50]!r} is no time: give ISO 8601, as 2026-11-20T03:12:00Z, or epoch milliseconds"
+            ) from None
+        timestamp_ms = epoch_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
+    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+        raise ArgumentError(f"{text[:50]!r} is out of range")
+    return timestamp_ms
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed offset in force. `topic_id` is None where the record holds none."""
+
+    offset: int
+    leader_epoch: int | None
+    topic_id: str | None
+    committed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group. Partitions ascend; of streams groups, the "topic" is the subtopology."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    member_epoch: int | None
+    """None in classic groups."""
+    uses_classic_protocol: bool | None
+    """Of consumer groups alone, else None."""
+    assigned: tuple[TopicPartition, ...]
+    """What it holds, what it must still give up included, as Admin shows it."""
+    target: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStart:
+    """What the share coordinator stores of one share partition: None where no offset is set yet."""
+
+    start_offset: int | None
+    leader_epoch: int | None
+    delivery_complete_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group at a time."""
+
+    group_id: str
+    group_type: str
+    state: str
+    """As Kafka spells it."""
+    protocol_type: str | None
+    assignor: str | None
+    group_epoch: int | None
+    """None in classic groups, as `assignment_epoch`."""
+    assignment_epoch: int | None
+    members: tuple[Member, ...] = ()
+    """By member id."""
+    offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
+
+
+class SilverAt:
+    """Silver of one cluster at one time. `at_ms` None: the newest. `group_ids` None: all groups."""
+
+    def __init__(
+        self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
+    ) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self.at_ms = at_ms
+        self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
+
+    def groups(self, *, with_offsets: bool = False) -> list[Group]:
+        """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
+        generations = self.open_rows(GROUP_GENERATIONS)
+        members = _by_group(self.open_rows(GROUP_MEMBERS))
+        assignments = _by_group(self.open_rows(MEMBER_ASSIGNMENTS))
+        pasts = self._pasts(row["group_id"] for row in generations)
+        offsets = self.committed_offsets() if with_offsets else {}
+        starts = self._share_starts() if with_offsets else {}
+        groups = [
+            _group(
+                row,
+                tuple(_members(members[group_id], assignments[group_id], pasts[group_id])),
+                [member["server_assignor"] for member in members[group_id]],
+                pasts[group_id],
+                offsets.get(group_id, {}),
+                starts.get(group_id, {}),
+            )
+            for row in generations
+            for group_id in (row["group_id"],)
+        ]
+        return sorted(groups, key=lambda group: java_order(group.group_id))
+
+    def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
+        """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
+        names = tuple(name for name in table.column_names if name not in table.partition_by)
+        rows: list[dict[str, Any]] = self.scan(table, names, self._holds(), *conditions).to_pylist()
+        keys = [name for name in table.key if name in names]
+        return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in keys))
+
+    def committed_offsets(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """Committed offsets in force, by group."""
+        names = (
+            "group_id",
+            "topic",
+            "partition",
+            "applied_log_offset",
+            "applied_at",
+            "committed_offset",
+            "leader_epoch",
+            "topic_id",
+            "change",
+        )
+        conditions = [*self._of_groups(), pc.field("outcome") == pc.scalar("APPLIED"), *self._until("applied_at")]
+        dataset = self._dataset(OFFSET_COMMITS)
+        parts = [] if dataset is None else dataset.to_batches(columns=list(names), filter=reduce(and_, conditions))
+        newest = _newest([_newest([pa.Table.from_batches([part])]) for part in parts if part.num_rows])
+        offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
+        for row in newest.to_pylist() if newest is not None else ():
+            if row["change"] != "DELETE":
+                offsets[row["group_id"]][TopicPartition(row["topic"], row["partition"])] = CommittedOffset(
+                    row["committed_offset"], row["leader_epoch"], row["topic_id"], epoch_ms(row["applied_at"])
+                )
+        return offsets
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
+        at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
+        oldest = pc.field("sampled_at") >= _timestamp(at_ms - END_OFFSET_AGE_MAX_MS)
+        names = ("topic", "partition", "sampled_at", "end_offset")
+        rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
+        rows.sort(key=lambda row: row["sampled_at"])
+        return {TopicPartition(row["topic"], row["partition"]): row["end_offset"] for row in rows}
+
+    def scan(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """Rows of the groups in question for which all conditions hold, in no order."""
+        return self._scan_all(table, names, [*self._of_groups(), *conditions])
+
+    def _scan_all(self, table: Table, names: Sequence[str], conditions: Iterable[Any]) -> pa.Table:
+        dataset = self._dataset(table)
+        if dataset is None:
+            schema = arrow_schema(table)
+            return pa.schema([schema.field(name).remove_metadata() for name in names]).empty_table()
+        return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
+
+    def _dataset(self, table: Table) -> ds.Dataset | None:
+        """The files of the cluster's rows; None if there are none."""
+        files = [
+            filesystem_of(file.path)
+            for file in self._warehouse.files(table)
+            if file.partition_values["cluster_id"] == self._cluster_id
+        ]
+        if not files:
+            return None
+        declared = arrow_schema(table)
+        stored = pa.schema([declared.field(name) for name in table.column_names if name not in table.partition_by])
+        paths = [path for _, path in files]
+        return ds.dataset(paths, schema=stored.remove_metadata(), filesystem=files[0][0], format="parquet")
+
+    def _of_groups(self) -> list[Any]:
+        return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]
+
+    def _holds(self) -> Any:
+        if self.at_ms is None:
+            return pc.field("to_log_offset").is_null()
+        is_begun, at = _until("valid_from", self.at_ms)[0], _timestamp(self.at_ms)
+        return is_begun & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+
+    def _until(self, column: str) -> list[Any]:
+        return _until(column, self.at_ms)
+
+    def _pasts(self, group_ids: Iterable[str]) -> dict[str, "_Past"]:
+        """What events tell of groups; nothing where the newest is asked for, which rows tell by themselves."""
+        events: dict[str, list[dict[str, Any]]] = {}
+        if self.at_ms is not None:
+            names = ("group_id", "log_offset", "event_index", "event_type", "at", "generation", "member_id", "details")
+            rows = self.scan(GROUP_EVENTS, names, pc.field("event_type").isin(pa.array(TELLING)))
+            events = _by_group(rows.to_pylist(maps_as_pydicts="strict"))
+        return {group_id: _Past(events.get(group_id, ()), self.at_ms) for group_id in group_ids}
+
+    def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
+        """Start offsets of share partitions, by group; those whose state was deleted are not there."""
+        starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
+        newest: dict[SharePartitionKey, Row] = {}
+        for row in self.open_rows(SHARE_PARTITION_STATES):
+            newest[SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])] = row
+        for key, state in newest.items():
+            if state["record_kind"] != "TOMBSTONE":
+                is_set = state["start_offset"] is not None and state["start_offset"] >= 0
+                starts[key.group_id][TopicPartition(state["topic"] or key.topic_id, key.partition)] = ShareStart(
+                    state["start_offset"] if is_set else None,
+                    state["leader_epoch"] if is_set else None,
+                    state["delivery_complete_count"],
+                )
+        return starts
+
+
+TARGET_COMPUTED: Final = "TARGET_COMPUTED"
+MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
+MEMBER_LEFT: Final = "MEMBER_LEFT"
+ANEW: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
+TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
+"""Events which change an epoch or the state of a group or a member."""
+
+
+def java_order(text: str) -> bytes:
+    """Sort key in which Java sorts strings: by UTF-16 code unit."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _timestamp(timestamp_ms: int) -> pa.Scalar:
+    return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
+
+
+def _until(column: str, at_ms: int | None) -> list[Any]:
+    return [] if at_ms is None else [pc.field(column) <= _timestamp(at_ms)]
+
+
+def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["group_id"]].append(row)
+    return groups
+
+
+def _newest(parts: Sequence[pa.Table]) -> pa.Table | None:
+    """Of commits, those which took effect last of their group and partition; None of none."""
+    if not parts:
+        return None
+    rows = pa.concat_tables(parts).combine_chunks()
+    group, topic = (
+        rows[name].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        for name in ("group_id", "topic")
+    )
+    _, owner = np.unique(group * (topic.max() + 1) + topic, return_inverse=True)
+    key = (owner.astype(np.int64) << 31) | rows["partition"].to_numpy()
+    order = np.lexsort((rows["applied_log_offset"].to_numpy(), key))
+    is_last = np.append(np.diff(key[order]) != 0, True)
+    return rows.take(pa.array(order[is_last]))
+
+
+class _Past:
+    """What the events of one group tell of epochs and states at a time."""
+
+    def __init__(self, events: Iterable[Row], at_ms: int | None) -> None:
+        events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
+        is_past = [at_ms is None or epoch_ms(event["at"]) <= at_ms for event in events]
+        self._until = [event for event, is_so in zip(events, is_past, strict=True) if is_so]
+        self._later = [event for event, is_so in zip(events, is_past, strict=True) if not is_so]
+        self.reconciled: dict[str, Row] = {}
+        """The newest reconciled state of each member."""
+        for event in self._until:
+            if event["event_type"] == MEMBER_RECONCILED:
+                self.reconciled[event["member_id"]] = event
+            elif event["event_type"] == MEMBER_LEFT:
+                self.reconciled.pop(event["member_id"], None)
+
+    def is_settled(self, row: Row, member_id: str | None = None) -> bool:
+        """Did nothing happen to the group (or to one member) between the time and the end of a row's stretch? Then
+        what the row says of its end held at the time as well."""
+        to_log_offset = row["to_log_offset"]
+        return not any(
+            (to_log_offset is None or event["log_offset"] < to_log_offset)
+            and (member_id is None or event["member_id"] == member_id)
+            for event in self._later
+        )
+
+    def assignment_epoch(self) -> int:
+        """Epoch of the target assignment."""
+        epoch = INITIAL_ASSIGNMENT_EPOCH
+        for event in self._until:
+            if event["event_type"] in ANEW:
+                epoch = INITIAL_ASSIGNMENT_EPOCH
+            elif event["event_type"] == TARGET_COMPUTED:
+                epoch = event["generation"]
+        return epoch
+
+
+def _members(rows: Sequence[Row], assignments: Sequence[Row], reconciled: Mapping[str, Row] | None) -> Iterator[Member]:
+    held: dict[str, set[TopicPartition]] = defaultdict(set)
+    target: dict[str, set[TopicPartition]] = defaultdict(set)
+    for row in assignments:
+        if row["task_type"] in (None, "ACTIVE"):
+            kind = target if row["assignment"] == "TARGET" else held
+            kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
+    for row in sorted(rows, key=lambda row: java_order(row["member_id"])):
+        member_id, epoch = row["member_id"], row["member_epoch"]
+        if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
+            epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0
+        yield Member(
+            member_id,
+            row["instance_id"],
+            row["client_id"] or "",
+            row["client_host"] or "",
+            epoch,
+            bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
+            tuple(sorted(held[member_id])),
+            tuple(sorted(target[member_id])),
+        )
+
+
+def _group(
+    row: Row,
+    members: tuple[Member, ...],
+    asked_assignors: Iterable[str | None],
+    past: _Past,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    starts: Mapping[TopicPartition, ShareStart],
+) -> Group:
+    group_type, state = row["group_type"], row["state"]
+    assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
+    if not past.is_settled(row):
+        if group_type == CLASSIC:
+            state, assignor = ("Stable", assignor) if members else ("Empty", None)
+        else:
+            assignment_epoch = past.assignment_epoch()
+            state = _modern_state(row, members, past.reconciled, assignment_epoch)
+    if group_type == CONSUMER:
+        assignor = _voted(asked_assignors) or DEFAULT_ASSIGNOR
+    return Group(
+        row["group_id"],
+        group_type,
+        state,
+        row["protocol_type"],
+        assignor,
+        None if group_type == CLASSIC else row["generation"],
+        None if group_type == CLASSIC else assignment_epoch,
+        members,
+        offsets,
+        starts,
+    )
+
+
+def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, Row], assignment_epoch: int) -> str:
+    """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
+    if not members:
+        return "Empty"
+    if row["group_type"] == SHARE:
+        return "Stable"
+    if row["generation"] > assignment_epoch:
+        return "Assigning"
+    newest = [reconciled.get(member.member_id) for member in members]
+    is_stable = all(
+        event is not None and event["details"]["state"] == STABLE_MEMBER and event["generation"] == assignment_epoch
+        for event in newest
+    )
+    return "Stable" if is_stable else "Reconciling"
+
+
+def _voted(asked: Iterable[str | None]) -> str | None:
+    """The assignor most members ask for."""
+    counts = Counter(name for name in asked if name is not None)
+    return max(counts, key=lambda name: (counts[name], name)) if counts else None
