@@ -365,7 +365,7 @@ class _Past:
         return epoch
 
 
-def _members(rows: Sequence[Row], assignments: Sequence[Row], reconciled: Mapping[str, Row] | None) -> Iterator[Member]:
+def _members(rows: Sequence[Row], assignments: Sequence[Row], past: _Past) -> Iterator[Member]:
     held: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
     for row in assignments:
