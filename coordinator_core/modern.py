@@ -20,11 +20,9 @@ from coordinator_core.anomalies import (
 )
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
-
-LEAVE_GROUP_MEMBER_EPOCH: Final = -1
-"""Epoch of a member whose current assignment was deleted; the member itself goes with its metadata."""
 
 NO_ASSIGNMENT_EPOCH: Final = -1
 """Assignment epoch of a group whose target assignment was deleted."""

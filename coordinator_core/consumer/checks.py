@@ -6,14 +6,13 @@ Problems are looked for in Kafka's order; the first one is told.
 from collections.abc import Iterator
 from typing import Final
 
-from coordinator_core.consumer.messages import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
 """From here on members make their ids themselves (KIP-1082)."""
@@ -42,8 +41,8 @@ def refused_heartbeat(
 def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterator[Problem]:
     needs_member_id = (
         api_version >= MEMBER_ID_REQUIRED_FROM_VERSION
-        or request.member_epoch > JOIN_EPOCH
-        or request.member_epoch == LEAVE_EPOCH
+        or request.member_epoch > JOIN_GROUP_MEMBER_EPOCH
+        or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH
     )
     yield needs_member_id and not request.member_id.strip(), "MemberId can't be empty."
     for name, value in (
@@ -56,7 +55,7 @@ def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterato
 
 def _of_epoch(request: ConsumerGroupHeartbeatRequest) -> Iterator[Problem]:
     """Whoever joins says all of itself. No names or an empty pattern are fine: a member may read nothing."""
-    is_joining = request.member_epoch == JOIN_EPOCH
+    is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     yield is_joining and request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
     yield is_joining and request.topic_partitions != (), "TopicPartitions must be empty when (re-)joining."
@@ -64,5 +63,8 @@ def _of_epoch(request: ConsumerGroupHeartbeatRequest) -> Iterator[Problem]:
         is_joining and not has_subscription,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     )
-    yield request.member_epoch == LEAVE_STATIC_EPOCH and request.instance_id is None, "InstanceId can't be null."
-    yield request.member_epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."
+    yield (
+        request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None,
+        "InstanceId can't be null.",
+    )
+    yield request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH, "MemberEpoch is invalid."

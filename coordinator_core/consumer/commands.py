@@ -34,9 +34,6 @@ from coordinator_core.consumer.membership import (
 from coordinator_core.consumer.messages import (
     CLASSIC_MEMBER_TYPE,
     CONSUMER_MEMBER_TYPE,
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -65,6 +62,11 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import Context, GroupModule, Result
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 
 T = TypeVar("T")
 
@@ -77,7 +79,7 @@ NO_REBALANCE_TIMEOUT_MS: Final = -1
 
 def heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     """ConsumerGroupHeartbeat: a ConsumerGroupHeartbeatResponse."""
-    if request.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
+    if request.member_epoch in {LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH}:
         return _leave(context, request)
     records: list[CoordinatorRecord] = []
     group = _group_for(context, request, records)
@@ -111,7 +113,7 @@ def _group_for(
 
     Raises Refused (GROUP_ID_NOT_FOUND).
     """
-    group_id, is_joining = request.group_id, request.member_epoch == JOIN_EPOCH
+    group_id, is_joining = request.group_id, request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     group = context.group(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -131,7 +133,7 @@ def _member_for(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, records: list[CoordinatorRecord]
 ) -> ConsumerMember:
     epoch, instance_id, owned = request.member_epoch, request.instance_id, request.topic_partitions
-    is_joining = epoch == JOIN_EPOCH
+    is_joining = epoch == JOIN_GROUP_MEMBER_EPOCH
     if instance_id is None:
         return dynamic_member(group, member_id, epoch, owned, create=is_joining, is_classic=False)
     return static_member(group, member_id, epoch, instance_id, owned, records, create=is_joining, is_classic=False)
@@ -190,7 +192,7 @@ def _response(
     """The answer; with the assignment where it changed, or where the member told all of itself."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
-    is_told = request.member_epoch == JOIN_EPOCH or is_full or member.assigned != updated.assigned
+    is_told = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
@@ -210,7 +212,7 @@ def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     if request.instance_id is None:
         return fence_members(context, group, (member_of(group, request.member_id),), response)
     member = static_member_of(group, request.member_id, request.instance_id)
-    if request.member_epoch == LEAVE_STATIC_EPOCH:
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         return Result((leave_for_a_while(group, member),), response)
     return fence_members(context, group, (member,), response)
 

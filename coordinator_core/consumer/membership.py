@@ -5,11 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
-from coordinator_core.consumer.messages import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    TopicPartitions,
-)
+from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import (
     current_assignment_record,
     group_metadata_record,
@@ -26,6 +22,7 @@ from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.java.ordered import map_of
+from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 Owned = tuple[TopicPartitions, ...] | None
 
@@ -91,13 +88,18 @@ def static_member(
         return group.members.get(member_id) or ConsumerMember(member_id)
     existing = group.members[existing_id]
     uses_classic = is_classic or existing.classic_member_metadata is not None
-    if not uses_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
+    if not uses_classic and existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         text = (
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {existing_id} member."
         )
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-    member = replace(existing, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
+    member = replace(
+        existing,
+        member_id=member_id,
+        member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+        previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+    )
     replace_member(records, group, existing, member)
     return member
 
@@ -133,7 +135,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
 
     That is its own, or the one before if it owns nothing but what it was assigned: it may not have heard of the newer.
     """
-    if epoch in {JOIN_EPOCH, member.member_epoch}:
+    if epoch in {JOIN_GROUP_MEMBER_EPOCH, member.member_epoch}:
         return
     is_ahead = epoch > member.member_epoch
     if not is_ahead and epoch == member.previous_member_epoch and _is_subset(owned, member):
@@ -197,5 +199,5 @@ def expire_rebalance(context: Context, group_id: str, member_id: str, member_epo
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
     """A static member keeps what it has, for whoever comes with its instance id; then it counts as held since ever."""
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
-    away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
+    away = replace(member, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
     return current_assignment_record(group.group_id, away)

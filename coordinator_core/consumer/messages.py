@@ -4,16 +4,8 @@ Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and its
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
-
-JOIN_EPOCH: Final = 0
-"""A member with this epoch joins, or joins anew with nothing."""
-
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
-"""LEAVE_GROUP_MEMBER_EPOCH; LEAVE_GROUP_STATIC_MEMBER_EPOCH: the instance will be back."""
 
 CLASSIC_MEMBER_TYPE = 0
 CONSUMER_MEMBER_TYPE = 1

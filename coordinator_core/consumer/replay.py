@@ -21,8 +21,8 @@ from coordinator_core.consumer.state import (
     ResolvedRegex,
 )
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
     check_member_tombstone,
     partition_epochs,

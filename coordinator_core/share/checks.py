@@ -1,12 +1,8 @@
 """What is checked of a share group's request before it reaches a coordinator partition (GroupCoordinatorService)."""
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.share.messages import (
-    JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_MEMBER_EPOCH,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
+from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
+from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
 def refused_heartbeat(request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:

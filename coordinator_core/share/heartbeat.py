@@ -16,11 +16,10 @@ from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.java.ordered import copy_of
+from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share import records as share_records
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import (
-    JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_MEMBER_EPOCH,
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH
 from coordinator_core.offsets.replay import ZERO_UUID
 
-JOIN_GROUP_MEMBER_EPOCH: Final = 0
-LEAVE_GROUP_MEMBER_EPOCH: Final = -1
 UNINITIALIZED_START_OFFSET: Final = -1
 """PartitionFactory.UNINITIALIZED_START_OFFSET: `share.auto.offset.reset` decides where the partition starts."""
 

@@ -13,8 +13,8 @@ from immutables import Map
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
-    LEAVE_GROUP_MEMBER_EPOCH,
     check_group_tombstone,
     check_member_tombstone,
     replay_target_metadata,

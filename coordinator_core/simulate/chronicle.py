@@ -15,6 +15,11 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator_core.coordinator.records import AppendedRecord, Producer
 from coordinator_core.coordinator.shard import Outcome
 from coordinator_core.errors import DecodeError
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 from coordinator_core.runtime.messages import Request
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.simulate.beats import Beats
@@ -44,7 +49,11 @@ REASONS: Final = {
 }
 """What a request says of its reason -> the reason in the truth."""
 
-EPOCH_REASONS: Final = {0: "MEMBER_JOINED", -1: "MEMBER_LEFT", -2: "STATIC_MEMBER_AWAY"}
+EPOCH_REASONS: Final = {
+    JOIN_GROUP_MEMBER_EPOCH: "MEMBER_JOINED",
+    LEAVE_GROUP_MEMBER_EPOCH: "MEMBER_LEFT",
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH: "STATIC_MEMBER_AWAY",
+}
 """Member epoch of a heartbeat which made a new group epoch -> the reason."""
 
 GROUP_TYPES: Final = {RecordType.CONSUMER_GROUP_METADATA: "CONSUMER", RecordType.SHARE_GROUP_METADATA: "SHARE"}

@@ -6,12 +6,8 @@ Problems are looked for in Kafka's order; the first one is told.
 from collections.abc import Iterator
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.streams.messages import (
-    JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-)
+from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 Problem = tuple[bool, str]
 """Whether it is there, and how Kafka words it."""

@@ -24,13 +24,15 @@ from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import NOTHING, Context, GroupCoordinator, GroupModule, Result
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 from coordinator_core.streams.describe import describe_streams_groups
 from coordinator_core.streams.endpoints import endpoints_of
 from coordinator_core.streams.live import LiveStreamsGroup, LiveStreamsGroups
 from coordinator_core.streams.messages import (
-    JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     Status,
     StatusCode,
     StreamsGroupHeartbeatRequest,

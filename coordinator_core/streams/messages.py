@@ -7,10 +7,6 @@ have in new objects.
 from dataclasses import dataclass
 from enum import IntEnum
 
-JOIN_GROUP_MEMBER_EPOCH = 0
-LEAVE_GROUP_MEMBER_EPOCH = -1
-LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-
 
 class StatusCode(IntEnum):
     """What a member is told of its group (StreamsGroupHeartbeatResponse.Status)."""

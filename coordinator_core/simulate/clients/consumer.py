@@ -27,6 +27,11 @@ from coordinator_core.consumer.messages import (
 )
 from coordinator_core.consumer.timers import session_key
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
@@ -64,9 +69,6 @@ from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 from coordinator_core.simulate.draw import kafka_uuid
 
 HEARTBEAT_VERSION: Final = 1
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-LEAVE_STATIC_EPOCH: Final = -2
 
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
@@ -100,7 +102,7 @@ class ConsumerMember:
     """Topic id -> name."""
     state: MemberState = JOINING
     member_id: str = ""
-    member_epoch: int = JOIN_EPOCH
+    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
     interval_ms: int = 0
     owned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
@@ -178,7 +180,7 @@ class ConsumerMember:
         )
 
     def _join(self) -> Actions:
-        self.state, self.member_epoch, self.owned, self.target = JOINING, JOIN_EPOCH, (), ()
+        self.state, self.member_epoch, self.owned, self.target = JOINING, JOIN_GROUP_MEMBER_EPOCH, (), ()
         self.is_committing = False
         return [Beat(0), CancelTimer(COMMIT), CancelTimer(POLL), self._full_beat("join")]
 
@@ -375,7 +377,7 @@ class ConsumerMember:
     @property
     def _leave_epoch(self) -> int:
         """Static members leave for a while only."""
-        return LEAVE_EPOCH if self.config.instance_id is None else LEAVE_STATIC_EPOCH
+        return LEAVE_GROUP_MEMBER_EPOCH if self.config.instance_id is None else LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     def _gone(self, reason: str) -> Actions:
         self.state = CLOSED
