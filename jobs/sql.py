@@ -1,6 +1,7 @@
 """sql: Spark SQL over the tables by their names, as `select * from silver.offset_commits`; one query or a shell.
 
-The tables are made known to an in-memory catalogue through the API: no path and no value of ours is put into SQL text.
+The tables are made known to Spark's catalogue through the API, views and functions by constant statements (`views`):
+no path and no value of ours is put into SQL text.
 """
 
 import base64
@@ -25,7 +26,9 @@ from rich.text import Text
 
 from jobs.errors import JobError
 from jobs.sinks import Warehouse, spark_uri
+from jobs.views import DEFINITIONS, Definition, definitions_named_in
 from schemas.tables import TABLES
+from schemas.tables.declare import Table
 
 TABLE_ROWS_MAX: Final = 1000
 """Rows which a table for people shows; json and csv give all."""
@@ -36,15 +39,17 @@ class SqlError(JobError):
 
 
 class Catalogue:
-    """The tables of a warehouse in Spark's in-memory catalogue, each made known when a statement first names it.
+    """The tables, views and functions of a warehouse in Spark's catalogue, made known when a statement names them.
 
-    Spark takes half a second to make one table known, and a statement names few.
+    Spark takes half a second to make one table known, and a statement names few. With a metastore they stay known.
     """
 
     def __init__(self, session: SparkSession, warehouse: Warehouse) -> None:
         self.session = session
         self._warehouse = warehouse
         self._waiting = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._defined: set[Definition] = set()
+        self._is_persistent = session.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
         self.table_names = tuple(table.full_name for table in self._waiting)
         """Full names of the tables which are there."""
         for layer in dict.fromkeys(table.layer for table in self._waiting):
@@ -52,15 +57,34 @@ class Catalogue:
             session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
 
     def prepare(self, statement: str) -> None:
-        """Make known what the statement may name; all of them for SHOW, which names none."""
-        text = statement.lower()
-        is_all = text.lstrip(" (").startswith("show")
-        named = [table for table in self._waiting if is_all or table.name in text]
-        for table in named:
+        """Make known what the statement may name; all tables for SHOW, which names none."""
+        text = statement.lower().lstrip(" (")
+        named = definitions_named_in(text)
+        sources = {table for definition in named for table in definition.tables}
+        is_all = text.startswith("show")
+        self._make_known([table for table in self._waiting if is_all or table.name in text or table in sources])
+        for definition in named:
+            self._define(definition)
+
+    def prepare_all(self) -> None:
+        """Make known all that is there: for a metastore which others read."""
+        self._make_known(list(self._waiting))
+        for definition in DEFINITIONS:
+            self._define(definition)
+
+    def _make_known(self, tables: Iterable[Table]) -> None:
+        for table in tables:
             self._waiting.remove(table)
             if not self.session.catalog.tableExists(table.full_name):
                 path = spark_uri(self._warehouse.path(table))
                 self.session.catalog.createTable(table.full_name, path=path, source="delta")
+
+    def _define(self, definition: Definition) -> None:
+        """Make a view or function, unless it is there or a table which it reads is not."""
+        is_able = all(table.full_name in self.table_names for table in definition.tables)
+        if is_able and definition not in self._defined:
+            self.session.sql(definition.statement(is_persistent=self._is_persistent))
+            self._defined.add(definition)
 
 
 def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:

@@ -2,7 +2,8 @@
 
 `RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
 the rest is found here: offsets that outlive their group, and share partitions whose start offset or epochs go back.
-That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of several clusters, or damaged, shows the same.
+That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of
+several clusters, or damaged, shows the same.
 """
 
 from collections.abc import Iterator, Mapping
