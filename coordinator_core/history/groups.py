@@ -125,6 +125,7 @@ class _Generation:
     timestamp_ms: int
     previous_generation: int | None
     is_contiguous: bool
+    current_state_at: int | None
 
 
 @dataclass(slots=True)
@@ -584,6 +585,7 @@ class GroupHistory:
             timestamp_ms=step.operation.timestamp_ms,
             previous_generation=previous,
             is_contiguous=is_contiguous,
+            current_state_at=views.current_state_at(after),
         )
 
     def _open_member(self, track: _Track, step: _Step, after: Group, member_id: str) -> None:
@@ -702,6 +704,7 @@ class GroupHistory:
                 metadata_hash=views.metadata_hash(group),
                 previous_generation=opened.previous_generation,
                 is_contiguous=opened.is_contiguous,
+                current_state_at=opened.current_state_at,
             )
         )
 

@@ -27,6 +27,7 @@ class GenerationRow(NamedTuple):
     metadata_hash: int | None
     previous_generation: int | None
     is_contiguous: bool
+    current_state_at: int | None
 
 
 class MemberRow(NamedTuple):

@@ -75,6 +75,14 @@ def assignment_epoch(group: Group) -> int | None:
     return None if isinstance(group, ClassicGroup) else group.assignment_epoch
 
 
+def current_state_at(group: Group) -> int | None:
+    """When a classic group entered the state in which the record was written: in a generation with members the end of
+    the join phase (ClassicGroup.currentStateTimestamp). None where the log does not hold it, and for other groups."""
+    if not isinstance(group, ClassicGroup) or group.current_state_timestamp_ms < 0:
+        return None
+    return group.current_state_timestamp_ms
+
+
 def metadata_hash(group: Group) -> int | None:
     """Hash of the subscribed topics' metadata; None for classic groups."""
     return None if isinstance(group, ClassicGroup) else group.metadata_hash

@@ -33,7 +33,40 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return rows
+    return _with_handovers(rows)
+
+
+def _with_handovers(rows: Sequence[OwnerRow]) -> list[OwnerRow]:
+    """The rows with the gap before each stretch, and marked where two members owned a partition at one time.
+
+    Classic groups know a topic by its name, others by its id: where the name of the id is known, a stretch after a
+    conversion goes on from the one before it.
+    """
+    marked = list(rows)
+    latest: dict[tuple[str, int], int] = {}
+    """By partition, the stretch so far that ends last."""
+    for index in sorted(range(len(rows)), key=lambda index: (rows[index].from_log_offset, index)):
+        row = rows[index]
+        key = (row.topic or row.topic_id or "", row.partition)
+        before = latest.get(key)
+        if before is None:
+            latest[key] = index
+            continue
+        previous = rows[before]
+        if previous.to_log_offset is None or row.from_log_offset < previous.to_log_offset:
+            marked[before] = marked[before]._replace(is_double=True)
+            marked[index] = marked[index]._replace(is_double=True)
+        elif previous.valid_to is not None:
+            marked[index] = row._replace(gap_before_ms=max(row.valid_from - previous.valid_to, 0))
+        if _ends_later(row, previous):
+            latest[key] = index
+    return marked
+
+
+def _ends_later(row: OwnerRow, other: OwnerRow) -> bool:
+    if row.to_log_offset is None or other.to_log_offset is None:
+        return row.to_log_offset is None
+    return row.to_log_offset >= other.to_log_offset
 
 
 class MembersAt:
@@ -120,4 +153,6 @@ def _owners(stretch: AssignmentRow, member: MemberRow | None, topologies: _Topol
             to_log_offset=stretch.to_log_offset,
             valid_from=stretch.valid_from,
             valid_to=stretch.valid_to,
+            gap_before_ms=None,
+            is_double=False,
         )

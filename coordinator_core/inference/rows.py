@@ -24,6 +24,8 @@ class OwnerRow(NamedTuple):
     to_log_offset: int | None
     valid_from: int
     valid_to: int | None
+    gap_before_ms: int | None
+    is_double: bool
 
 
 class RebalanceRow(NamedTuple):
@@ -48,6 +50,8 @@ class RebalanceRow(NamedTuple):
     partitions_moved: int
     stickiness: float | None
     unowned_partition_ms: int
+    in_storm: bool
+    flapping_members: tuple[str, ...]
 
 
 class AnomalyRow(NamedTuple):
@@ -83,6 +87,8 @@ class GroupDayRow(NamedTuple):
     commit_count: int
     commit_anomaly_count: int
     not_stable_ms: int
+    storm_rebalance_count: int
+    unowned_partition_ms: int
     worst_topic: str | None
     worst_partition: int | None
 

@@ -15,6 +15,8 @@ class InferenceSettings:
     """session.timeout.ms of classic members whose own the log does not hold."""
     modern_session_timeout_ms: int = 45_000
     """group.consumer.session.timeout.ms, and of share and streams groups."""
+    session_timeout_ms_min: int = 6_000
+    """group.min.session.timeout.ms of the brokers: no member expires sooner after it was heard."""
     commit_interval_ms: int = 5_000
     """auto.commit.interval.ms of consumers: how often a live one is heard of."""
     storm_generation_count: int = 5

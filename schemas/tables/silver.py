@@ -106,6 +106,12 @@ GROUP_GENERATIONS = Table(
         Column("metadata_hash", BIGINT, "Hash of the subscribed topics' metadata; null for classic."),
         Column("previous_generation", INT, "The generation before, null for the first."),
         Column("is_contiguous", BOOLEAN, "False where generations before this one are not in the log."),
+        Column(
+            "current_state_at",
+            TIMESTAMP,
+            "Classic: when the group entered the state in which the generation was written: with members, the end of "
+            "the join phase; null for others.",
+        ),
     ),
 )
 

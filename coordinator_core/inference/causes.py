@@ -1,0 +1,176 @@
+"""Why a group rebalanced.
+
+The log holds what a rebalance led to. A cause is certain where the step that wrote the generation shows it: somebody
+came, a subscription changed, the metadata hash did. That somebody went is as certain, but not why (`departures`).
+A classic generation in which nothing of the kind changed was asked for by a member that joined again: its leader, which
+saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
+client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from coordinator_core.history.rows import EventRow, GenerationRow
+from coordinator_core.inference.departures import CERTAIN, CLASSIC, GUESS, LIKELY, Departure
+from coordinator_core.inference.movement import Movement
+
+COOPERATIVE: Final = "cooperative-sticky"
+CONSUMER: Final = "CONSUMER"
+SHARE: Final = "SHARE"
+WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
+"""Assignors which assign every partition of every topic subscribed to, in one round."""
+
+
+FIRST_EPOCH: Final = 2
+"""The first group epoch in a log of Kafka 4.3 and later (ModernGroup); 1 before."""
+
+
+class Cause(NamedTuple):
+    """A cause, the rule which found it, and how sure it is."""
+
+    cause: str
+    method: str
+    confidence: str
+
+
+ORDER: Final = (
+    "GROUP_CONVERTED",
+    "GROUP_EMPTIED",
+    "FIRST",
+    "MEMBER_JOINED",
+    "SUBSCRIPTION_CHANGED",
+    "STATIC_MEMBER_REPLACED",
+    "MEMBER_LEFT",
+    "MEMBER_EXPIRED",
+    "PARTITIONS_CHANGED",
+    "PROTOCOL_CHANGED",
+    "UNKNOWN",
+)
+"""The main cause comes first. What alone makes a rebalance, whatever else there was, comes before what is inferred."""
+
+CONFIDENCES: Final = (CERTAIN, LIKELY, GUESS)
+
+
+class Step(NamedTuple):
+    """The operation that began a generation, with what is known around it."""
+
+    row: GenerationRow
+    previous: GenerationRow | None
+    """The generation before it of the same incarnation."""
+    events: tuple[EventRow, ...]
+    """Of the operation itself."""
+    since_previous: tuple[EventRow, ...]
+    """Since the one before, that one's own and this one's included."""
+    departures: tuple[Departure, ...]
+    """Why each member went that did."""
+    member_count: int
+    """Members after it."""
+    has_pattern: bool
+    """Does one of them subscribe by a pattern?"""
+    movement: Movement
+    """What its plan changed."""
+    had_members: bool
+    """Were there members before?"""
+
+    def has(self, event_type: str) -> bool:
+        """Did the operation bring such an event?"""
+        return any(event.event_type == event_type for event in self.events)
+
+
+def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
+    """All causes of a rebalance, the main one first. `before` are those of the rebalance before."""
+    if is_first_seen(step):
+        return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
+    causes = [*_by_events(step), *(Cause(*departure) for departure in step.departures)]
+    causes.extend(_by_assignment(step) if step.row.group_type == CLASSIC else _by_metadata(step, causes))
+    if not causes:
+        causes.append(_by_default(step, before))
+    if not step.row.is_contiguous:
+        causes = [_weaker(cause) for cause in causes]
+    return sorted(set(causes), key=_order)
+
+
+def is_first_seen(step: Step) -> bool:
+    """Does the log begin in the middle of the group's life, so that nothing is known of what led here?
+
+    Several members that make a group in one step raise its epoch once each: that is a beginning too.
+    """
+    if step.previous is not None or step.row.is_contiguous or step.has("GROUP_CONVERTED"):
+        return False
+    joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
+    is_beginning = step.row.group_type != CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
+    return not (is_beginning and joined_count == step.member_count)
+
+
+def _order(cause: Cause) -> tuple[int, int, str]:
+    return ORDER.index(cause.cause), CONFIDENCES.index(cause.confidence), cause.method
+
+
+def _weaker(cause: Cause) -> Cause:
+    """Generations are missing before this one: what is seen may be the cause of one of those."""
+    return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
+
+
+def _by_events(step: Step) -> Iterable[Cause]:
+    """What the step's own records prove."""
+    if step.has("GROUP_CONVERTED"):
+        yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
+    if not step.member_count:
+        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN)
+    elif _is_first(step):
+        yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
+    for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED", "STATIC_MEMBER_REPLACED"):
+        if step.has(event_type):
+            yield Cause(event_type, "IN_LOG", CERTAIN)
+    if step.has("TOPOLOGY_CHANGED") and not step.has("MEMBER_JOINED"):
+        yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
+    if step.has("PROTOCOL_CHANGED"):
+        yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
+
+
+def _is_first(step: Step) -> bool:
+    """Never before had this incarnation of the group members."""
+    previous = step.previous
+    return previous is None or (previous.generation == 0 and previous.group_type == CLASSIC and not step.had_members)
+
+
+def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
+    """Groups other than classic: the coordinator itself sees that topics changed, and says so by a hash."""
+    if causes or step.previous is None:
+        return
+    if step.row.group_type == SHARE and any(
+        e.event_type == "SHARE_PARTITIONS_INITIALIZED" for e in step.since_previous
+    ):
+        yield Cause("PARTITIONS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", CERTAIN)
+    elif step.has_pattern:
+        yield _by_pattern(step)
+    elif step.row.metadata_hash != step.previous.metadata_hash:
+        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", CERTAIN)
+    elif step.row.group_type == CONSUMER and not step.row.metadata_hash:
+        yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
+
+
+def _by_pattern(step: Step) -> Cause:
+    """Patterns are resolved to topics after the operation that brought them, and again from time to time."""
+    if any(event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"} for event in step.since_previous):
+        return Cause("SUBSCRIPTION_CHANGED", "PATTERN_RESOLVED", LIKELY)
+    return Cause("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", LIKELY)
+
+
+def _by_assignment(step: Step) -> Iterable[Cause]:
+    """Classic groups: nobody came, went or asked for other topics, and yet other partitions are assigned."""
+    previous = step.previous
+    if previous is None or previous.group_type != CLASSIC or not step.had_members or not step.member_count:
+        return
+    if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
+        return
+    is_whole = {step.row.protocol_name, previous.protocol_name} <= WHOLE_ASSIGNMENT_PROTOCOLS
+    if is_whole and (step.movement.came or step.movement.went):
+        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN)
+
+
+def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
+    if step.row.protocol_name == COOPERATIVE and step.movement.came and before:
+        main = before[0]
+        return Cause(main.cause, "COOPERATIVE_FOLLOW_UP", LIKELY if main.confidence != GUESS else GUESS)
+    return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)

@@ -1,0 +1,173 @@
+"""gold.group_summary: the days of a group. A day is in UTC; one on which nothing happened has no row."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.departures import CLASSIC
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.movement import find_gaps
+from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
+from coordinator_core.offsets.lane import OUTCOMES
+
+DAY_MS: Final = 86_400_000
+SHARE: Final = "SHARE"
+UNKNOWN_TYPE: Final = CLASSIC
+"""A group of which the log holds nothing but commits is a simple group, which Kafka counts among the classic ones."""
+APPLIED: Final = OUTCOMES.index("APPLIED")
+
+
+def group_days(
+    life: GroupLife,
+    owners: Sequence[OwnerRow],
+    rebalances: Sequence[RebalanceRow],
+    anomalies: Iterable[AnomalyRow],
+) -> list[GroupDayRow]:
+    """The days of one group; a day on which it was of two types counts for the later one."""
+    generations = Counter(_day(row.valid_from) for row in life.generations)
+    begun = Counter(_day(row.started_at) for row in rebalances)
+    storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
+    commits = _commit_days(life)
+    odd = Counter(_day(row.at) for row in anomalies)
+    not_stable = _not_stable_ms(life, rebalances)
+    unowned = _unowned_ms(owners, life.members)
+    members = _MembersAt(life.members)
+    types = _TypesAt(life)
+    rows = []
+    for day in sorted({*generations, *begun, *commits, *odd, *not_stable, *unowned}):
+        worst = min(unowned.get(day, {}).items(), key=lambda item: (-item[1], item[0]), default=None)
+        rows.append(
+            GroupDayRow(
+                group_id=life.group_id,
+                group_type=types.at(day + DAY_MS - 1),
+                day=day,
+                generation_count=generations[day],
+                rebalance_count=begun[day],
+                member_count_max=members.most(day),
+                commit_count=commits[day],
+                commit_anomaly_count=odd[day],
+                not_stable_ms=not_stable[day],
+                storm_rebalance_count=storms[day],
+                unowned_partition_ms=sum(unowned.get(day, {}).values()),
+                worst_topic=worst[0][0] if worst else None,
+                worst_partition=worst[0][1] if worst else None,
+            )
+        )
+    return rows
+
+
+def share_group_days(life: GroupLife) -> list[ShareGroupDayRow]:
+    """What `__consumer_offsets` knows of the days of a share group: epochs and members."""
+    generations = Counter(_day(row.valid_from) for row in life.generations if row.group_type == SHARE)
+    members = _MembersAt([member for member in life.members if member.group_type == SHARE])
+    return [
+        ShareGroupDayRow(
+            group_id=life.group_id,
+            group_type=SHARE,
+            day=day,
+            acknowledged_count=0,
+            redelivered_count=0,
+            archived_count=0,
+            generation_count=generations[day],
+            member_count_max=members.most(day),
+            worst_topic=None,
+            worst_partition=None,
+        )
+        for day in sorted({*generations, *members.days()})
+    ]
+
+
+def _day(at_ms: int) -> int:
+    return at_ms // DAY_MS * DAY_MS
+
+
+def _commit_days(life: GroupLife) -> Counter[int]:
+    """Commits applied, by day."""
+    applied_at_ms = life.commits.applied_at_ms[life.commits.outcome == APPLIED]
+    days, counts = np.unique(applied_at_ms // DAY_MS * DAY_MS, return_counts=True)
+    return Counter(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+
+
+def _cut_by_day(from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+    """A stretch of time as (day, ms)."""
+    while from_ms < to_ms:
+        day = _day(from_ms)
+        end = min(day + DAY_MS, to_ms)
+        yield day, end - from_ms
+        from_ms = end
+
+
+def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Counter[int]:
+    """Time in rebalances, by day, those that overlap counted once. Share groups know no state but Stable and Empty."""
+    newest_ms = max((event.at for event in life.events), default=0)
+    days: Counter[int] = Counter()
+    counted_to_ms = 0
+    for row in rebalances:
+        if row.group_type == SHARE:
+            continue
+        from_ms = max(row.started_at, counted_to_ms)
+        to_ms = newest_ms if row.completed_at is None else row.completed_at
+        for day, ms in _cut_by_day(from_ms, to_ms):
+            days[day] += ms
+        counted_to_ms = max(counted_to_ms, to_ms)
+    return days
+
+
+def _unowned_ms(owners: Sequence[OwnerRow], members: Sequence[MemberRow]) -> dict[int, Counter[tuple[str, int]]]:
+    """Time without an owner while the group had members: day -> topic and partition -> ms."""
+    present = _MembersAt(members)
+    days: dict[int, Counter[tuple[str, int]]] = {}
+    for gap in find_gaps(owners):
+        for from_ms, to_ms in present.within(gap.from_ms, gap.to_ms):
+            for day, ms in _cut_by_day(from_ms, to_ms):
+                days.setdefault(day, Counter())[gap.topic, gap.partition] += ms
+    return days
+
+
+class _MembersAt:
+    """How many members a group had, when."""
+
+    def __init__(self, members: Sequence[MemberRow]) -> None:
+        changes: Counter[int] = Counter()
+        for member in members:
+            changes[member.valid_from] += 1
+            if member.valid_to is not None:
+                changes[member.valid_to] -= 1
+        self._times = sorted(changes)
+        counts: Any = np.cumsum([changes[time] for time in self._times], dtype=np.int64)
+        self._counts: list[int] = counts.tolist()
+
+    def most(self, day: int) -> int:
+        """Most members at one time of a day."""
+        first = max(bisect_right(self._times, day) - 1, 0)
+        last = bisect_right(self._times, day + DAY_MS - 1)
+        return max(self._counts[first:last], default=0)
+
+    def days(self) -> Iterable[int]:
+        """Days on which somebody came or went."""
+        return (_day(time) for time in self._times)
+
+    def within(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+        """The parts of a stretch of time in which there were members."""
+        index = max(bisect_right(self._times, from_ms) - 1, 0)
+        while index < len(self._times) and self._times[index] < to_ms:
+            end_ms = self._times[index + 1] if index + 1 < len(self._times) else to_ms
+            if self._counts[index] > 0 and min(end_ms, to_ms) > max(self._times[index], from_ms):
+                yield max(self._times[index], from_ms), min(end_ms, to_ms)
+            index += 1
+
+
+class _TypesAt:
+    """Of which type a group was, when."""
+
+    def __init__(self, life: GroupLife) -> None:
+        self._generations = sorted(life.generations, key=lambda row: row.from_log_offset)
+        self._times = np.maximum.accumulate([0, *(row.valid_from for row in self._generations)]).tolist()[1:]
+
+    def at(self, time_ms: int) -> str:
+        index = max(bisect_right(self._times, time_ms) - 1, 0)
+        return self._generations[index].group_type if self._generations else UNKNOWN_TYPE

@@ -1,0 +1,242 @@
+"""Left or expired: why a member is no more.
+
+The log shows that a member is gone, never why (facts of GroupMetadataManager: a leave and an expired session write the
+same records). What else it shows:
+
+* Signs of life. A session that expires does so a whole session time-out after the last one the coordinator heard. A
+  classic member is heard when a join phase that it took part in ends, and whenever it commits; members of the other
+  groups when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
+  one of its owner.
+* The time-outs. A classic member's are in its record. Those of other groups are the brokers': only settings tell.
+* A static member of a consumer or streams group that goes for a while says so (member epoch -2). It is dropped when its
+  session expires meanwhile.
+
+Proof there is one only: a classic member cannot have expired sooner than its time-outs allow, so it left, by itself or
+by an admin's hand. All else is likely at best.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64
+
+LEFT: Final = "MEMBER_LEFT"
+EXPIRED: Final = "MEMBER_EXPIRED"
+
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+
+CLASSIC: Final = "CLASSIC"
+UNREVOKED: Final = "UNREVOKED"
+STATIC_MEMBER_AWAY_EPOCH: Final = -2
+SIGNS_OF_LIFE: Final = frozenset({"MEMBER_JOINED", "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
+"""Events which a member's own request causes, in groups other than classic."""
+NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
+"""Operations with these write members anew which sent no request; their events count for nothing."""
+
+HEARTBEATS_PER_SESSION: Final = 3
+"""Clients send a heartbeat at least three times in a session time-out, by default and by documented advice."""
+SILENT_FACTOR: Final = 5
+"""Silent for so many times its usual interval: not its usual interval."""
+COMMITS_LOOKED_AT_MAX: Final = 8_192
+"""So far back from a member's end are its commits looked for: enough for its last and its rhythm."""
+INTERVALS_MAX: Final = 10
+"""Its rhythm is the median of so many last intervals between commits."""
+INTERVALS_MIN: Final = 2
+
+PARTITION_BITS: Final = 31
+END_OF_LOG: Final = (1 << 63) - 1
+
+
+class Departure(NamedTuple):
+    """Why a member went: MEMBER_LEFT or MEMBER_EXPIRED, by which rule, and how sure that is."""
+
+    cause: str
+    method: str
+    confidence: str
+
+
+class Heard(NamedTuple):
+    """The last that was heard of a member."""
+
+    at_ms: int | None
+    """Last sign of life at all; None where there is none."""
+    by_record_ms: int | None
+    """Last one which is surely its own: not a commit."""
+    rhythm_ms: int | None
+    """Its usual interval between commits; None where too few are known."""
+
+
+class Departures:
+    """Members of one group that went, to be asked why."""
+
+    def __init__(self, life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings) -> None:
+        self._settings = settings
+        self._commits = _OwnCommits(life.commits, owners)
+        self._events = _events_by_member(life.events)
+
+    def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Departure:
+        """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
+        ended_at_ms = _ended_at_ms(now)
+        heard = self._heard(member, previous, now)
+        session_ms = member.session_timeout_ms
+        if session_ms is not None and session_ms > 0:
+            return self._by_known_session(member, previous, heard, ended_at_ms, session_ms)
+        return self._by_usual_session(member, heard, ended_at_ms)
+
+    def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
+        end = now.from_log_offset
+        if now.group_type == CLASSIC and previous is not None and previous.group_type == CLASSIC:
+            by_record_ms = previous.current_state_at
+        else:
+            by_record_ms = _last_event_ms(self._events.get(member.member_id, ()), end)
+        times = self._commits.times_ms(member.member_id, member.from_log_offset, end)
+        last_commit_ms = int(times[-1]) if len(times) else None
+        known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
+        return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
+
+    def _by_known_session(
+        self, member: MemberRow, previous: GenerationRow | None, heard: Heard, ended_at_ms: int, session_ms: int
+    ) -> Departure:
+        timeouts = [session_ms]
+        if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
+            timeouts.append(member.rebalance_timeout_ms)
+        is_classic = previous is not None and previous.group_type == CLASSIC
+        if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
+            return Departure(LEFT, "WITHIN_TIMEOUTS", CERTAIN)
+        if heard.at_ms is None:
+            return Departure(*_usual(member), GUESS)
+        silent_ms = ended_at_ms - heard.at_ms
+        if silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION:
+            return Departure(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
+        return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_SESSION")
+
+    def _by_usual_session(self, member: MemberRow, heard: Heard, ended_at_ms: int) -> Departure:
+        """Where the session time-out is the brokers' own, and a setting all there is."""
+        settings = self._settings
+        if self._is_away(member, ended_at_ms):
+            return Departure(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
+        if self._is_overdue(member, ended_at_ms):
+            return Departure(EXPIRED, "REBALANCE_TIMEOUT", LIKELY)
+        if heard.at_ms is None:
+            return Departure(*_usual(member), GUESS)
+        silent_ms = ended_at_ms - heard.at_ms
+        if silent_ms < settings.session_timeout_ms_min // 2:
+            return Departure(LEFT, "JUST_HEARD", LIKELY)
+        return _by_silence(member, heard, silent_ms, settings.modern_session_timeout_ms, "SILENT_FOR_USUAL_SESSION")
+
+    def _is_away(self, member: MemberRow, ended_at_ms: int) -> bool:
+        """Did this static member say that it goes for a while, and not come back?"""
+        newest = self._newest_assignment(member, ended_at_ms)
+        return newest is not None and newest.generation == STATIC_MEMBER_AWAY_EPOCH
+
+    def _is_overdue(self, member: MemberRow, ended_at_ms: int) -> bool:
+        """Was it asked to give partitions up, and did not for its rebalance time-out?"""
+        newest = self._newest_assignment(member, ended_at_ms)
+        if (
+            newest is None
+            or not newest.details.get("state", "").startswith(UNREVOKED)
+            or not member.rebalance_timeout_ms
+        ):
+            return False
+        over_ms = ended_at_ms - newest.at - member.rebalance_timeout_ms
+        return 0 <= over_ms <= member.rebalance_timeout_ms // HEARTBEATS_PER_SESSION
+
+    def _newest_assignment(self, member: MemberRow, ended_at_ms: int) -> EventRow | None:
+        events = self._events.get(member.member_id, ())
+        return next(
+            (
+                event
+                for event in reversed(events)
+                if event.event_type == "MEMBER_RECONCILED" and event.at <= ended_at_ms
+            ),
+            None,
+        )
+
+
+def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> Departure:
+    """A regular committer which falls silent for just a session time-out has most likely expired."""
+    rhythm_ms = heard.rhythm_ms or 0
+    slack_ms = session_ms // HEARTBEATS_PER_SESSION
+    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + slack_ms + SILENT_FACTOR * rhythm_ms
+    if heard.rhythm_ms is None or silent_ms <= SILENT_FACTOR * heard.rhythm_ms:
+        return Departure(EXPIRED, method, GUESS) if is_just_session else Departure(*_usual(member), GUESS)
+    return Departure(EXPIRED, method, LIKELY) if is_just_session else Departure(EXPIRED, "SILENT_FOR_LONG", GUESS)
+
+
+def _usual(member: MemberRow) -> tuple[str, str]:
+    """Where nothing shows it: static members do not leave when they stop, others do."""
+    return (LEFT, "USUALLY_LEAVES") if member.instance_id is None else (EXPIRED, "STATIC_MEMBER")
+
+
+def _ended_at_ms(now: GenerationRow) -> int:
+    """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups."""
+    if now.current_state_at is None:
+        return now.valid_from
+    return min(now.valid_from, now.current_state_at)
+
+
+def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
+    """What each member's own requests caused, in log order."""
+    anew = {event.at for event in events if event.event_type in NO_SIGNS_OF_LIFE}
+    by_member: dict[str, list[EventRow]] = {}
+    for event in events:
+        if event.member_id is None:
+            continue
+        if event.event_type in SIGNS_OF_LIFE and event.at not in anew:
+            by_member.setdefault(event.member_id, []).append(event)
+    return by_member
+
+
+def _last_event_ms(events: Iterable[EventRow], to_log_offset: int) -> int | None:
+    return max((event.at for event in events if event.log_offset <= to_log_offset), default=None)
+
+
+def _rhythm_ms(times: I64) -> int | None:
+    """Median of the last intervals between distinct times."""
+    intervals = np.diff(np.unique(times))[-INTERVALS_MAX:]
+    return int(np.median(intervals)) if len(intervals) >= INTERVALS_MIN else None
+
+
+class _OwnCommits:
+    """Commits to the partitions which a member owned at the time."""
+
+    def __init__(self, commits: GroupCommits, owners: Iterable[OwnerRow]) -> None:
+        self._commits = commits
+        numbers = {topic: number for number, topic in enumerate(commits.topics)}
+        self._owned: dict[str, dict[int, tuple[int, int]]] = {}
+        for owner in sorted(owners, key=lambda row: row.from_log_offset):
+            topic = numbers.get(owner.topic or "")
+            if topic is not None and owner.partition >= 0:
+                to = END_OF_LOG if owner.to_log_offset is None else owner.to_log_offset
+                stretch = owner.from_log_offset, to
+                self._owned.setdefault(owner.member_id, {})[topic << PARTITION_BITS | owner.partition] = stretch
+
+    def times_ms(self, member_id: str, from_log_offset: int, to_log_offset: int) -> I64:
+        """When the member's last commits were recorded, in log order; each partition counts by its last stretch."""
+        owned = self._owned.get(member_id)
+        commits = self._commits
+        end = int(np.searchsorted(commits.log_offset, to_log_offset))
+        first = max(int(np.searchsorted(commits.log_offset, from_log_offset)), end - COMMITS_LOOKED_AT_MAX)
+        if owned is None or first >= end:
+            return np.zeros(0, np.int64)
+        window = slice(first, end)
+        owned_keys = np.array(sorted(owned), np.int64)
+        bounds = np.array([owned[key] for key in owned_keys.tolist()], np.int64)
+        keys = commits.topic[window].astype(np.int64) << PARTITION_BITS | commits.partition[window]
+        place = np.minimum(np.searchsorted(owned_keys, keys), len(owned_keys) - 1)
+        log_offset = commits.log_offset[window]
+        is_own = (
+            (owned_keys[place] == keys)
+            & (log_offset > bounds[place, 0])
+            & (log_offset < bounds[place, 1])
+            & (commits.committed_offset[window] >= 0)
+        )
+        return np.maximum.accumulate(commits.recorded_at_ms[window][is_own])

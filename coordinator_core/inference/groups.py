@@ -1,0 +1,74 @@
+"""The group side of gold: owners, rebalances, commit anomalies and days of one group."""
+
+from dataclasses import dataclass, field
+
+from coordinator_core.history.rows import AssignmentRow
+from coordinator_core.inference.commit_anomalies import find_anomalies
+from coordinator_core.inference.days import SHARE, group_days, share_group_days
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rebalances import find_rebalances
+from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
+from coordinator_core.inference.settings import InferenceSettings
+
+
+@dataclass(slots=True)
+class GroupGold:
+    """Gold rows of groups. `share_days` hold what `__consumer_offsets` knows of the days of share groups."""
+
+    owners: list[OwnerRow] = field(default_factory=list)
+    rebalances: list[RebalanceRow] = field(default_factory=list)
+    anomalies: list[AnomalyRow] = field(default_factory=list)
+    days: list[GroupDayRow] = field(default_factory=list)
+    share_days: list[ShareGroupDayRow] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.owners) + len(self.rebalances) + len(self.anomalies) + len(self.days) + len(self.share_days)
+
+    def extend(self, other: "GroupGold") -> None:
+        """Append another's rows."""
+        self.owners += other.owners
+        self.rebalances += other.rebalances
+        self.anomalies += other.anomalies
+        self.days += other.days
+        self.share_days += other.share_days
+
+
+def audit_group(life: GroupLife, settings: InferenceSettings) -> GroupGold:
+    """All that is inferred of one group. A function of the set of rows: their order does not matter."""
+    life = _in_order(life)
+    owners = partition_owners(life)
+    rebalances = find_rebalances(life, owners, settings)
+    anomalies = find_anomalies(life, owners, settings)
+    types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
+    return GroupGold(
+        owners=owners,
+        rebalances=rebalances,
+        anomalies=anomalies,
+        days=group_days(life, owners, rebalances, anomalies) if types - {SHARE} or len(life.commits) else [],
+        share_days=share_group_days(life) if SHARE in types else [],
+    )
+
+
+def _in_order(life: GroupLife) -> GroupLife:
+    """Rows in the order of the log; commits are columns, and in order already."""
+    return life._replace(
+        generations=tuple(
+            sorted(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation))
+        ),
+        members=tuple(sorted(life.members, key=lambda row: (row.from_log_offset, row.member_id))),
+        assignments=tuple(sorted(life.assignments, key=_assignment_order)),
+        events=tuple(sorted(life.events, key=lambda row: (row.log_offset, row.event_index))),
+    )
+
+
+def _assignment_order(row: AssignmentRow) -> tuple[int, str, str, str, int, str, str]:
+    return (
+        row.from_log_offset,
+        row.member_id,
+        row.topic_id or "",
+        row.topic or "",
+        row.partition,
+        row.assignment,
+        row.task_type or "",
+    )

@@ -1,0 +1,184 @@
+"""What a rebalance moved, and how long partitions had no owner meanwhile.
+
+What a rebalance decided is its plan: the assignment of a classic generation, the target assignment that was computed
+for a group epoch. Plans are compared by partition (task of a streams group) and owner; a static member is known by its
+group instance id, so a restart moves nothing. A partition that a plan leaves out and a later one gives to another has
+moved in the later one: so it is when cooperative members hand over in two steps.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import ACTIVE, MembersAt
+from coordinator_core.inference.rows import OwnerRow
+
+CLASSIC: Final = "CLASSIC"
+CURRENT: Final = "CURRENT"
+TARGET: Final = "TARGET"
+INSTANCE: Final = "group.instance.id="
+EAGER_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
+"""Built-in assignors under which every member gives up all it has before it joins."""
+
+PlanKey = tuple[str, int]
+"""Topic (its id where no name is known, subtopology for streams) and partition."""
+
+
+class Movement(NamedTuple):
+    """What one plan changed against the plans before it."""
+
+    total: int
+    """Partitions which have an owner after it."""
+    moved: int
+    """Of those, how many have another one than the last they had."""
+    stayed: int
+    """And how many have the same."""
+    came: int = 0
+    """How many had none in the plan before."""
+    went: int = 0
+    """How many had an owner in the plan before, and have none now."""
+
+    @property
+    def stickiness(self) -> float | None:
+        """Share of the partitions which stayed; None where none had an owner before."""
+        had_owner = self.moved + self.stayed
+        return self.stayed / had_owner if had_owner else None
+
+
+class _Change(NamedTuple):
+    log_offset: int
+    at: int
+    is_begin: bool
+    key: PlanKey
+    member_id: str
+
+
+class Plans:
+    """The plans of one group. Ask generation by generation, in log order."""
+
+    def __init__(self, life: GroupLife) -> None:
+        self._members = MembersAt(life.members)
+        self._changes = sorted(_changes(life.assignments))
+        self._offsets = [change.log_offset for change in self._changes]
+        self._next = 0
+        self._holders: dict[PlanKey, set[str]] = {}
+        self._owners: dict[PlanKey, frozenset[str]] = {}
+        """The last owners each partition had."""
+        self._planned: set[PlanKey] = set()
+        """Partitions with an owner in the last plan."""
+        self._touched: set[PlanKey] = set()
+        self._targets: dict[int | None, list[EventRow]] = {}
+        for event in life.events:
+            if event.event_type == "TARGET_COMPUTED":
+                self._targets.setdefault(event.generation, []).append(event)
+
+    def movement(self, row: GenerationRow, *, is_empty: bool) -> Movement:
+        """What the plan of a generation changed; nothing where no target was ever computed for it."""
+        self._apply(row.from_log_offset)
+        if is_empty:
+            self._holders.clear()
+            self._owners.clear()
+            self._planned.clear()
+            self._touched.clear()
+            return Movement(0, 0, 0)
+        planned_at = row.from_log_offset if row.group_type == CLASSIC else self._target_offset(row)
+        if planned_at is None:
+            return Movement(len(self._holders), 0, 0)
+        self._apply(planned_at)
+        moved = new = came = went = 0
+        for key in self._touched:
+            holders = self._holders.get(key)
+            came += holders is not None and key not in self._planned
+            went += holders is None and key in self._planned
+            if holders is None:
+                self._planned.discard(key)
+                continue
+            self._planned.add(key)
+            owners = frozenset(self._identity(member_id, planned_at) for member_id in holders)
+            before = self._owners.get(key)
+            new += before is None
+            moved += before is not None and before != owners
+            self._owners[key] = owners
+        self._touched.clear()
+        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, went)
+
+    def _target_offset(self, row: GenerationRow) -> int | None:
+        """The last record of the operation that computed the target of a group epoch; None where none did."""
+        for event in self._targets.get(row.generation, ()):
+            is_before_end = row.to_log_offset is None or event.log_offset < row.to_log_offset
+            if event.at >= row.valid_from and is_before_end:
+                place = bisect_left(self._offsets, event.log_offset)
+                is_same = place < len(self._changes) and self._changes[place].at == event.at
+                return self._offsets[place] if is_same else event.log_offset
+        return None
+
+    def _apply(self, log_offset: int) -> None:
+        """Take in all changes up to a place in the log, inclusive. Ends come before beginnings."""
+        end = bisect_right(self._offsets, log_offset)
+        for change in self._changes[self._next : end]:
+            holders = self._holders.setdefault(change.key, set())
+            if change.is_begin:
+                holders.add(change.member_id)
+            else:
+                holders.discard(change.member_id)
+            if not holders:
+                del self._holders[change.key]
+            self._touched.add(change.key)
+        self._next = max(self._next, end)
+
+    def _identity(self, member_id: str, log_offset: int) -> str:
+        member = self._members.at(member_id, log_offset)
+        return member_id if member is None or member.instance_id is None else f"{INSTANCE}{member.instance_id}"
+
+
+def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
+    for row in assignments:
+        wanted = CURRENT if row.group_type == CLASSIC else TARGET
+        if row.assignment != wanted or row.task_type not in (None, ACTIVE):
+            continue
+        key = (row.topic or row.topic_id or "", row.partition)
+        yield _Change(row.from_log_offset, row.valid_from, True, key, row.member_id)
+        if row.to_log_offset is not None and row.valid_to is not None:
+            yield _Change(row.to_log_offset, row.valid_to, False, key, row.member_id)
+
+
+class Gap(NamedTuple):
+    """A stretch of time in which a partition that had an owner, and got one again, had none."""
+
+    topic: str
+    partition: int
+    from_ms: int
+    to_ms: int
+
+
+def find_gaps(owners: Iterable[OwnerRow]) -> list[Gap]:
+    """The gaps before stretches of ownership."""
+    return [
+        Gap(row.topic or row.topic_id or "", row.partition, row.valid_from - row.gap_before_ms, row.valid_from)
+        for row in owners
+        if row.gap_before_ms
+    ]
+
+
+def shares_of_gaps(gaps: Iterable[Gap], starts_ms: Sequence[int]) -> Iterator[tuple[int, Gap]]:
+    """Gaps cut at the starts of windows, each piece with the index of its window. `starts_ms` are sorted; the last
+    window has no end, and what lies before the first belongs to none."""
+    for gap in gaps:
+        index = bisect_right(starts_ms, gap.from_ms) - 1
+        while index < len(starts_ms):
+            to_ms = starts_ms[index + 1] if index + 1 < len(starts_ms) else gap.to_ms
+            from_ms = max(gap.from_ms, starts_ms[index]) if index >= 0 else gap.from_ms
+            if index >= 0 and min(to_ms, gap.to_ms) > from_ms:
+                yield index, gap._replace(from_ms=from_ms, to_ms=min(to_ms, gap.to_ms))
+            if to_ms >= gap.to_ms:
+                break
+            index += 1
+
+
+def sync_phase_ms(row: GenerationRow) -> int:
+    """From the end of the join phase to the leader's assignment: then no eager member owned anything."""
+    if row.current_state_at is None or row.protocol_name not in EAGER_PROTOCOLS:
+        return 0
+    return max(row.valid_from - row.current_state_at, 0)

@@ -1,0 +1,162 @@
+"""gold.rebalances: one row for each generation or group epoch that had, or once had, members.
+
+Classic groups write a generation when the leader has synced: then everybody has arrived, and all that is known of its
+beginning is when the join phase ended. The others write the group epoch first, compute a target for it and reconcile
+their members one by one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from coordinator_core.history.groups import LEFT_OR_EXPIRED
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.arrivals import completion_times
+from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
+from coordinator_core.inference.departures import CLASSIC, Departures
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
+from coordinator_core.inference.rows import OwnerRow, RebalanceRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.storms import with_storms
+
+UNWRITTEN_GENERATION_MAX: Final = 1
+"""A group which other records brought to life has this number at most before its first generation is written."""
+
+
+def find_rebalances(life: GroupLife, owners: Sequence[OwnerRow], settings: InferenceSettings) -> list[RebalanceRow]:
+    """All rebalances of one group, in log order."""
+    departures = Departures(life, owners, settings)
+    completed = completion_times(life.events)
+    rows: list[RebalanceRow] = []
+    begins_ms: list[int] = []
+    causes: list[Cause] = []
+    for step, left in _steps(life, departures):
+        if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
+            continue
+        causes = find_causes(step, causes)
+        rows.append(_row(step, left, causes, _completed_at(step, completed)))
+        begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
+    return with_storms(_with_unowned_time(rows, begins_ms, owners), life.members, settings)
+
+
+def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """Each generation with what is known around it, and the ids of the members that went."""
+    plans = Plans(life)
+    offsets = [event.log_offset for event in life.events]
+    present = _Present(life.members)
+    before: GenerationRow | None = None
+    for row in life.generations:
+        previous = before if before is not None and before.incarnation == row.incarnation else None
+        begin = bisect_right(offsets, -1 if before is None else before.from_log_offset)
+        between = life.events[begin : bisect_right(offsets, row.from_log_offset)]
+        left = [m for m in present.ended_at(row.from_log_offset) if m.ended_by == LEFT_OR_EXPIRED]
+        had_members = present.count > 0
+        present.move_to(row.from_log_offset)
+        since = 0 if previous is None else bisect_left(offsets, _begin_of(life.events, offsets, previous))
+        yield (
+            Step(
+                row=row,
+                previous=previous,
+                events=tuple(event for event in between if event.at == row.valid_from),
+                since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
+                departures=tuple(departures.why(member, previous, row) for member in left),
+                member_count=present.count,
+                has_pattern=present.pattern_count > 0,
+                movement=plans.movement(row, is_empty=not present.count),
+                had_members=had_members,
+            ),
+            tuple(member.member_id for member in left),
+        )
+        before = row
+
+
+def _begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:
+    """Where the events of the operation that began a generation begin."""
+    index = bisect_right(offsets, row.from_log_offset)
+    while index and events[index - 1].at == row.valid_from:
+        index -= 1
+    return offsets[index] if index < len(offsets) else row.from_log_offset
+
+
+class _Present:
+    """How many members there are, moved along the log."""
+
+    def __init__(self, members: Sequence[MemberRow]) -> None:
+        self._begun = sorted(members, key=lambda row: (row.from_log_offset, row.member_id))
+        self._ended: dict[int, list[MemberRow]] = {}
+        for member in self._begun:
+            if member.to_log_offset is not None:
+                self._ended.setdefault(member.to_log_offset, []).append(member)
+        self._ends = sorted(self._ended)
+        self._next_begin = 0
+        self._next_end = 0
+        self.count = 0
+        self.pattern_count = 0
+
+    def ended_at(self, log_offset: int) -> list[MemberRow]:
+        """Members whose stretch one operation ended."""
+        return self._ended.get(log_offset, [])
+
+    def move_to(self, log_offset: int) -> None:
+        """Count those present after the operation whose last record is this."""
+        while self._next_begin < len(self._begun) and self._begun[self._next_begin].from_log_offset <= log_offset:
+            self._count(self._begun[self._next_begin], +1)
+            self._next_begin += 1
+        while self._next_end < len(self._ends) and self._ends[self._next_end] <= log_offset:
+            for member in self._ended[self._ends[self._next_end]]:
+                self._count(member, -1)
+            self._next_end += 1
+
+    def _count(self, member: MemberRow, change: int) -> None:
+        self.count += change
+        self.pattern_count += change * bool(member.subscribed_regex)
+
+
+def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:
+    if step.row.group_type == CLASSIC:
+        return step.row.valid_from
+    started = (event.log_offset for event in step.events if event.event_type == "GENERATION_STARTED")
+    return next((completed[offset] for offset in started if offset in completed), None)
+
+
+def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_at: int | None) -> RebalanceRow:
+    row, movement = step.row, step.movement
+    started_at = row.valid_from
+    if row.group_type == CLASSIC and row.current_state_at is not None:
+        started_at = min(row.valid_from, row.current_state_at)
+    joined = (event.member_id for event in step.events if event.event_type == "MEMBER_JOINED")
+    return RebalanceRow(
+        group_id=row.group_id,
+        group_type=row.group_type,
+        to_generation=row.generation,
+        incarnation=row.incarnation,
+        from_generation=row.previous_generation,
+        started_at=started_at,
+        completed_at=completed_at,
+        duration_ms=None if completed_at is None else max(completed_at - started_at, 0),
+        cause=causes[0].cause,
+        causes=tuple(dict.fromkeys(cause.cause for cause in causes)),
+        method=causes[0].method,
+        confidence=causes[0].confidence,
+        members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
+        members_left=tuple(sorted(left)),
+        member_count=step.member_count,
+        partitions_total=movement.total,
+        partitions_moved=movement.moved,
+        stickiness=movement.stickiness,
+        unowned_partition_ms=sync_phase_ms(row) * (movement.moved + movement.stayed),
+        in_storm=False,
+        flapping_members=(),
+    )
+
+
+def _with_unowned_time(
+    rows: Sequence[RebalanceRow], begins_ms: Sequence[int], owners: Sequence[OwnerRow]
+) -> list[RebalanceRow]:
+    """Each gap in ownership counts for the rebalances during which it was open; none while nobody was there to own."""
+    unowned_ms = [row.unowned_partition_ms for row in rows]
+    for index, gap in shares_of_gaps(find_gaps(owners), begins_ms):
+        if rows[index].member_count:
+            unowned_ms[index] += gap.to_ms - gap.from_ms
+    return [row._replace(unowned_partition_ms=ms) for row, ms in zip(rows, unowned_ms, strict=True)]
