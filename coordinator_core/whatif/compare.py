@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.lives import CLASSIC, CONSUMER, ENDED, POLL_MS, End, Life, Mark, Rebalance, Story
 from coordinator_core.whatif.readings import Reading, open_facts, readings_of
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes, WhatIfError
@@ -41,7 +42,7 @@ GUESS: Final = "GUESS"
 ASSUMPTIONS: Final[Mapping[str, str]] = {
     "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
     "SAME_APPLICATION": "Deploys, crashes, pauses and slow polls would have been the same under the other settings.",
-    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which the log does not hold, is as told with --recorded, or 3000.",
+    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which no log holds, was as told, or 3000, or a third of the session.",
     "INITIAL_DELAY": "group.initial.rebalance.delay.ms was as told, as the log shows, or Kafka's default of 3000.",
     "JOINS_WITHIN_DELAY": "The log does not tell when, during the delay, the members of a first generation came.",
     "PAUSED_OR_CRASHED": "A member which expired and came back later stood still, or died and was started anew.",
@@ -139,9 +140,9 @@ def compare(story: Story, changes: Changes) -> tuple[list[RebalanceAnswer], Tota
         else:
             answers.append(_not_reproduced(rebalance))
     answers += _added(story, changes, pairs)
-    answers += _may_be_added(story, changes)
-    answers.sort(key=lambda answer: (answer.at_ms, answer.generation or 0))
-    return answers, _totals(story, pairs, reproduced_count)
+    may_be_added = _may_be_added(story, changes)
+    answers = sorted([*answers, *may_be_added], key=lambda answer: (answer.at_ms, answer.generation or 0))
+    return answers, _totals(story, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
 
 
 def check(story: Story, changes: Changes) -> None:
@@ -304,7 +305,7 @@ def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
             (f"SESSION_EXPIRED of {life.member.client_id}",),
             (Verdict.ADDED.value, Verdict.KEPT.value),
             None,
-            Range(0, 2),
+            Range(0, ADDED_MAX[story.protocol_name == COOPERATIVE]),
             NOTHING,
             NOTHING,
             NOTHING,
@@ -319,13 +320,24 @@ def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
 
 
 def _silences(story: Story, life: Life, session_ms: int) -> list[int]:
-    """Ends of commits which were followed by none for longer than a session, where commits come far more often."""
+    """Commits which were followed by none for longer than a session, and for longer than commits are apart.
+
+    Where the group rebalanced meanwhile, the member may have had nothing to commit.
+    """
     times = [time_ms for time_ms in life.commits_ms if story.from_ms <= time_ms < story.to_ms]
     gaps = sorted(later - earlier for earlier, later in pairwise(times))
-    if len(gaps) < 3 or 2 * gaps[len(gaps) // 2] > session_ms:
+    if len(gaps) < 3:
         return []
-    return [earlier for earlier, later in pairwise(times) if later - earlier > session_ms]
+    longest_ms = max(session_ms, 3 * gaps[len(gaps) // 2] // 2)
+    return [
+        earlier
+        for earlier, later in pairwise(times)
+        if later - earlier > longest_ms and not any(earlier < one.at_ms <= later for one in story.rebalances)
+    ]
 
+
+ADDED_MAX: Final = {False: 2, True: 4}
+"""Rebalances of a member which goes and comes back; twice as many where it is cooperative."""
 
 CAUSES: Final[Mapping[End, str]] = {
     End.LEFT: "MEMBER_LEFT",
@@ -365,13 +377,14 @@ def _assumptions(story: Story, changes: Changes, facts: frozenset[str], is_first
     return tuple(sorted(names))
 
 
-def _totals(story: Story, pairs: Sequence[_Pair], reproduced_count: int) -> Totals:
+def _totals(story: Story, pairs: Sequence[_Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
     before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
+    rebalances = _range([_count(one.rebalances) for one in after])
     return Totals(
         len(story.rebalances),
         reproduced_count,
         _range([_count(one.rebalances) for one in before]),
-        _range([_count(one.rebalances) for one in after]),
+        rebalances._replace(most=rebalances.most + may_be_added_count),
         _range([one.moved_count for one in before]),
         _range([one.moved_count for one in after]),
         _range([one.unowned_ms for one in before]),

@@ -31,7 +31,9 @@ CONSUMER: Final = "CONSUMER"
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 45_000
 DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
-CONSUMER_HEARTBEAT_INTERVAL_MS: Final = 5000
+HEARTBEAT_MS: Final = 3000
+"""heartbeat.interval.ms by default."""
+CONSUMER_HEARTBEAT_MS: Final = 5000
 """group.consumer.heartbeat.interval.ms by default."""
 COMMIT_INTERVAL_MS: Final = 5000
 """auto.commit.interval.ms by default, where too few commits tell it."""
@@ -148,8 +150,8 @@ def story_of(life: GroupLife, recorded: Recorded, *, from_ms: int | None = None,
     members = [row for row in life.members if row.group_type == group_type and _overlaps(row, first_ms, last_ms)]
     if not members:
         raise WhatIfError(f"group {life.group_id} had no members then: there is nothing to play")
-    heartbeat_ms = recorded.heartbeat_interval_ms if group_type == CLASSIC else CONSUMER_HEARTBEAT_INTERVAL_MS
-    lives, has_shared_clients = _lives(life, members, generations, group_type, recorded, heartbeat_ms)
+    heartbeat_ms = _heartbeat_interval_ms(members, recorded) if group_type == CLASSIC else CONSUMER_HEARTBEAT_MS
+    lives, has_shared_clients = _lives(life, members, generations[0], first_ms, recorded, heartbeat_ms)
     topics, growths = _topics(life, generations, first_ms)
     if not topics:
         raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
@@ -192,6 +194,14 @@ def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> lis
     return [row for row in rows if row.group_type == kind]
 
 
+def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> int:
+    """As told; else Kafka's default, or the third of the session which Kafka recommends where that is less."""
+    if recorded.heartbeat_interval_ms is not None:
+        return recorded.heartbeat_interval_ms
+    shortest_ms = min(row.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS for row in members)
+    return max(1, min(HEARTBEAT_MS, shortest_ms // 3))
+
+
 def _protocol(group_id: str, generations: Sequence[GenerationRow], group_type: str) -> str | None:
     types = {row.protocol_type for row in generations if row.member_count and row.protocol_type}
     if group_type == CLASSIC and types - {"consumer"}:
@@ -232,12 +242,11 @@ def _last_ms(life: GroupLife) -> int:
 def _lives(
     life: GroupLife,
     members: Sequence[MemberRow],
-    generations: Sequence[GenerationRow],
-    group_type: str,
+    first: GenerationRow,
+    first_ms: int,
     recorded: Recorded,
     heartbeat_ms: int,
 ) -> tuple[tuple[Life, ...], bool]:
-    first = generations[0]
     is_cut = (first.previous_generation is None and first.generation > 2) or not first.is_contiguous
     commits = _commits_by_member(life)
     slots, has_shared_clients = _slots(members, commits)
@@ -245,9 +254,9 @@ def _lives(
     for number, row in enumerate(members):
         times = commits.get((row.member_id, row.from_log_offset), ())
         member = row
-        if group_type == CONSUMER:
+        if row.group_type == CONSUMER:
             member = row._replace(session_timeout_ms=recorded.consumer_session_timeout_ms)
-        there_before = member.valid_from < first.valid_from or (
+        there_before = member.valid_from < max(first.valid_from, first_ms) or (
             is_cut and member.from_log_offset <= first.from_log_offset
         )
         end = _end_of(member, times, heartbeat_ms)
@@ -359,8 +368,11 @@ def _is_over(old: MemberRow, new: MemberRow) -> bool:
 
 
 def _is_dead(old: MemberRow, new: MemberRow, commits: dict[tuple[str, int], tuple[int, ...]]) -> bool:
+    """Never heard of again since the new one came, and it expired: who leaves is heard of until then."""
     times = commits.get((old.member_id, old.from_log_offset), ())
-    return old.valid_to is not None and bool(times) and times[-1] < new.valid_from - 2 * COMMIT_INTERVAL_MS
+    if old.valid_to is None or not times or times[-1] >= new.valid_from:
+        return False
+    return old.valid_to - times[-1] > (old.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS) - 2 * COMMIT_INTERVAL_MS
 
 
 # --- topics ---

@@ -37,6 +37,9 @@ class What(StrEnum):
     GROW = "GROW"
 
 
+READINGS_MIN: Final = 8
+"""The phases of heartbeats are always open: even a story without a doubt is played so often, each time with others."""
+
 STARTING: Final = frozenset({What.START, What.RESUME})
 ENDING: Final = frozenset({What.STOP, What.CRASH, What.PAUSE, What.SLOW_POLL})
 
@@ -72,8 +75,9 @@ def readings_of(story: Story) -> tuple[Reading, ...]:
     pauses = (False, True) if any(_may_be_paused(story, life) for life in story.lives) else (False,)
     ends = (False, True) if any(life.end is End.UNKNOWN for life in story.lives) else (False,)
     joins = (False, True) if any(one.is_first and one.member_count > 1 for one in story.rebalances) else (False,)
-    # The phases of heartbeats are always open: so even a story without any doubt is played twice.
-    return tuple(Reading(number, *choice) for number, choice in enumerate(product(pauses, ends, joins, (False, True))))
+    choices = list(product(pauses, ends, joins, (False, True)))
+    choices *= max(1, READINGS_MIN // len(choices))
+    return tuple(Reading(number, *choice) for number, choice in enumerate(choices))
 
 
 def next_life(story: Story, life: Life) -> Life | None:

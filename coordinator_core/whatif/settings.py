@@ -31,8 +31,8 @@ class Recorded:
     """What held. None: the log is asked, and where it does not tell, Kafka's default is assumed. Times in ms."""
 
     initial_rebalance_delay_ms: int | None = None
-    heartbeat_interval_ms: int = 3000
-    """heartbeat.interval.ms of classic members."""
+    heartbeat_interval_ms: int | None = None
+    """heartbeat.interval.ms of classic members; by default 3000, or a third of the session where that is less."""
     consumer_session_timeout_ms: int = DEFAULTS.group_consumer_session_timeout_ms
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000

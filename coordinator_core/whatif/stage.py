@@ -29,8 +29,8 @@ from coordinator_core.whatif.settings import Changes
 AFTER_MS: Final = 60_000
 """The play goes on for so long after the longest session that may still run out."""
 LATENCY_MS: Final = 2
-LEEWAY_MS: Final = 1000
-"""What comes so shortly before the window is of it."""
+LEEWAY_MS: Final = 60_000
+"""What is played so shortly before the window is of it: only members who were there before started, and far earlier."""
 SETTLED_MS: Final = 30_000
 """So long after a rebalance its members have what they were given."""
 RANGE: Final = "range"

@@ -1,0 +1,310 @@
+"""What if, against the truth: the simulator runs the same story under the other settings, and is the judge.
+
+The log of the story under the recorded settings is all that `compare` sees.
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
+from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
+from coordinator_core.whatif.lives import End, story_of
+from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
+from tests.conftest import RECORDINGS
+from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
+
+SCENARIO = """
+name = "test"
+start = 2026-01-05T08:00:00Z
+duration = "{minutes}m"
+seed = 3
+[cluster]
+brokers = 1
+consumer_offsets_partitions = 1
+[cluster.settings]
+"group.initial.rebalance.delay.ms" = {delay_ms}
+"group.consumer.session.timeout.ms" = {consumer_session_ms}
+[[topic]]
+name = "t"
+partitions = 6
+rate = 10.0
+[[group]]
+name = "g"
+topics = ["t"]
+members = {members}
+protocol = "{protocol}"
+{assignors}
+static = {static}
+session_timeout = "{session_s}s"
+max_poll_interval = "60s"
+{faults}
+"""
+
+FAULT = """
+[[fault]]
+kind = "{0}"
+at = "{1}s"
+group = "g"
+member = {2}
+{3}
+"""
+
+TOLERANCE_MS = 9000
+"""Two heartbeats and polls, and as much for the play."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A story; faults are (kind, at in seconds, member, duration in seconds)."""
+
+    faults: tuple[tuple[str, int, int, int | None], ...] = ()
+    members: int = 3
+    protocol: str = "classic"
+    assignor: str = "range"
+    static: str = "false"
+    session_s: int = 30
+    delay_ms: int = 3000
+    consumer_session_ms: int = 45_000
+    minutes: int = 8
+
+    def run(self) -> Simulated:
+        """Simulate it."""
+        faults = "".join(
+            FAULT.format(kind, at, member, "" if duration is None else f'duration = "{duration}s"')
+            for kind, at, member, duration in self.faults
+        )
+        assignors = f'assignors = ["{self.assignor}"]' if self.assignor else ""
+        return Simulated(SCENARIO.format(**{**vars(self), "faults": faults, "assignors": assignors}))
+
+
+DEPLOY = (("stop", 100, 0, 10), ("stop", 140, 1, 10), ("stop", 180, 2, 10))
+CRASH = (("crash", 100, 0, None),)
+CRASH_AND_BACK = (("crash", 100, 0, 90),)
+PAUSE = (("pause", 100, 0, 50),)
+SHORT_PAUSE = (("pause", 100, 0, 14),)
+SLOW = (("slow_poll", 100, 0, 90),)
+MIXED = (*CRASH_AND_BACK, ("stop", 250, 1, 20), ("pause", 330, 2, 45))
+
+CERTAIN_CASES = {
+    "a crash, longer session": (Case(CRASH), "session.timeout.ms=60000", {"session_s": 60}),
+    "a crash, shorter session": (Case(CRASH), "session.timeout.ms=10000", {"session_s": 10}),
+    "too slow a poll, longer session": (Case(SLOW), "session.timeout.ms=45000", {"session_s": 45}),
+    "a deploy, static members": (Case(DEPLOY), "group.instance.id=static", {"static": "true"}),
+    "a deploy longer than the session, static": (
+        Case((("stop", 100, 0, 60),)),
+        "group.instance.id=static",
+        {"static": "true"},
+    ),
+    "static members, short session": (
+        Case((("crash", 100, 0, 25),), static="true"),
+        "session.timeout.ms=10000",
+        {"session_s": 10},
+    ),
+    "a deploy, cooperative": (Case(DEPLOY), "assignor=cooperative-sticky", {"assignor": "cooperative-sticky"}),
+    "a cooperative deploy, eager": (
+        Case(DEPLOY, assignor="cooperative-sticky"),
+        "assignor=range",
+        {"assignor": "range"},
+    ),
+    "a deploy, consumer protocol": (
+        Case(DEPLOY),
+        "group.protocol=consumer",
+        {"protocol": "consumer", "assignor": ""},
+    ),
+    "a consumer group, classic protocol": (
+        Case(DEPLOY, protocol="consumer", assignor="", session_s=45),
+        "group.protocol=classic",
+        {"protocol": "classic", "assignor": "range"},
+    ),
+    "a consumer group, longer session": (
+        Case(CRASH, protocol="consumer", assignor=""),
+        "group.consumer.session.timeout.ms=60000",
+        {"consumer_session_ms": 60_000},
+    ),
+    "a consumer group, static": (
+        Case(DEPLOY, protocol="consumer", assignor=""),
+        "group.instance.id=static",
+        {"static": "true"},
+    ),
+    "a longer delay": (Case(CRASH), "group.initial.rebalance.delay.ms=10000", {"delay_ms": 10_000}),
+    "no delay": (Case(CRASH, members=2), "group.initial.rebalance.delay.ms=0", {"delay_ms": 0}),
+}
+
+
+def _compared(case: Case, asked: str) -> tuple[list[RebalanceAnswer], Totals]:
+    story = story_of(case.run().life("g"), Recorded())
+    return compare(story, question_of([asked]).changed)
+
+
+@pytest.mark.parametrize(("case", "asked", "other"), CERTAIN_CASES.values(), ids=CERTAIN_CASES.keys())
+def test_what_would_have_been_is_what_the_simulator_shows(case: Case, asked: str, other: dict[str, object]) -> None:
+    """All is reproduced, nothing is left open, and there are as many rebalances as truly come, when they come."""
+    answers, totals = _compared(case, asked)
+    truth = [line["ts_ms"] for line in replace(case, **other).run().generations("g")]  # type: ignore[arg-type]
+
+    assert totals.reproduced_count == totals.recorded_count
+    assert {answer.verdict for answer in answers}.isdisjoint({Verdict.CANNOT_TELL, Verdict.NOT_REPRODUCED})
+    assert totals.rebalances.least <= len(truth) <= totals.rebalances.most
+    expected = []
+    for answer in answers:
+        if answer.verdict is Verdict.AVOIDED:
+            continue
+        shift = answer.shift_ms or (0, 0)
+        near = [
+            at for at in truth if answer.at_ms + shift[0] - TOLERANCE_MS <= at <= answer.at_ms + shift[1] + TOLERANCE_MS
+        ]
+        assert near, f"{answer.verdict} {answer.causes}"
+        expected += near
+    for answer in answers:
+        if answer.verdict is Verdict.AVOIDED:
+            assert all(abs(at - answer.at_ms) > TOLERANCE_MS // 2 or at in expected for at in truth), answer.causes
+
+
+def test_the_recorded_settings_change_nothing() -> None:
+    """A story of all kinds of faults is reproduced, and under a session as it was all is kept."""
+    answers, totals = _compared(Case(MIXED), "session.timeout.ms=30000")
+    assert {answer.verdict for answer in answers} == {Verdict.KEPT}
+    assert all(answer.shift_ms == (0, 0) for answer in answers)
+    assert totals.rebalances == totals.recorded_rebalances
+    assert totals.unowned_ms == totals.recorded_unowned_ms
+
+
+def test_a_static_deploy_saves_all_its_rebalances() -> None:
+    """Six rebalances of three restarts would not have been; the partitions would have stayed, without an owner."""
+    answers, totals = _compared(Case(DEPLOY), "group.instance.id=static")
+    avoided = [answer for answer in answers if answer.verdict is Verdict.AVOIDED]
+    assert len(avoided) == 6
+    assert all(answer.rebalances == (0, 0) and answer.confidence == "LIKELY" for answer in avoided)
+    assert "SAME_CLIENT" in avoided[0].assumptions
+    assert totals.moved == (0, 0) != totals.recorded_moved
+    assert totals.unowned_ms.least > 3 * 2 * 10_000 * 0.9
+
+
+def test_a_longer_session_costs_time_without_an_owner() -> None:
+    """The crash would have been noticed 30 s later, so its two partitions would have lain idle as much longer."""
+    answers, totals = _compared(Case(CRASH), "session.timeout.ms=60000")
+    moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
+    assert moved.shift_ms is not None and abs(moved.shift_ms.least - 30_000) < 6000
+    assert totals.unowned_ms.least - totals.recorded_unowned_ms.least == pytest.approx(2 * 30_000, rel=0.2)
+
+
+@pytest.mark.parametrize("fault", ["pause", "crash"])
+def test_paused_or_crashed_the_log_does_not_say(fault: str) -> None:
+    """A member which expired and came back: had it been paused, a longer session would have saved it; else not."""
+    answers, totals = _compared(Case(((fault, 100, 0, 50),)), "session.timeout.ms=90000")
+    gone, back = answers[1:3]
+    for answer in (gone, back):
+        assert answer.verdict is Verdict.CANNOT_TELL
+        assert answer.confidence is None
+        assert "PAUSED_OR_CRASHED" in answer.assumptions
+        assert Verdict.AVOIDED.value in answer.possible and len(answer.possible) > 1
+    truth = Case(((fault, 100, 0, 50),), session_s=90).run().generations("g")
+    assert totals.rebalances.least <= len(truth) <= totals.rebalances.most
+
+
+def test_a_pause_which_the_session_bore_may_have_cost_it() -> None:
+    """Under a shorter session a member which committed nothing for longer may have expired: it is said when."""
+    answers, totals = _compared(Case(SHORT_PAUSE), "session.timeout.ms=10000")
+    (may_be,) = [answer for answer in answers if answer.verdict is Verdict.MAY_BE_ADDED]
+    truth = [line["ts_ms"] for line in Case(SHORT_PAUSE, session_s=10).run().generations("g")]
+    assert any(abs(at - may_be.at_ms) <= TOLERANCE_MS for at in truth)
+    assert totals.rebalances.least < len(truth) <= totals.rebalances.most
+
+
+def test_a_consumer_group_tells_a_pause_from_a_crash() -> None:
+    """Members of the consumer protocol keep their id when they come back from a pause: each is its own story."""
+    story = story_of(Case(((("pause", 100, 0, 60)),), protocol="consumer", assignor="").run().life("g"), Recorded())
+    gone = next(life for life in story.lives if life.end is End.EXPIRED)
+    (back,) = [life for life in story.lives if life.slot == gone.slot and life is not gone]
+    assert back.member.member_id == gone.member.member_id
+
+
+def test_how_lives_end() -> None:
+    """Who left, who expired and who was too slow is told by the last commits; the same client is the same process."""
+    faults = (("stop", 100, 0, 20), ("crash", 160, 1, 60), ("slow_poll", 280, 2, 90))
+    story = story_of(Case(faults).run().life("g"), Recorded())
+    ended = [(life.member.client_id, life.end) for life in story.lives if life.end is not End.STILL]
+    assert sorted(ended) == [("g-0", End.LEFT), ("g-1", End.EXPIRED), ("g-2", End.POLL_EXPIRED)]
+    by_client: dict[str, set[int]] = {}
+    for life in story.lives:
+        by_client.setdefault(life.member.client_id, set()).add(life.slot)
+    assert [len(slots) for slots in by_client.values()] == [1, 1, 1]
+
+
+def test_the_delay_is_read_from_the_log() -> None:
+    """How long the first generation took after the group was made tells the initial rebalance delay."""
+    without = story_of(Case(delay_ms=0).run().life("g"), Recorded())
+    assert without.initial_rebalance_delay_ms == 0
+    assert story_of(Case().run().life("g"), Recorded()).initial_rebalance_delay_ms == 3000
+    told = story_of(Case().run().life("g"), Recorded(initial_rebalance_delay_ms=1234))
+    assert told.initial_rebalance_delay_ms == 1234
+
+
+def test_a_window_leaves_out_what_was_before() -> None:
+    """With --from the members of then are there already, and only later rebalances are compared."""
+    life = Case(DEPLOY).run().life("g")
+    middle_ms = life.generations[4].valid_from - 1000
+    story = story_of(life, Recorded(), from_ms=middle_ms)
+    answers, totals = compare(story, Changes(is_static=True))
+    assert min(answer.at_ms for answer in answers) >= middle_ms
+    assert totals.reproduced_count == totals.recorded_count == len(life.generations) - 4
+
+
+@pytest.mark.parametrize(
+    ("case", "asked", "words"),
+    [
+        (Case(), "group.protocol=classic", "had group.protocol=classic already"),
+        (Case(), "group.consumer.session.timeout.ms=60000", "go by session.timeout.ms"),
+        (Case(), "assignor=uniform", "set group.protocol=consumer as well"),
+        (Case(protocol="consumer", assignor=""), "session.timeout.ms=60000", "go by group.consumer.session"),
+        (Case(protocol="consumer", assignor=""), "assignor=sticky", "uniform, range"),
+        (Case(protocol="consumer", assignor=""), "group.initial.rebalance.delay.ms=0", "is for the classic protocol"),
+    ],
+)
+def test_a_change_without_meaning_is_refused(case: Case, asked: str, words: str) -> None:
+    """The error says what to ask instead."""
+    with pytest.raises(WhatIfError, match=words):
+        _compared(replace(case, minutes=1), asked)
+
+
+def test_rows_have_the_answers_and_the_total() -> None:
+    """One row a rebalance, the sum last; every assumption that is named is explained."""
+    rows = answer_group(Case(DEPLOY).run().life("g"), question_of(["group.instance.id=static"]))
+    assert [row.kind for row in rows] == [REBALANCE] * 7 + [TOTAL]
+    assert rows[-1].would_be == "AVOIDED 6, KEPT 1"
+    assert rows[1].recorded == "MEMBER_LEFT of g-0"
+    assert {name for row in rows for name in row.assumptions} <= ALL_ASSUMPTIONS.keys()
+
+
+def test_records_cannot_be_asked_of_a_group_of_consumers() -> None:
+    """A delivery limit is for share groups."""
+    with pytest.raises(WhatIfError, match="is no share group"):
+        answer_group(Case(minutes=1).run().life("g"), question_of(["share.delivery.count.limit=3"]))
+
+
+@pytest.mark.parametrize(
+    ("group_id", "rebalance_count"), [("k01-uniform", 10), ("k02-range", 6), ("r02-consumer-live", 4), ("c16-kill9", 2)]
+)
+def test_groups_of_a_real_broker_are_reproduced(group_id: str, rebalance_count: int) -> None:
+    """The play gives what a real broker and real clients wrote, epoch by epoch."""
+    story = story_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
+    _, totals = compare(story, Changes(is_static=True))
+    assert (totals.reproduced_count, totals.recorded_count) == (rebalance_count, rebalance_count)
+
+
+def test_what_the_log_cannot_tell_is_left_out() -> None:
+    """A rebalance which a client enforced has no cause in the log: it is said to be left out, and counted as such."""
+    story = story_of(recorded_life(RECORDINGS / "full-a" / "logs", "c15-enforce", 5), Recorded())
+    answers, totals = compare(story, Changes(is_static=True))
+    left_out = [answer for answer in answers if answer.verdict is Verdict.NOT_REPRODUCED]
+    assert left_out and totals.reproduced_count == totals.recorded_count - len(left_out)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "words"), [("t01-streams", "streams group"), ("n01-connect", "no group of consumers")]
+)
+def test_other_groups_are_refused(group_id: str, words: str) -> None:
+    """Members of streams and Connect groups cannot be played."""
+    with pytest.raises(WhatIfError, match=words):
+        story_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
