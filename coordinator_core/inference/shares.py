@@ -49,7 +49,7 @@ class ShareAudit(NamedTuple):
 
 
 def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> ShareAudit:
-    """Redeliveries, archived records and days. Raises ValueError where a transition has no record of its own."""
+    """Redeliveries, archived records and days."""
     evidence = Evidence.of(log, configs, members, settings)
     given_again = redeliveries(log, evidence)
     given_up = archived_records(log, evidence, configs)
@@ -67,8 +67,10 @@ class _Counted:
     @classmethod
     def of(cls, key: I64, at_ms: I64, first_offset: I64, last_offset: I64) -> Self:
         length = last_offset - first_offset + 1
+        has_day = at_ms >= 0
         # a range of all offsets is one longer than an int64 holds
-        return cls(key, at_ms // DAY_MS, np.where(length > 0, length, INT64_MAX))
+        offset_count = np.where(length > 0, length, INT64_MAX)
+        return cls(key[has_day], at_ms[has_day] // DAY_MS, offset_count[has_day])
 
 
 def _days(log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns) -> list[ShareDay]:
@@ -135,14 +137,16 @@ def _added(so_far: ShareGroupDayRow | None, more: ShareGroupDayRow) -> ShareGrou
 
 def _distinct(columns: Sequence[tuple[I64, I64]]) -> tuple[list[tuple[int, int]], list[I64]]:
     """The distinct pairs, in order, and for each of the columns the indices into them."""
-    pairs = np.concatenate([np.stack(pair, axis=1) for pair in columns])
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = np.any(pairs[order[1:]] != pairs[order[:-1]], axis=1)
-    index = np.empty(len(order), np.int64)
-    index[order] = np.cumsum(is_new) - 1
-    places = [(first, second) for first, second in pairs[order[is_new]].tolist()]
-    return places, np.split(index, np.cumsum([len(first) for first, _ in columns])[:-1])
+    first = np.concatenate([pair[0] for pair in columns])
+    second = np.concatenate([pair[1] for pair in columns])
+    if not len(first):
+        return [], [first for _ in columns]
+    # days and share partitions are few: one number for a pair spares a sort by two columns
+    lowest = int(second.min())
+    span = int(second.max()) - lowest + 1
+    codes, index = np.unique(first * span + (second - lowest), return_inverse=True)
+    places = [(int(code) // span, int(code) % span + lowest) for code in codes.tolist()]
+    return places, np.split(index, np.cumsum([len(pair[0]) for pair in columns])[:-1])
 
 
 def _sums(index: I64, offset_count: I64, size: int) -> list[int]:
