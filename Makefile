@@ -1,13 +1,16 @@
 # One command each: `make test` is what the checks run, `make check` what a commit should pass.
 PYTHON := .venv/bin/python
 
-.PHONY: test-env test check bench fuzz
+.PHONY: test-env test test-live check bench fuzz
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
 test: test-env ## The whole suite.
 	PYTHONPATH=. $(PYTHON) -m pytest -q
+
+test-live: test-env ## All scenarios in the hands of a real broker (Kafka 4.3.1 from Maven), and Kafka's own tools on their logs.
+	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live
 
 check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
 	$(PYTHON) -m ruff format --check .
