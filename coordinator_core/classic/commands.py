@@ -52,7 +52,8 @@ from coordinator_core.classic.timers import (
 )
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.shard import NOTHING, Context, GroupModule, Result
+from coordinator_core.coordinator.group_module import GroupModule
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
 

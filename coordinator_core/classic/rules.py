@@ -11,9 +11,9 @@ from coordinator_core.classic.live import (
 from coordinator_core.classic.records import group_metadata_tombstone
 from coordinator_core.classic.timers import schedule_heartbeat
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.offsets.state import CommittedOffset
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from coordinator_core.classic.live import LiveClassicGroup
-from coordinator_core.coordinator.shard import Context
+from coordinator_core.coordinator.operation import Context
 
 COMPLETE_JOIN: Final = "classic_complete_join"
 COMPLETE_INITIAL_JOIN: Final = "classic_complete_initial_join"

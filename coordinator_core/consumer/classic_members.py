@@ -64,8 +64,8 @@ from coordinator_core.consumer.target import last_target, update_target
 from coordinator_core.consumer.update import is_metadata_expired, member_changed, update_metadata
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import NOTHING, Command, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Command, Context, Result
 from coordinator_core.errors import DecodeError
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE

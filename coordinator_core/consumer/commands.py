@@ -59,9 +59,10 @@ from coordinator_core.consumer.update import (
     watch_metadata,
 )
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, GroupModule, Result
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

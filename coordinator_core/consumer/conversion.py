@@ -46,8 +46,8 @@ from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, Result
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.java.ordered import map_of, set_of

@@ -19,8 +19,8 @@ from coordinator_core.consumer.subscriptions import count_names, count_resolved,
 from coordinator_core.consumer.timers import cancel_all
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.java.ordered import map_of
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 

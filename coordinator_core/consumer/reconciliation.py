@@ -23,8 +23,8 @@ from coordinator_core.consumer.target import Target
 from coordinator_core.consumer.timers import cancel_rebalance, schedule_rebalance
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.java.hash_codes import uuid_hash_code
 from coordinator_core.java.hash_map import HashMap, capacity_of_map_copy, in_hash_order
 

@@ -18,8 +18,8 @@ from coordinator_core.consumer.update import MetadataWatch, believe_metadata
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, Result
 
 RESOLVE_REGEXES: Final = "consumer_resolve_regexes"
 

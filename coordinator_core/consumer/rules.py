@@ -15,9 +15,9 @@ from coordinator_core.consumer.records import (
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.offsets.state import CommittedOffset
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9

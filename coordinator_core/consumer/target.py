@@ -23,8 +23,8 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import asked_order, subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
 from coordinator_core.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
 from coordinator_core.java.ordered import partitions_of_record

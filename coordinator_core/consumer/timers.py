@@ -7,7 +7,7 @@ Whichever runs out, the member goes.
 
 from typing import Final
 
-from coordinator_core.coordinator.shard import Context
+from coordinator_core.coordinator.operation import Context
 
 FENCE_MEMBER: Final = "consumer_fence_member"
 EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"

@@ -13,8 +13,8 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import count_resolved, subscription_type, subscriptions_of
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1
 """How long the hash of a group's topics is believed while no metadata change tells otherwise; fixed in Kafka."""

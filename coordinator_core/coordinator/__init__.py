@@ -8,8 +8,8 @@ Theory of operation
 * what no record tells, all of it lost at a reload: `classic_groups` (`LiveClassicGroup`, Kafka's ClassicGroup), the
   timers, the queued background tasks, and `live(Kind)`, one object of any class that a group type brings along.
 
-A *command* is a function `(context, request) -> Result`. It reads, decides, and returns the records to write and the
-response; or it raises `Refused`, and the request is answered with that error. The frame then
+A *command* is a function `(context, request) -> Result` (see `operation`). It reads, decides, and returns the records
+to write and the response; or it raises `Refused`, and the request is answered with that error. The frame then
 
 1. appends the records (one operation: consecutive offsets, one timestamp) and replays them;
 2. calls `Result.on_append(context, None)`, or `on_append(context, error)` where the log refused; then nothing was
@@ -30,7 +30,7 @@ went away or changed its type.
 
 How to add a group type
 -----------------------
-Write `<type>/commands.py` with one `GroupModule`, and name it in `modules.MODULES`. A `GroupModule` has
+Write `<type>/commands.py` with one `group_module.GroupModule`, and name it in `modules.MODULES`. A `GroupModule` has
 
 * `commands`: operation name -> command. Operations have the names of Kafka's coordinator calls in snake case
   (`consumer_group_heartbeat`); requests and responses are dataclasses (`messages.message_of`, `messages.json_of`);

@@ -4,7 +4,7 @@ from typing import Final
 
 from coordinator_core.classic import commands as classic
 from coordinator_core.consumer import commands as consumer
-from coordinator_core.coordinator.shard import GroupModule
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.offsets import commands as offsets
 from coordinator_core.share import commands as share
 from coordinator_core.streams import commands as streams

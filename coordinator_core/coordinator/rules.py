@@ -4,11 +4,12 @@ Each group type gives one `GroupRules`, by the class of its state; see `GroupMod
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.offsets.state import CommittedOffset
+
+Context_contra = TypeVar("Context_contra", contravariant=True)
 
 
 class BaseTimestamp(Protocol):
@@ -44,13 +45,18 @@ class CheckPartition(Protocol):
     def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
 
 
-class GroupRules(Protocol):
-    """One group type's answers. `group` is the object that `Context.group` gave."""
+class GroupRules(Protocol[Context_contra]):
+    """One group type's answers. `group` is the object that `Context.group` gave.
+
+    `Context_contra` stands for `operation.Context`: a context leads to the rules, so they do not import it.
+    """
 
     type_name: str
     """As ListGroups prints it: classic, consumer, share, streams."""
 
-    def validate_offset_commit(self, context: Context, group: Any, committer: OffsetCommitter) -> CheckPartition | None:
+    def validate_offset_commit(
+        self, context: Context_contra, group: Any, committer: OffsetCommitter
+    ) -> CheckPartition | None:
         """Raise Refused, or say how each partition is to be checked (None: all are fine)."""
         ...
 
@@ -66,7 +72,7 @@ class GroupRules(Protocol):
         """Raise Refused where the group may not be deleted."""
         ...
 
-    def tombstones(self, context: Context, group: Any) -> tuple[CoordinatorRecord, ...]:
+    def tombstones(self, context: Context_contra, group: Any) -> tuple[CoordinatorRecord, ...]:
         """The records which delete the group, in order."""
         ...
 
@@ -86,7 +92,7 @@ class GroupRules(Protocol):
         """From when retention counts; None: nothing expires now."""
         ...
 
-    def refresh_on_commit(self, context: Context, group: Any, member_id: str) -> None:
+    def refresh_on_commit(self, context: Context_contra, group: Any, member_id: str) -> None:
         """Count an accepted commit as a sign of life of the member, where the type does so."""
         ...
 

@@ -3,27 +3,29 @@
 The contract with commands, timers and group types is the docstring of `coordinator_core.coordinator`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from coordinator_core.anomalies import Anomaly
 from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation, answer_for_append_error
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.log import CountingLog, Log
+from coordinator_core.coordinator.operation import Client, Command, Context, Fired, Outcome, Parked, Result, Step, Task
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
+from coordinator_core.coordinator.rules import GroupRules
 from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.errors import CoreError
 from coordinator_core.replay import CoordinatorShard, Group, replay_end_transaction_marker, replay_record
 from coordinator_core.state_dump import Json, dump_shard
 from schemas.consumer_offsets import RecordType
 
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.rules import GroupRules
-
+K = TypeVar("K")
 T = TypeVar("T")
 
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
@@ -34,137 +36,6 @@ REPLACED_GROUPS_MAX: Final = 1024
 
 class ContradictoryRecord(CoreError):
     """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who sends the request."""
-
-    client_id: str = "client"
-    client_host: str = "/127.0.0.1"
-
-
-OnAppend = Callable[["Context", Refused | None], None]
-"""Called with None once the records are in the log and replayed, else with the error of the append."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a command decides: records in order, response (None: it comes later, by `Context.complete`)."""
-
-    records: tuple[CoordinatorRecord, ...] = ()
-    response: Any = None
-    producer: Producer = NO_PRODUCER
-    on_append: OnAppend | None = None
-    is_atomic: bool = True
-    """All records go into one batch. Where False, as many as fit: each is replayed before the next is appended."""
-
-
-NOTHING: Final = Result()
-
-Command = Callable[["Context", Any], Result]
-Function = Callable[..., Result]
-"""A timer or task: (context, *arguments) -> Result."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupModule:
-    """What one group type brings along. See the docstring of the package."""
-
-    name: str
-    commands: Mapping[str, Command] = field(default_factory=dict)
-    timers: Mapping[str, Function] = field(default_factory=dict)
-    tasks: Mapping[str, Function] = field(default_factory=dict)
-    on_loaded: Callable[["Context"], None] | None = None
-    on_unloaded: Callable[["Context"], None] | None = None
-    on_metadata: Callable[["Context", frozenset[str]], None] | None = None
-    rules: Mapping[type, "GroupRules"] = field(default_factory=dict)
-    add_to_dump: Callable[["GroupCoordinator", dict[str, Json]], None] | None = None
-
-
-class Log(Protocol):
-    """Where records go. `append` gives the offset of the first one, or raises Refused: then nothing was written."""
-
-    def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int: ...
-
-    def append_one(self, record: CoordinatorRecord, timestamp_ms: int) -> int:
-        """As `append`, for one record of an operation whose records need not be in one batch."""
-        ...
-
-    def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
-        """As `append`, for a transaction marker, which takes one offset."""
-        ...
-
-
-class CountingLog:
-    """A log that keeps the records as they are, and its offsets. `next_offset` is where the next record goes."""
-
-    def __init__(self, next_offset: int = 0) -> None:
-        self.next_offset = next_offset
-        self.entries: list[AppendedRecord | tuple[int, bool]] = []
-        """Records, and (producer id, committed) for a marker."""
-
-    def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int:
-        first_offset = self.next_offset
-        for record in records:
-            self.entries.append(AppendedRecord(self.next_offset, timestamp_ms, record, producer))
-            self.next_offset += 1
-        return first_offset
-
-    def append_one(self, record: CoordinatorRecord, timestamp_ms: int) -> int:
-        return self.append((record,), NO_PRODUCER, timestamp_ms)
-
-    def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
-        self.entries.append((producer.producer_id, committed))
-        self.next_offset += 1
-        return self.next_offset - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """The answer to an earlier request, or to this one."""
-
-    request_id: int
-    response: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """A timer that ran. Its records start at `first_record` among those of the step."""
-
-    key: str
-    at_ms: int
-    first_record: int
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """An `on_append` which waits until the records are committed, where the coordinator defers them."""
-
-    context: "Context"
-    on_append: OnAppend
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """All that one step gave. At most one of `response` and `error` is there."""
-
-    response: Any = None
-    error: Refused | None = None
-    records: tuple[AppendedRecord, ...] = ()
-    completed: tuple[Completed, ...] = ()
-    fired: tuple[Fired, ...] = ()
-    tasks: tuple[str, ...] = ()
-    parked: tuple[Parked, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A background task, run by `GroupCoordinator.run_tasks`."""
-
-    key: str
-    name: str
-    arguments: tuple[object, ...]
 
 
 class GroupCoordinator:
@@ -242,7 +113,7 @@ class GroupCoordinator:
 
         All of them, or `timers_max` at most.
         """
-        step = _Step()
+        step = Step()
         while len(step.fired) != timers_max and (timer := self.timers.pop_due(now_ms)) is not None:
             step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
             self.now_ms = max(self.now_ms, timer.deadline_ms)
@@ -287,7 +158,7 @@ class GroupCoordinator:
     def run_tasks(self, now_ms: int) -> Outcome:
         """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
         self.now_ms = max(self.now_ms, now_ms)
-        step = _Step()
+        step = Step()
         for task in tuple(self.tasks.values()):
             self.tasks.pop(task.key, None)
             step.tasks.append(task.key)
@@ -379,7 +250,7 @@ class GroupCoordinator:
             raise UnknownOperation(f"no group type serves {operation}")
         return command
 
-    def rules_of(self, group: Any) -> "GroupRules":
+    def rules_of(self, group: Any) -> GroupRules[Context]:
         """What the shared operations ask of a group of this type; raises UnknownOperation."""
         rules = self.rules.get(type(group))
         if rules is None:
@@ -450,137 +321,6 @@ class GroupCoordinator:
                 timer.arguments,
                 retry_backoff_ms=timer.retry_backoff_ms,
             )
-
-
-class _Step:
-    """What the operations of one step gave so far."""
-
-    def __init__(self) -> None:
-        self.records: list[AppendedRecord] = []
-        self.completed: list[Completed] = []
-        self.fired: list[Fired] = []
-        self.tasks: list[str] = []
-        self.parked: list[Parked] = []
-
-    def outcome(self, response: Any = None, error: Refused | None = None) -> Outcome:
-        return Outcome(
-            response,
-            error,
-            tuple(self.records),
-            tuple(self.completed),
-            tuple(self.fired),
-            tuple(self.tasks),
-            tuple(self.parked),
-        )
-
-
-class Context:
-    """What one operation may use: the coordinator, the time, who asks, and where answers and timers go."""
-
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        now_ms: int,
-        api_version: int = -1,
-        client: Client | None = None,
-        request_id: int = -1,
-        new_uuid: str = "",
-        step: _Step | None = None,
-    ) -> None:
-        self.coordinator = coordinator
-        self.now_ms = now_ms
-        self.api_version = api_version
-        self.client = client or Client()
-        self.request_id = request_id
-        self.new_uuid = new_uuid
-        self._step = step or _Step()
-
-    @property
-    def shard(self) -> CoordinatorShard:
-        """The state after all records so far."""
-        return self.coordinator.shard
-
-    @property
-    def config(self) -> GroupCoordinatorConfig:
-        """The broker's settings."""
-        return self.coordinator.config
-
-    def group_setting(self, group_id: str, name: str) -> int:
-        """A setting of one group, such as `share_session_timeout_ms`; the broker's where the group has none."""
-        settings = self.coordinator.group_settings.get(group_id)
-        if settings is not None and name in settings:
-            return settings[name]
-        value: int = getattr(self.coordinator.config, f"group_{name}")
-        return value
-
-    @property
-    def image(self) -> MetadataImage:
-        """The topics."""
-        return self.coordinator.image
-
-    def group(self, group_id: str) -> Any:
-        """What the group id stands for now: a LiveClassicGroup or the state of another type, or None."""
-        return self.coordinator.group(group_id)
-
-    def command(self, operation: str) -> Command:
-        """Another module's command."""
-        return self.coordinator.command(operation)
-
-    def live(self, kind: type[T]) -> T:
-        """See `GroupCoordinator.live`."""
-        return self.coordinator.live(kind)
-
-    def schedule(
-        self, key: str, delay_ms: int, name: str, *arguments: object, retry_backoff_ms: int | None = None
-    ) -> None:
-        """Run the timer function `name` with the arguments in `delay_ms`; replaces the timer of the same key."""
-        self.coordinator.timers.schedule(
-            key, self.now_ms + delay_ms, name, arguments, retry_backoff_ms=retry_backoff_ms
-        )
-
-    def cancel(self, key: str) -> None:
-        """Forget the timer of this key."""
-        self.coordinator.timers.cancel(key)
-
-    def schedule_task(self, key: str, name: str, *arguments: object) -> bool:
-        """Queue a background task; False where one with this key is queued already."""
-        if key in self.coordinator.tasks:
-            return False
-        self.coordinator.tasks[key] = Task(key, name, arguments)
-        return True
-
-    def complete(self, request_id: int, response: Any) -> None:
-        """Answer a request that waited, or this one."""
-        self._step.completed.append(Completed(request_id, response))
-
-    def apply(self, result: Result) -> None:
-        """Append and replay what an operation decided, and tell it. Raises Refused where the log refused."""
-        try:
-            self._step.records.extend(self.coordinator.append(result, self.now_ms))
-        except Refused as refused:
-            answer = Refused(answer_for_append_error(refused.code))
-            if result.on_append is not None:
-                result.on_append(self, answer)
-                if result.response is None:
-                    return  # who asked is answered by `on_append`
-            raise answer from refused
-        if result.on_append is None:
-            return
-        if self.coordinator.is_deferring:
-            self._step.parked.append(Parked(self, result.on_append))
-        else:
-            result.on_append(self, None)
-
-    def resumed(self, now_ms: int) -> "Context":
-        """The same operation at a later time: what it gives from now on is another step."""
-        return Context(self.coordinator, now_ms, self.api_version, self.client, self.request_id, self.new_uuid)
-
-    def outcome(self, response: Any, error: Refused | None) -> Outcome:
-        """The step, with what the request itself is answered."""
-        return self._step.outcome(response, error)
-
-
-K = TypeVar("K")
 
 
 def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:

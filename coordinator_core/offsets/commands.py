@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.group_module import GroupModule
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import NO_PRODUCER, CoordinatorRecord, Producer
 from coordinator_core.coordinator.rules import BaseTimestamp, ListedGroup, OffsetCommitter
-from coordinator_core.coordinator.shard import Context, GroupModule, Result
 from coordinator_core.offsets.messages import (
     NO_RETENTION_TIME_MS,
     DeletableGroupResult,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.shard import Completed
+from coordinator_core.coordinator.operation import Completed
 from coordinator_core.errors import CoreError
 from coordinator_core.log.compression import Codec
 from coordinator_core.runtime.batching import Batcher, PendingBatch

@@ -8,11 +8,13 @@ from coordinator_core.classic.messages import HeartbeatResponse
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import Refused
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.operation import Completed, Outcome, Parked
 from coordinator_core.coordinator.records import Producer, encode_record
 from coordinator_core.coordinator.service import refusal
-from coordinator_core.coordinator.shard import Completed, GroupCoordinator, GroupModule, Outcome, Parked
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.errors import CoreError, UnknownRecordType
 from coordinator_core.log.batch import Record
 from coordinator_core.offsets.messages import OffsetFetchRequest
@@ -27,7 +29,7 @@ class ContradictoryLog(CoreError):
 
 
 class StepOutcome(Protocol):
-    """What one step of a machine gave (`coordinator.shard.Outcome` is one)."""
+    """What one step of a machine gave (`coordinator.operation.Outcome` is one)."""
 
     @property
     def response(self) -> Any: ...

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Client
 from coordinator_core.coordinator.records import Producer
-from coordinator_core.coordinator.shard import Client
 
 NO_REQUEST: Final = -1
 """Nobody waits for the answer."""

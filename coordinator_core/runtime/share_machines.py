@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Completed
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
-from coordinator_core.coordinator.shard import Completed
 from coordinator_core.errors import UnknownRecordType
 from coordinator_core.log.batch import Record
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition

@@ -3,8 +3,9 @@
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.shard import Context, GroupModule, Result
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
 from coordinator_core.share.messages import (

@@ -13,8 +13,8 @@ from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.java.ordered import copy_of
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share import records as share_records

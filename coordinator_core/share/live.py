@@ -7,7 +7,7 @@ takes no look at the other members.
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.coordinator.shard import Context
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1

@@ -6,8 +6,8 @@ share partitions; `service.ShareGroupService` puts both together. Source: GroupM
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, Result
 from coordinator_core.java.ordered import map_of, set_of
 from coordinator_core.share.heartbeat import share_group, share_group_or_new
 from coordinator_core.share.messages import (

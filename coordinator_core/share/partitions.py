@@ -19,8 +19,8 @@ from collections.abc import Iterable
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, Result
 from coordinator_core.java.ordered import computed, copy_of, map_of, partitions_of_record
 from coordinator_core.share.java_maps import (
     NamedPartitions,

@@ -1,9 +1,9 @@
 """What the operations of all group types (offsets, deletion, lists) ask of a share group (ShareGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.share.live import ShareLive
 from coordinator_core.share.records import group_tombstones
 from coordinator_core.share.state import ShareGroup

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.offsets.messages import DeletableGroupResult
 from coordinator_core.share.messages import (
     AlteredOffsets,

@@ -12,8 +12,8 @@ from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, 
 from coordinator_core.assignors.server_simple import assign_simple
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.ordered import map_of, names_in_set_order, partitions_of_record

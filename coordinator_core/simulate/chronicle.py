@@ -12,8 +12,8 @@ from coordinator_core.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, Li
 from coordinator_core.classic.state import ClassicGroupState
 from coordinator_core.client_protocols import TopicPartitions, decode_assignment
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, Producer
-from coordinator_core.coordinator.shard import Outcome
 from coordinator_core.errors import DecodeError
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.operation import Client
 from coordinator_core.coordinator.records import Producer
-from coordinator_core.coordinator.shard import Client
 from coordinator_core.coordinator.timers import Timer
 from coordinator_core.log.compression import Codec
 from coordinator_core.lookup import group_partition

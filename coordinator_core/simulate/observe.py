@@ -6,8 +6,9 @@ from typing import Any, Protocol
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Outcome, Parked
 from coordinator_core.coordinator.records import Producer
-from coordinator_core.coordinator.shard import GroupCoordinator, Outcome, Parked
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.replay import CoordinatorShard
 from coordinator_core.runtime.batching import Batcher
 from coordinator_core.runtime.machines import GroupMachine, GroupMachines

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.runtime.messages import Answer
 from coordinator_core.runtime.share_machines import partition_requests, result_of

@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.group_module import GroupModule
+from coordinator_core.coordinator.operation import NOTHING, Context, Coordinator, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, GroupCoordinator, GroupModule, Result
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -466,7 +467,7 @@ def _on_loaded(context: Context) -> None:
                     schedule_rebalance(context, group_id, member)
 
 
-def _add_to_dump(coordinator: GroupCoordinator, dumps: dict[str, Any]) -> None:
+def _add_to_dump(coordinator: Coordinator, dumps: dict[str, Any]) -> None:
     for group_id, epoch in coordinator.live(LiveStreamsGroups).endpoint_information_epochs().items():
         if isinstance(coordinator.group(group_id), StreamsGroup):
             dumps[group_id]["group"]["endpointInformationEpoch"] = epoch

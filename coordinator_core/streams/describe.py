@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.shard import Context, Result
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.messages import Endpoint, KeyValue, TaskIds, TopicInfo

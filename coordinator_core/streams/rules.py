@@ -1,9 +1,9 @@
 """What the operations of all group types (offsets, deletion, lists) ask of a streams group (StreamsGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.offsets.state import CommittedOffset
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.records import tombstone

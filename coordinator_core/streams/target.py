@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import HashMap
 from coordinator_core.streams.messages import Status, StatusCode

@@ -6,7 +6,7 @@ member comes waits a while for others, so that not every one of them moves all t
 
 from typing import Final
 
-from coordinator_core.coordinator.shard import Context
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.streams.state import StreamsMember
 
 EXPIRE_SESSION: Final = "streams_expire_session"

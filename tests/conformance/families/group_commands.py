@@ -22,11 +22,14 @@ from coordinator_core.codec import decode_value
 from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.config import config_of
 from coordinator_core.coordinator.errors import UnknownOperation
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.messages import json_of, message_of
 from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
-from coordinator_core.coordinator.shard import CountingLog, GroupCoordinator, GroupModule, Outcome
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.kafka_json import to_json
 from coordinator_core.offsets.messages import (
     DeletedTopic,

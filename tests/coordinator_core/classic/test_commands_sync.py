@@ -27,8 +27,9 @@ from coordinator_core.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN
 from coordinator_core.codec import make
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.coordinator.errors import ErrorCode, UnknownOperation
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, GroupCoordinator
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.replay import CoordinatorShard
 from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType

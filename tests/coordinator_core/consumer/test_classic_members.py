@@ -20,7 +20,7 @@ from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Context, Outcome
+from coordinator_core.coordinator.operation import Context, Outcome
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.coordinator.clients import (
     GROUP,

@@ -39,8 +39,8 @@ from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, Result
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
 

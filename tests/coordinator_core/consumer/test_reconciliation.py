@@ -18,8 +18,9 @@ from coordinator_core.consumer.state import (
 from coordinator_core.consumer.target import Target
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import Context, GroupCoordinator
+from coordinator_core.coordinator.shard import GroupCoordinator
 from tests.coordinator_core.consumer.members import A, B, C
 
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState

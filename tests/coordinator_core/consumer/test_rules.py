@@ -9,8 +9,9 @@ from coordinator_core.consumer.rules import ConsumerGroupRules
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.rules import OffsetCommitter
-from coordinator_core.coordinator.shard import Context, GroupCoordinator
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.offsets.replay import ZERO_UUID
 
 ORDERS, PAYMENTS = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"

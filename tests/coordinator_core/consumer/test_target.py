@@ -19,7 +19,8 @@ from coordinator_core.consumer.target import (
 )
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Context, GroupCoordinator
+from coordinator_core.coordinator.operation import Context
+from coordinator_core.coordinator.shard import GroupCoordinator
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 IMAGE = image_of([Topic("a", A, 3), Topic("b", B, 2)])

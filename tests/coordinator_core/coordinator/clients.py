@@ -16,9 +16,11 @@ from coordinator_core.classic.messages import (
 from coordinator_core.client_protocols import Subscription, encode_subscription
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, Producer
-from coordinator_core.coordinator.shard import CountingLog, GroupCoordinator, Outcome
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 
 GROUP = "g"

@@ -6,15 +6,11 @@ import pytest
 
 from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.group_module import GroupModule
+from coordinator_core.coordinator.log import CountingLog
+from coordinator_core.coordinator.operation import Context, Outcome, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, Producer
-from coordinator_core.coordinator.shard import (
-    Context,
-    CountingLog,
-    GroupCoordinator,
-    GroupModule,
-    Outcome,
-    Result,
-)
+from coordinator_core.coordinator.shard import GroupCoordinator
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE

@@ -8,7 +8,7 @@ from immutables import Map
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Context, Outcome
+from coordinator_core.coordinator.operation import Context, Outcome
 from coordinator_core.offsets.messages import (
     ListGroupsRequest,
     OffsetCommitPartition,

@@ -7,17 +7,12 @@ import pytest
 from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage, Topic
+from coordinator_core.coordinator.log import CountingLog
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, Producer
-from coordinator_core.coordinator.shard import (
-    NOTHING,
-    Context,
-    ContradictoryRecord,
-    CountingLog,
-    GroupCoordinator,
-    GroupModule,
-    Result,
-)
+from coordinator_core.coordinator.shard import ContradictoryRecord, GroupCoordinator
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE

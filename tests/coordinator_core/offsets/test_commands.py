@@ -5,9 +5,9 @@ import pytest
 from coordinator_core.classic.live import DEAD, LiveClassicGroup
 from coordinator_core.classic.rules import ClassicGroupRules
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context, Outcome
 from coordinator_core.coordinator.records import Producer
 from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
-from coordinator_core.coordinator.shard import Context, Outcome
 from coordinator_core.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,

@@ -7,10 +7,11 @@ import pytest
 from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, JoinProtocol, SyncGroupRequest
 from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage, Topic
 from coordinator_core.coordinator.modules import MODULES
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.shard import NOTHING, Context, GroupModule, Result
 from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.runtime.coordinator import RuntimeConfig
 from coordinator_core.runtime.loader import load

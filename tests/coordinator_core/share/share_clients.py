@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.share.messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.share.live import ShareLive
 from coordinator_core.share.messages import (
     AlterOffsetsPartition,

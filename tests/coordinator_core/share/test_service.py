@@ -7,8 +7,8 @@ import pytest
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.service import refusal
-from coordinator_core.coordinator.shard import Outcome
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share.messages import (
     AlterOffsetsPartition,

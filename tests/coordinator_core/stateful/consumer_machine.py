@@ -28,7 +28,7 @@ from coordinator_core.consumer.timers import rebalance_key, session_key
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from tests.coordinator_core.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 

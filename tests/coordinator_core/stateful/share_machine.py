@@ -21,7 +21,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.share.heartbeat import session_key
 from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.shard import Outcome
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from coordinator_core.streams.messages import (
     RequestSubtopology,

@@ -1,0 +1,23 @@
+"""What a group type brings along (see the docstring of the package)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_core.coordinator.operation import Command, Context, Coordinator, Function
+from coordinator_core.coordinator.rules import GroupRules
+from coordinator_core.state_dump import Json
+
+
+@dataclass(frozen=True, slots=True)
+class GroupModule:
+    """What one group type brings along. See the docstring of the package."""
+
+    name: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    timers: Mapping[str, Function] = field(default_factory=dict)
+    tasks: Mapping[str, Function] = field(default_factory=dict)
+    on_loaded: Callable[[Context], None] | None = None
+    on_unloaded: Callable[[Context], None] | None = None
+    on_metadata: Callable[[Context, frozenset[str]], None] | None = None
+    rules: Mapping[type, GroupRules[Context]] = field(default_factory=dict)
+    add_to_dump: Callable[[Coordinator, dict[str, Json]], None] | None = None

@@ -1,0 +1,298 @@
+"""One operation of a coordinator: what it may use (`Context`), decides (`Result`); what the step gave (`Outcome`)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from coordinator_core.classic.live import LiveClassicGroup
+from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.coordinator.errors import Refused, answer_for_append_error
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
+from coordinator_core.coordinator.rules import GroupRules
+from coordinator_core.coordinator.timers import Timer, Timers
+from coordinator_core.replay import CoordinatorShard
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sends the request."""
+
+    client_id: str = "client"
+    client_host: str = "/127.0.0.1"
+
+
+OnAppend = Callable[["Context", Refused | None], None]
+"""Called with None once the records are in the log and replayed, else with the error of the append."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command decides: records in order, response (None: it comes later, by `Context.complete`)."""
+
+    records: tuple[CoordinatorRecord, ...] = ()
+    response: Any = None
+    producer: Producer = NO_PRODUCER
+    on_append: OnAppend | None = None
+    is_atomic: bool = True
+    """All records go into one batch. Where False, as many as fit: each is replayed before the next is appended."""
+
+
+NOTHING: Final = Result()
+
+Command = Callable[["Context", Any], Result]
+Function = Callable[..., Result]
+"""A timer or task: (context, *arguments) -> Result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The answer to an earlier request, or to this one."""
+
+    request_id: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A timer that ran. Its records start at `first_record` among those of the step."""
+
+    key: str
+    at_ms: int
+    first_record: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """An `on_append` which waits until the records are committed, where the coordinator defers them."""
+
+    context: "Context"
+    on_append: OnAppend
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that one step gave. At most one of `response` and `error` is there."""
+
+    response: Any = None
+    error: Refused | None = None
+    records: tuple[AppendedRecord, ...] = ()
+    completed: tuple[Completed, ...] = ()
+    fired: tuple[Fired, ...] = ()
+    tasks: tuple[str, ...] = ()
+    parked: tuple[Parked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A background task, run by `GroupCoordinator.run_tasks`."""
+
+    key: str
+    name: str
+    arguments: tuple[object, ...]
+
+
+class Step:
+    """What the operations of one step gave so far."""
+
+    def __init__(self) -> None:
+        self.records: list[AppendedRecord] = []
+        self.completed: list[Completed] = []
+        self.fired: list[Fired] = []
+        self.tasks: list[str] = []
+        self.parked: list[Parked] = []
+
+    def outcome(self, response: Any = None, error: Refused | None = None) -> Outcome:
+        return Outcome(
+            response,
+            error,
+            tuple(self.records),
+            tuple(self.completed),
+            tuple(self.fired),
+            tuple(self.tasks),
+            tuple(self.parked),
+        )
+
+
+class Coordinator(Protocol):
+    """What an operation may use of the coordinator (`shard.GroupCoordinator`) that serves it."""
+
+    @property
+    def shard(self) -> CoordinatorShard:
+        """The state after all records so far."""
+        ...
+
+    @property
+    def config(self) -> GroupCoordinatorConfig:
+        """The broker's settings."""
+        ...
+
+    @property
+    def group_settings(self) -> Mapping[str, Mapping[str, int]]:
+        """Group id -> dynamic settings of the group."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics."""
+        ...
+
+    @property
+    def is_deferring(self) -> bool:
+        """Whether `on_append` waits for the records to be committed."""
+        ...
+
+    @property
+    def timers(self) -> Timers:
+        """What is to run later."""
+        ...
+
+    @property
+    def tasks(self) -> dict[str, "Task"]:
+        """Background tasks which are queued, by key."""
+        ...
+
+    @property
+    def classic_groups(self) -> dict[str, LiveClassicGroup]:
+        """Classic groups as they are live, by group id."""
+        ...
+
+    def group(self, group_id: str) -> Any:
+        """What the group id stands for now, or None."""
+        ...
+
+    def group_ids(self) -> list[str]:
+        """All group ids, sorted."""
+        ...
+
+    def live(self, kind: type[T]) -> T:
+        """The one object of this class which a group type keeps in memory."""
+        ...
+
+    def command(self, operation: str) -> "Command":
+        """The command of an operation; raises UnknownOperation."""
+        ...
+
+    def rules_of(self, group: Any) -> "GroupRules[Context]":
+        """What the shared operations ask of a group of this type; raises UnknownOperation."""
+        ...
+
+    def forget_group(self, group_id: str) -> None:
+        """Drop a group from memory without a record."""
+        ...
+
+    def append(self, result: "Result", now_ms: int) -> list[AppendedRecord]:
+        """Append the records of one operation and replay them; raises Refused where the log does."""
+        ...
+
+    def retry(self, timer: Timer) -> None:
+        """Run a timer again after its back-off, where it has one."""
+        ...
+
+
+class Context:
+    """What one operation may use: the coordinator, the time, who asks, and where answers and timers go."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        now_ms: int,
+        api_version: int = -1,
+        client: Client | None = None,
+        request_id: int = -1,
+        new_uuid: str = "",
+        step: Step | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self.now_ms = now_ms
+        self.api_version = api_version
+        self.client = client or Client()
+        self.request_id = request_id
+        self.new_uuid = new_uuid
+        self._step = step or Step()
+
+    @property
+    def shard(self) -> CoordinatorShard:
+        """The state after all records so far."""
+        return self.coordinator.shard
+
+    @property
+    def config(self) -> GroupCoordinatorConfig:
+        """The broker's settings."""
+        return self.coordinator.config
+
+    def group_setting(self, group_id: str, name: str) -> int:
+        """A setting of one group, such as `share_session_timeout_ms`; the broker's where the group has none."""
+        settings = self.coordinator.group_settings.get(group_id)
+        if settings is not None and name in settings:
+            return settings[name]
+        value: int = getattr(self.coordinator.config, f"group_{name}")
+        return value
+
+    @property
+    def image(self) -> MetadataImage:
+        """The topics."""
+        return self.coordinator.image
+
+    def group(self, group_id: str) -> Any:
+        """What the group id stands for now: a LiveClassicGroup or the state of another type, or None."""
+        return self.coordinator.group(group_id)
+
+    def command(self, operation: str) -> Command:
+        """Another module's command."""
+        return self.coordinator.command(operation)
+
+    def live(self, kind: type[T]) -> T:
+        """See `shard.GroupCoordinator.live`."""
+        return self.coordinator.live(kind)
+
+    def schedule(
+        self, key: str, delay_ms: int, name: str, *arguments: object, retry_backoff_ms: int | None = None
+    ) -> None:
+        """Run the timer function `name` with the arguments in `delay_ms`; replaces the timer of the same key."""
+        self.coordinator.timers.schedule(
+            key, self.now_ms + delay_ms, name, arguments, retry_backoff_ms=retry_backoff_ms
+        )
+
+    def cancel(self, key: str) -> None:
+        """Forget the timer of this key."""
+        self.coordinator.timers.cancel(key)
+
+    def schedule_task(self, key: str, name: str, *arguments: object) -> bool:
+        """Queue a background task; False where one with this key is queued already."""
+        if key in self.coordinator.tasks:
+            return False
+        self.coordinator.tasks[key] = Task(key, name, arguments)
+        return True
+
+    def complete(self, request_id: int, response: Any) -> None:
+        """Answer a request that waited, or this one."""
+        self._step.completed.append(Completed(request_id, response))
+
+    def apply(self, result: Result) -> None:
+        """Append and replay what an operation decided, and tell it. Raises Refused where the log refused."""
+        try:
+            self._step.records.extend(self.coordinator.append(result, self.now_ms))
+        except Refused as refused:
+            answer = Refused(answer_for_append_error(refused.code))
+            if result.on_append is not None:
+                result.on_append(self, answer)
+                if result.response is None:
+                    return  # who asked is answered by `on_append`
+            raise answer from refused
+        if result.on_append is None:
+            return
+        if self.coordinator.is_deferring:
+            self._step.parked.append(Parked(self, result.on_append))
+        else:
+            result.on_append(self, None)
+
+    def resumed(self, now_ms: int) -> "Context":
+        """The same operation at a later time: what it gives from now on is another step."""
+        return Context(self.coordinator, now_ms, self.api_version, self.client, self.request_id, self.new_uuid)
+
+    def outcome(self, response: Any, error: Refused | None) -> Outcome:
+        """The step, with what the request itself is answered."""
+        return self._step.outcome(response, error)
