@@ -97,12 +97,21 @@ def sorted_share_log(keys: ShareKeys, states: ShareStates, transitions: ShareTra
 
     Raises ValueError where a transition is of a record which is not among the states.
     """
-    states = _taken(states, np.lexsort((states.log_offset, states.key)))
+    states = _taken(states, _order(states.log_offset))
+    states = _taken(states, np.argsort(states.key, kind="stable"))
     # in log order first: a search for neighbour after neighbour is several times as fast as one at random
-    transitions = _taken(transitions, np.lexsort((transitions.first_offset, transitions.log_offset)))
+    transitions = _taken(transitions, _order(transitions.log_offset, transitions.first_offset))
     rows = _rows_of(states.log_offset, transitions.log_offset)
     order = np.argsort(rows, kind="stable")
     return ShareLog(keys, states, _taken(transitions, order), rows[order])
+
+
+def _order(major: I64, minor: I64 | None = None) -> I64:
+    """Sorts by one column, then another. Mostly they are sorted: silver is written in the order of the log."""
+    ties = np.zeros(max(len(major) - 1, 0), np.bool_) if minor is None else minor[1:] > minor[:-1]
+    if np.all((major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & ties)):
+        return np.arange(len(major))
+    return np.argsort(major, kind="stable") if minor is None else np.lexsort((minor, major))
 
 
 Columns = TypeVar("Columns", ShareStates, ShareTransitions)

@@ -229,7 +229,7 @@ def test_nobody_left_so_it_was_released() -> None:
 
 
 def test_an_assumed_limit_proves_nothing_of_other_ranges() -> None:
-    """Where no log tells the limit, a range archived at count 3 may be at it, so its neighbour's release is no proof."""
+    """Where no log tells the limit, a range archived at count 3 may be at it: no proof of a release beside it."""
     records = (SNAPSHOT, Record(9_000, (Change(0, 3, None, AV1), Change(4, 9, None, ("ARCHIVED", 3)))))
     assert [row[6] for row in told(audit(records, configs=group_configs()))][:1] == [None]
     assert [row[6] for row in told(audit(records))][:1] == ["RELEASED"]
