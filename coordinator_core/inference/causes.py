@@ -87,7 +87,10 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
         causes.append(_by_default(step, before))
     if not step.row.is_contiguous:
         causes = [_weaker(cause) for cause in causes]
-    return sorted(set(causes), key=_order)
+    surest: dict[str, Cause] = {}
+    for cause in sorted(set(causes), key=_order):
+        surest.setdefault(cause.cause, cause)
+    return list(surest.values())
 
 
 def is_first_seen(step: Step) -> bool:

@@ -136,7 +136,7 @@ def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_a
         completed_at=completed_at,
         duration_ms=None if completed_at is None else max(completed_at - started_at, 0),
         cause=causes[0].cause,
-        causes=tuple(dict.fromkeys(cause.cause for cause in causes)),
+        causes=tuple(cause.cause for cause in causes),
         method=causes[0].method,
         confidence=causes[0].confidence,
         members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
@@ -148,6 +148,8 @@ def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_a
         unowned_partition_ms=sync_phase_ms(row) * (movement.moved + movement.stayed),
         in_storm=False,
         flapping_members=(),
+        cause_methods=tuple(cause.method for cause in causes),
+        cause_confidences=tuple(cause.confidence for cause in causes),
     )
 
 

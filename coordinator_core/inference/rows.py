@@ -52,6 +52,8 @@ class RebalanceRow(NamedTuple):
     unowned_partition_ms: int
     in_storm: bool
     flapping_members: tuple[str, ...]
+    cause_methods: tuple[str, ...]
+    cause_confidences: tuple[str, ...]
 
 
 class AnomalyRow(NamedTuple):

@@ -84,7 +84,7 @@ REBALANCES = Table(
         Column("completed_at", TIMESTAMP, "When everybody had arrived; null while it goes on."),
         Column("duration_ms", BIGINT, "completed_at less started_at, in ms."),
         Column("cause", STRING, "The main cause."),
-        Column("causes", ArrayOf(STRING), "All causes."),
+        Column("causes", ArrayOf(STRING), "All causes, the main one first."),
         METHOD,
         CONFIDENCE,
         Column("members_joined", ArrayOf(STRING), "Members that came.", is_personal=True),
@@ -106,6 +106,8 @@ REBALANCES = Table(
             "Who came or went more than once in the storm: group instance ids, else client ids.",
             is_personal=True,
         ),
+        Column("cause_methods", ArrayOf(STRING), "The rule by which each of `causes` was inferred, in their order."),
+        Column("cause_confidences", ArrayOf(STRING), "The confidence of each of `causes`, in their order."),
     ),
 )
 

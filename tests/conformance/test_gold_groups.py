@@ -1,0 +1,120 @@
+"""Owners and rebalances against what the clients of the recordings said and did.
+
+Recall of owners: every assignment that a client reported lies in an interval of gold.partition_owners. Precision of
+rebalance causes: of those which the clients' words can judge, CERTAIN ones are right without exception, LIKELY ones in
+nine of ten. Recall: every member that went is named, with LEFT or EXPIRED as the cause.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from coordinator_core.inference.groups import GroupGold, audit_group
+from coordinator_core.inference.rows import RebalanceRow
+from coordinator_core.inference.settings import InferenceSettings
+from jobs.silver_reader import SilverFiles, group_lives
+from jobs.sinks import Warehouse
+from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SILVER_TABLES
+from tests.conformance.conftest import ReportLine
+from tests.conformance.group_truth import EXPIRED, LEFT, GroupTruth, read_group_truth
+from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of
+
+pytestmark = pytest.mark.spark
+
+LIKELY_MIN: Final = 0.9
+CLOCK_MS: Final = 5
+"""Clients and broker ran on one machine; a client's event is written a little before or after the broker's record."""
+
+
+def gold_of(recording: Recording, warehouse_of: WarehouseOf) -> GroupGold:
+    """What the audit makes of a recording's silver."""
+    files = SilverFiles.of(Warehouse(str(warehouse_of(recording))), SILVER_TABLES, cluster_id_of(recording))
+    log_partitions = {
+        log_partition
+        for table in (GROUP_EVENTS, OFFSET_COMMITS)
+        for log_partition in files.scan(table, ["log_partition"])["log_partition"].to_pylist()
+    }
+    gold = GroupGold()
+    for log_partition in sorted(log_partitions):
+        for life in group_lives(files, log_partition):
+            gold.extend(audit_group(life, InferenceSettings()))
+    return gold
+
+
+def test_assignments_that_clients_reported_have_owners(
+    whole: Recording, warehouse_of: WarehouseOf, report_line: ReportLine
+) -> None:
+    """Whatever partition a client said it was given, gold has it as owner at that time."""
+    gold, truth = gold_of(whole, warehouse_of), read_group_truth(whole.path)
+    stretches: dict[tuple[str, str, str | None, int], list[tuple[int, int | None]]] = {}
+    for row in gold.owners:
+        key = row.group_id, row.member_id, row.topic, row.partition
+        stretches.setdefault(key, []).append((row.valid_from, row.valid_to))
+    missing = []
+    count = 0
+    for event in truth.assigned:
+        for topic, partition in event.partitions:
+            count += 1
+            held = stretches.get((event.group_id, event.member_id, topic, partition), [])
+            if not any(begin - CLOCK_MS <= event.at_ms and (end is None or event.at_ms <= end) for begin, end in held):
+                missing.append((event.group_id, event.member_id, topic, partition, event.at_ms, held))
+    report_line(f"{whole.name} owners: recall {count - len(missing)} of {count} reported assignments")
+    assert not missing
+    assert count > 0
+
+
+def test_no_partition_has_two_owners(recording: Recording, warehouse_of: WarehouseOf) -> None:
+    """A real coordinator never lets two members own one partition, whatever the cleaner left of its log."""
+    assert [row for row in gold_of(recording, warehouse_of).owners if row.is_double] == []
+
+
+def test_causes_of_rebalances(recording: Recording, warehouse_of: WarehouseOf, report_line: ReportLine) -> None:
+    """What gold says of why a group rebalanced is what the clients did."""
+    gold, truth = gold_of(recording, warehouse_of), read_group_truth(recording.path)
+    right: Counter[str] = Counter()
+    wrong: dict[str, list[str]] = {}
+    for row in gold.rebalances:
+        for confidence, is_right, what in _judged(row, truth):
+            right[confidence] += is_right
+            if not is_right:
+                wrong.setdefault(confidence, []).append(what)
+    report_line(f"{recording.name} causes of rebalances: {_precision(right, wrong)}")
+    assert not wrong.get("CERTAIN")
+    likely = right["LIKELY"] + len(wrong.get("LIKELY", ()))
+    assert right["LIKELY"] >= LIKELY_MIN * likely, wrong["LIKELY"]
+
+
+def _judged(row: RebalanceRow, truth: GroupTruth) -> Iterator[tuple[str, bool, str]]:
+    """Each cause that the clients' words can judge: its confidence, and whether it is right."""
+    fates = {truth.departure(member_id, row.started_at) for member_id in row.members_left}
+    joiners = {event.member_id for event in truth.assigned if event.group_id == row.group_id}
+    for cause, method, confidence in zip(row.causes, row.cause_methods, row.cause_confidences, strict=True):
+        what = f"{row.group_id} {row.incarnation}/{row.to_generation}: {cause} by {method}"
+        if cause in {LEFT, EXPIRED} and None not in fates and fates:
+            yield confidence, cause in fates, what
+        elif cause == "MEMBER_JOINED" and method == "IN_LOG" and joiners.issuperset(row.members_joined):
+            yield confidence, bool(row.members_joined), what
+        elif cause == "PARTITIONS_CHANGED":
+            yield confidence, truth.has_topic_change(row.started_at), what
+
+
+def _precision(right: Counter[str], wrong: dict[str, list[str]]) -> str:
+    parts = []
+    for confidence in ("CERTAIN", "LIKELY", "GUESS"):
+        count = right[confidence] + len(wrong.get(confidence, ()))
+        parts.append(f"{confidence} {right[confidence]} of {count} right")
+    return ", ".join(parts)
+
+
+def test_departures_are_named(whole: Recording, warehouse_of: WarehouseOf, report_line: ReportLine) -> None:
+    """Every member that stopped for good while the log went on is among those that went, but for the ones whose group
+    outlived the recording."""
+    gold, truth = gold_of(whole, warehouse_of), read_group_truth(whole.path)
+    named = {member_id for row in gold.rebalances for member_id in row.members_left}
+    owned = {row.member_id for row in gold.owners if row.to_log_offset is not None}
+    gone = {member_id for member_id, words in truth.gone.items() if any(word.cause == LEFT for word in words)} & owned
+    replaced = {row.member_id for row in gold.owners if row.instance_id is not None}
+    report_line(f"{whole.name} departures: recall {len(gone & named)} of {len(gone)} members that left")
+    assert gone - named <= replaced
