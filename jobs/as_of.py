@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.lookup import SharePartitionKey
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.coverage import epoch_ms
@@ -48,7 +49,7 @@ INITIAL_ASSIGNMENT_EPOCH: Final = 1
 """Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
 STABLE_MEMBER: Final = "STABLE"
 
-END_OFFSET_AGE_MAX_MS: Final = 60_000
+END_OFFSET_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
 """A sampled log end which is older than this says nothing of the lag now."""
 
 Row = Mapping[str, Any]
@@ -215,7 +216,7 @@ class SilverAt:
     def end_offsets(self) -> dict[TopicPartition, int]:
         """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
-        oldest = pc.field("sampled_at") >= _timestamp(at_ms - END_OFFSET_AGE_MAX_MS)
+        oldest = pc.field("sampled_at") >= timestamp_scalar(at_ms - END_OFFSET_AGE_MAX_MS)
         names = ("topic", "partition", "sampled_at", "end_offset")
         rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
         rows.sort(key=lambda row: row["sampled_at"])
@@ -252,7 +253,7 @@ class SilverAt:
     def _holds(self) -> Any:
         if self.at_ms is None:
             return pc.field("to_log_offset").is_null()
-        is_begun, at = _until("valid_from", self.at_ms)[0], _timestamp(self.at_ms)
+        is_begun, at = _until("valid_from", self.at_ms)[0], timestamp_scalar(self.at_ms)
         return is_begun & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
 
     def _until(self, column: str) -> list[Any]:
@@ -297,12 +298,13 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _timestamp(timestamp_ms: int) -> pa.Scalar:
+def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
+    """A time as the tables have it."""
     return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
 
 
 def _until(column: str, at_ms: int | None) -> list[Any]:
-    return [] if at_ms is None else [pc.field(column) <= _timestamp(at_ms)]
+    return [] if at_ms is None else [pc.field(column) <= timestamp_scalar(at_ms)]
 
 
 def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jobs.errors import JobError
+from jobs.choices import Format, Listing, Tool, View
+from jobs.errors import JobError, SettingsError
 from jobs.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
 WarehouseOption = Annotated[
     str | None, typer.Option("--warehouse", metavar="DIR", help="Folder or URI of the tables. [default: ./warehouse]")
 ]
@@ -78,6 +70,18 @@ TopicOption = Annotated[
     typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
+AtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms. [default: the newest]")
+]
+GroupsOption = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Group id; may be repeated. [default: all]")
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="Only from then on: ISO 8601 (UTC) or epoch ms.")
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 (UTC) or epoch ms.")
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -169,6 +173,49 @@ def replay(
     _run(job, debug)
 
 
+@app.command()
+def audit(
+    group: GroupsOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    listing: Annotated[Listing, typer.Option("--list", help="What is listed.")] = Listing.ARCHIVED,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make gold again, even if nothing is new.")] = False,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Make gold from silver, and list what was given up (or moved, reset ...): the first lines say if that is all."""
+
+    def job() -> int:
+        settings, from_ms, to_ms = _settings(warehouse, cluster_id), _time(from_time), _time(to_time)
+        session, tables, steps = open_session("audit", settings, meanwhile="jobs.audit")
+        from jobs.audit_report import Span, run_audit_report  # noqa: PLC0415
+        from jobs.nightly import run_audit  # noqa: PLC0415
+
+        run = Run.start()
+        run_audit(
+            session,
+            tables,
+            settings,
+            run_id=run.run_id,
+            started_at=run.started_at,
+            steps=steps,
+            rebuild=rebuild,
+        )
+        is_complete = run_audit_report(
+            tables,
+            settings.cluster_id,
+            listing=listing,
+            span=Span(from_ms, to_ms),
+            group_ids=group or None,
+            output_format=output_format,
+        )
+        return DONE if is_complete else INCOMPLETE
+
+    _run(job, debug)
+
+
 @app.command("export-segments")
 def export_segments(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for the segments.")],
@@ -210,6 +257,112 @@ def simulate(
         from jobs.simulate import tell  # noqa: PLC0415
 
         tell(run_simulate(scenario, output, seed=seed), output_format)
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
+def describe(
+    group: GroupsOption = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
+    at: AtOption = None,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets: what is shown by default.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Members and what they have.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="All columns, as in Kafka's tools.")] = False,
+    kind: Annotated[
+        Tool | None,
+        typer.Option("--tool", help="As kafka-consumer-groups, kafka-share-groups or kafka-streams-groups alone."),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """What Kafka's tools would have printed with --describe, at any time."""
+
+    def job() -> int:
+        from jobs.describe import run_describe  # noqa: PLC0415
+
+        views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
+        if len(views) > 1:
+            raise SettingsError("--offsets, --members and --state exclude each other")
+        if group and all_groups:
+            raise SettingsError("--group and --all-groups exclude each other")
+        settings = _settings(warehouse, cluster_id)
+        run_describe(
+            _tables("describe", settings),
+            settings.cluster_id,
+            view=views[0] if views else View.OFFSETS,
+            at_ms=_time(at),
+            group_ids=group or None,
+            tool=kind,
+            verbose=verbose,
+            output_format=output_format,
+        )
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
+def owner(
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="The partition.")],
+    at: AtOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Who owned a partition at a time, in every group that reads it."""
+
+    def job() -> int:
+        from jobs.owner import run_owner  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id)
+        tables, at_ms = _tables("owner", settings), _time(at)
+        count = run_owner(
+            tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
+        )
+        if not count:
+            typer.echo("nobody owned it then, as far as the log tells", err=True)
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
+def restore(
+    group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms.")],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="New file for the offsets. [default: none, a dry run]"),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
+
+    def job() -> int:
+        from jobs.as_of import parse_time  # noqa: PLC0415
+        from jobs.restore import run_restore  # noqa: PLC0415
+
+        settings, at_ms = _settings(warehouse, cluster_id), parse_time(at)
+        remarks = run_restore(
+            _tables("restore", settings),
+            settings.cluster_id,
+            group_ids=group,
+            at_ms=at_ms,
+            output=output,
+            output_format=output_format,
+        )
+        for remark in remarks:
+            typer.echo(remark, err=True)
         return DONE
 
     _run(job, debug)
@@ -326,6 +479,21 @@ def open_session(
         session=session,
     )
     return session, tables, Steps(session)
+
+
+def _tables(job: str, settings: Settings) -> "Warehouse":
+    """The warehouse, without Spark wherever that can be; else with it."""
+    from jobs.sinks import Warehouse  # noqa: PLC0415
+
+    tables = Warehouse(settings.warehouse, lane=settings.write_lane)
+    return tables if tables.is_arrow_lane else open_session(job, settings)[1]
+
+
+def _time(text: str | None) -> int | None:
+    """A time of the command line as epoch milliseconds."""
+    from jobs.as_of import parse_time  # noqa: PLC0415
+
+    return None if text is None else parse_time(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,6 @@ offsets come in the columns of kafka-consumer-groups, a subtopology in place of 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 from typing import Final, TextIO
 
@@ -26,25 +25,9 @@ from jobs.as_of import (
     SilverAt,
     TopicPartition,
 )
+from jobs.choices import Tool, View
 from jobs.sinks import Warehouse
 from jobs.sql import printable
-
-
-class View(StrEnum):
-    """What is shown of a group."""
-
-    OFFSETS = "offsets"
-    MEMBERS = "members"
-    STATE = "state"
-
-
-class Tool(StrEnum):
-    """The tool of Kafka whose output is given."""
-
-    CONSUMER = "consumer"
-    SHARE = "share"
-    STREAMS = "streams"
-
 
 TOOL_OF_TYPE: Final = {CLASSIC: Tool.CONSUMER, CONSUMER: Tool.CONSUMER, SHARE: Tool.SHARE, STREAMS: Tool.STREAMS}
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})

@@ -1,0 +1,246 @@
+"""The list for an auditor: what was given up, handed back, moved or reset in a span of time, and whether that is all.
+
+The first lines say whether the list is complete, from bronze.coverage: where a stretch of the log is missing, damaged
+or compacted away, what it held cannot be in the list, and the list says so.
+"""
+
+import json
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TextIO
+
+import pyarrow.compute as pc
+
+from coordinator_core.coverage import CoverageKind, CoverageRange
+from jobs.answers import Value, write_answers
+from jobs.as_of import SilverAt, timestamp_scalar
+from jobs.choices import Listing
+from jobs.coverage import epoch_ms, from_table
+from jobs.owner import time_text
+from jobs.sinks import Warehouse
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
+from schemas.tables.silver import SHARE_PARTITION_STATES
+
+GROUPS_LOG: Final = "__consumer_offsets"
+SHARES_LOG: Final = "__share_group_state"
+HOLES_TOLD_MAX: Final = 20
+
+
+class Source(NamedTuple):
+    """Where a listing comes from: its table, the column of its time, the log that it is inferred from."""
+
+    table: Table
+    time_column: str
+    log: str
+
+
+SOURCES: Final = {
+    Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
+    Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
+    Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
+    Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
+    Listing.OWNERS: Source(PARTITION_OWNERS, "valid_from", GROUPS_LOG),
+}
+
+
+class Span(NamedTuple):
+    """From inclusive, to exclusive; None: from the first, to the last."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class Completeness(NamedTuple):
+    """Is a list complete? `statements`: why, or where not; the first one is the sum of it."""
+
+    is_complete: bool
+    statements: tuple[str, ...]
+
+
+class Hole(NamedTuple):
+    """Offsets of a log partition that were not read, and the times between which they were written where known."""
+
+    log_partition: str
+    from_offset: int
+    to_offset: int
+    kind: str
+    reason: str | None
+    after_ms: int | None
+    before_ms: int | None
+
+    def touches(self, span: Span) -> bool:
+        """Could it hold something of the span?"""
+        begins_late = span.to_ms is not None and self.after_ms is not None and self.after_ms >= span.to_ms
+        ends_early = span.from_ms is not None and self.before_ms is not None and self.before_ms < span.from_ms
+        return not (begins_late or ends_early)
+
+    def text(self) -> str:
+        """In words."""
+        when = ""
+        if self.after_ms is not None and self.before_ms is not None:
+            when = f", written between {time_text(self.after_ms)} and {time_text(self.before_ms)}"
+        elif self.before_ms is not None:
+            when = f", written before {time_text(self.before_ms)}"
+        elif self.after_ms is not None:
+            when = f", written after {time_text(self.after_ms)}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.log_partition}: offsets {self.from_offset} to {self.to_offset} {self.kind}{reason}{when}"
+
+
+def completeness(
+    warehouse: Warehouse, cluster_id: str, log: str, span: Span, group_ids: Collection[str] | None = None
+) -> Completeness:
+    """Whether all that a coordinator topic was ever told in a span was read."""
+    rows = warehouse.read(COVERAGE, where={"cluster_id": cluster_id, "topic": log})
+    coverage = from_table(rows)
+    if not coverage:
+        return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
+    holes = [hole for place, ranges in sorted(coverage.items()) for hole in _holes(*place, ranges)]
+    found = [hole.text() for hole in holes if hole.touches(span)]
+    captured_ms = max(covered.observed_at_ms for ranges in coverage.values() for covered in ranges)
+    if span.to_ms is not None and span.to_ms > captured_ms:
+        found.append(f"nothing is known after the last capture at {time_text(captured_ms)}")
+    found += _unread(warehouse, cluster_id, log)
+    if log == SHARES_LOG:
+        found += _begun_midway(warehouse, cluster_id, span, group_ids)
+    begins, ends = time_text(span.from_ms) or "its beginning", time_text(span.to_ms) or time_text(captured_ms)
+    those = f"{log} ({len(coverage)} log partitions) from {begins} to {ends}"
+    if not found:
+        return Completeness(True, (f"COMPLETE: every record of {those} was read",))
+    told = found[:HOLES_TOLD_MAX]
+    if len(found) > len(told):
+        told.append(f"... and {len(found) - len(told):,} more: see {COVERAGE.full_name}")
+    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
+
+
+def _holes(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
+    ordered = sorted(ranges, key=lambda covered: covered.from_offset)
+    captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
+    name = f"{topic}-{partition}"
+    next_offset = 0
+    for covered in ordered:
+        after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
+        if covered.from_offset > next_offset:
+            # nobody says what became of these: before the first capture, as a rule
+            reason = None
+            yield Hole(
+                name,
+                next_offset,
+                covered.from_offset - 1,
+                "MISSING",
+                reason,
+                _latest(after),
+                _first_after(captured, next_offset),
+            )
+        if covered.kind is not CoverageKind.CAPTURED:
+            before_ms = _first_after(captured, covered.to_offset)
+            yield Hole(
+                name,
+                covered.from_offset,
+                covered.to_offset,
+                covered.kind.name,
+                covered.reason,
+                _latest(after),
+                before_ms,
+            )
+        next_offset = max(next_offset, covered.to_offset + 1)
+
+
+def _latest(times_ms: Sequence[int | None]) -> int | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return max(known, default=None)
+
+
+def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
+    """When the first record after an offset was written."""
+    times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
+def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
+    rows = warehouse.read(QUARANTINE, ["code"], where={"cluster_id": cluster_id, "topic": log})
+    if rows.num_rows:
+        codes = ", ".join(sorted(set(rows["code"].to_pylist())))
+        yield f"{rows.num_rows:,} pieces of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
+
+
+def _begun_midway(
+    warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None
+) -> Iterator[str]:
+    """Share partitions of which no snapshot was seen before their updates in the span."""
+    silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    conditions = [~pc.field("is_complete"), *_within("valid_from", span)]
+    rows = silver.scan(SHARE_PARTITION_STATES, ("group_id", "topic_id", "partition"), *conditions)
+    count = len({tuple(row.values()) for row in rows.to_pylist()})
+    if count:
+        yield f"{count:,} share partitions begin with an update: what was before their first snapshot is not known"
+
+
+def _within(column: str, span: Span) -> list[Any]:
+    conditions = []
+    if span.from_ms is not None:
+        conditions.append(pc.field(column) >= timestamp_scalar(span.from_ms))
+    if span.to_ms is not None:
+        conditions.append(pc.field(column) < timestamp_scalar(span.to_ms))
+    return conditions
+
+
+def listed(
+    warehouse: Warehouse, cluster_id: str, listing: Listing, span: Span, group_ids: Collection[str] | None
+) -> tuple[list[str], list[tuple[Value, ...]]]:
+    """Columns and rows of a gold table in a span, in the order of group, time and place."""
+    source = SOURCES[listing]
+    names = [name for name in source.table.column_names if name not in source.table.partition_by]
+    conditions = _within(source.time_column, span)
+    if listing is Listing.OWNERS:
+        # a stretch counts for every moment in it
+        conditions = _overlapping(span)
+    rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
+    key = [source.time_column, *(name for name in source.table.key if name in names)]
+    rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
+    return names, [tuple(_value(row[name]) for name in names) for row in rows]
+
+
+def _overlapping(span: Span) -> list[Any]:
+    conditions = []
+    if span.from_ms is not None:
+        ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)
+        conditions.append(pc.field("valid_to").is_null() | ends_after)
+    if span.to_ms is not None:
+        conditions.append(pc.field("valid_from") < timestamp_scalar(span.to_ms))
+    return conditions
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, datetime):
+        return time_text(epoch_ms(value))
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    plain: Value = value
+    return plain
+
+
+def run_audit_report(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    listing: Listing,
+    span: Span,
+    group_ids: Collection[str] | None,
+    output_format: str,
+    out: TextIO | None = None,
+) -> bool:
+    """Print the list, the statement of its completeness first; is it complete?"""
+    out = out or sys.stdout
+    complete = completeness(warehouse, cluster_id, SOURCES[listing].log, span, group_ids)
+    if output_format == "json":
+        statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
+        out.write(json.dumps(statement, ensure_ascii=False) + "\n")
+    else:
+        out.writelines(f"# {line}\n" for line in complete.statements)
+    columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
+    write_answers(columns, rows, output_format, out)
+    return complete.is_complete

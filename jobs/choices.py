@@ -1,0 +1,37 @@
+"""What options of the command line choose from, as kept apart from what the jobs load: --help needs none of that."""
+
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class View(StrEnum):
+    """What describe shows of a group."""
+
+    OFFSETS = "offsets"
+    MEMBERS = "members"
+    STATE = "state"
+
+
+class Tool(StrEnum):
+    """The tool of Kafka whose output describe gives."""
+
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class Listing(StrEnum):
+    """What audit lists."""
+
+    ARCHIVED = "archived"
+    REDELIVERIES = "redeliveries"
+    REBALANCES = "rebalances"
+    COMMITS = "commits"
+    OWNERS = "owners"

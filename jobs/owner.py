@@ -1,0 +1,124 @@
+"""owner: who owned a partition at a time, in every group that reads it.
+
+The rule is that of gold.partition_owners, over the rows of this one partition: the audit need not have run. Share
+groups have no owners: several of their members may read one partition.
+"""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+import pyarrow.compute as pc
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rows import OwnerRow
+from jobs.answers import Value, write_answers
+from jobs.as_of import STREAMS, SilverAt, java_order
+from jobs.silver_reader import LOG_PARTITION, rows_of
+from jobs.sinks import Warehouse
+from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
+
+COLUMNS: Final = (
+    "GROUP",
+    "GROUP-TYPE",
+    "TOPIC",
+    "PARTITION",
+    "CONSUMER-ID",
+    "GROUP-INSTANCE-ID",
+    "HOST",
+    "CLIENT-ID",
+    "FROM-GENERATION",
+    "OWNED-FROM",
+    "OWNED-TO",
+)
+
+
+def owners_at(
+    warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
+) -> list[OwnerRow]:
+    """Who owned a partition at a time (None: the newest), by group."""
+    owners = [
+        owner
+        for life in _lives(warehouse, cluster_id, topic, partition)
+        for owner in partition_owners(life)
+        if owner.topic == topic and owner.partition == partition and _holds(owner, at_ms)
+    ]
+    return sorted(owners, key=lambda owner: (java_order(owner.group_id), owner.from_log_offset, owner.member_id))
+
+
+def _holds(owner: OwnerRow, at_ms: int | None) -> bool:
+    if at_ms is None:
+        return owner.to_log_offset is None
+    return owner.valid_from <= at_ms and (owner.valid_to is None or at_ms < owner.valid_to)
+
+
+def _lives(warehouse: Warehouse, cluster_id: str, topic: str, partition: int) -> Iterator[GroupLife]:
+    """What silver holds of the groups that were ever assigned the partition, as far as it concerns it."""
+    # a task of a streams group stands for a partition of topics which only the topology names
+    is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(STREAMS))
+    everybody = SilverAt(warehouse, cluster_id)
+    columns = (*AssignmentRow._fields, LOG_PARTITION)
+    rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))
+    log_partitions = dict(zip(rows["group_id"].to_pylist(), rows[LOG_PARTITION].to_pylist(), strict=True))
+    assignments: dict[str, list[AssignmentRow]] = {}
+    for row in rows_of(rows, AssignmentRow):
+        assignments.setdefault(row.group_id, []).append(row)
+    those = SilverAt(warehouse, cluster_id, group_ids=assignments)
+    is_topology = pc.field("event_type") == pc.scalar("TOPOLOGY_CHANGED")
+    members = list(rows_of(those.scan(GROUP_MEMBERS, MemberRow._fields), MemberRow))
+    events = list(rows_of(those.scan(GROUP_EVENTS, EventRow._fields, is_topology), EventRow))
+    for group_id, stretches in sorted(assignments.items()):
+        yield GroupLife(
+            group_id,
+            log_partitions[group_id],
+            members=tuple(row for row in members if row.group_id == group_id),
+            assignments=tuple(sorted(stretches, key=lambda row: (row.from_log_offset, row.assignment))),
+            events=tuple(
+                sorted((row for row in events if row.group_id == group_id), key=lambda row: row.log_offset),
+            ),
+        )
+
+
+def run_owner(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    topic: str,
+    partition: int,
+    at_ms: int | None,
+    output_format: str,
+    out: TextIO | None = None,
+) -> int:
+    """Find the owners and print them; how many there were."""
+    owners = owners_at(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    rows = [_row(owner) for owner in owners]
+    if rows or output_format != "table":
+        write_answers(COLUMNS, rows, output_format, out or sys.stdout)
+    return len(rows)
+
+
+def _row(owner: OwnerRow) -> tuple[Value, ...]:
+    return (
+        owner.group_id,
+        owner.group_type,
+        owner.topic,
+        owner.partition,
+        owner.member_id,
+        owner.instance_id,
+        owner.client_host,
+        owner.client_id,
+        owner.from_generation,
+        time_text(owner.valid_from),
+        time_text(owner.valid_to),
+    )
+
+
+def time_text(timestamp_ms: int | None) -> str | None:
+    """ISO 8601 in UTC with milliseconds."""
+    if timestamp_ms is None:
+        return None
+    at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
