@@ -25,3 +25,6 @@ bench: test-env ## Timings of the hot paths.
 
 fuzz: test-env ## A million damaged inputs: every one decodes or raises DecodeError.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
+
+mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
+	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")

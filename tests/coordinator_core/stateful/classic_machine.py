@@ -75,11 +75,24 @@ class ClassicMachine(GroupMachine):
     def join(self, instance: str | None, protocols: tuple[str, ...], api_version: int) -> None:
         self.join_as("", instance, protocols, api_version)
 
-    @rule(count=st.integers(2, 4), protocols=PROTOCOLS)
-    def join_together(self, count: int, protocols: tuple[str, ...]) -> None:
+    @rule(count=st.integers(2, 4), protocols=PROTOCOLS, are_static=st.booleans())
+    def join_together(self, count: int, protocols: tuple[str, ...], are_static: bool) -> None:
         """Several members at once, as when an application starts."""
-        for _ in range(count):
-            self.join_as("", None, protocols, OLD_API_VERSION)
+        taken = set() if self.live is None else set(self.live.static_members)
+        for instance in ("i", "j", None, None)[:count]:
+            is_static = are_static and instance not in taken
+            self.join_as("", instance if is_static else None, protocols, OLD_API_VERSION)
+
+    @precondition(lambda self: self.live is not None and self.live.static_members)
+    @rule(who=WHO, protocols=PROTOCOLS, api_version=API_VERSIONS, is_refused=st.booleans())
+    def come_back(self, who: int, protocols: tuple[str, ...], api_version: int, is_refused: bool) -> None:
+        """A process with an instance id starts again, and does not know its member id."""
+        group = self.live
+        assert group is not None
+        instances = sorted(group.static_members)
+        if is_refused:
+            self.refuse_the_next_append()
+        self.join_as("", instances[who % len(instances)], protocols, api_version)
 
     @precondition(lambda self: self.known)
     @rule(who=WHO, protocols=PROTOCOLS, api_version=API_VERSIONS)
@@ -109,12 +122,22 @@ class ClassicMachine(GroupMachine):
             else b"nonsense"
             for member in members
         }
+        is_refusing = self.clients.log.next_error is not None
+        synced = [member for member in members if member.awaiting_sync is not None]
         self.ask(
             "sync",
             member_id,
             instance,
             lambda: self.clients.sync(member_id, given, instance=instance, generation_id=generation_id),
         )
+        for member in synced:
+            if member.awaiting_sync is None:
+                timer = self.coordinator.timers.get(heartbeat_key(GROUP, member.member_id))
+                assert timer is not None
+                assert timer.deadline_ms == self.clients.now_ms + member.session_timeout_ms
+        if is_refusing and self.clients.log.next_error is None:
+            answer = self.clients.answers[self.clients.request_count]
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     @precondition(lambda self: self.known)
     @rule(who=WHO, is_late=st.sampled_from([False, False, False, True]))
@@ -183,7 +206,7 @@ class ClassicMachine(GroupMachine):
 
     @precondition(lambda self: self.live is not None)
     @rule()
-    def all_rejoin_and_sync(self) -> None:
+    def settle(self) -> None:
         """Members who do as they are told make a Stable group, within a few rounds."""
         self.accept_appends()
         for _ in range(ROUNDS_MAX):

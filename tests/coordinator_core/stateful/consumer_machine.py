@@ -28,7 +28,6 @@ from coordinator_core.consumer.timers import rebalance_key, session_key
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.operation import Outcome
 from tests.coordinator_core.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 
@@ -135,9 +134,13 @@ class ConsumerMachine(GroupMachine):
     def take_image(self, image: Any, name: str) -> None:
         self.coordinator.update_metadata(image, [name], now_ms=self.clients.now_ms)
 
-    @rule(name=st.sampled_from(TOPIC_NAMES), partition_count=st.integers(1, PARTITIONS_MAX))
-    def change_topic(self, name: str, partition_count: int) -> None:
-        """Make it; or let it grow; or delete it, where it is as large already."""
+    @rule(
+        name=st.sampled_from(TOPIC_NAMES),
+        partition_count=st.integers(1, PARTITIONS_MAX),
+        is_refused=st.sampled_from([False, False, True]),
+    )
+    def change_topic(self, name: str, partition_count: int, is_refused: bool) -> None:
+        """Make it; or let it grow; or delete it, where it is as large already. The log may refuse what comes of it."""
         image = self.coordinator.image
         topic = image.topics.get(name)
         if topic is None:
@@ -146,6 +149,8 @@ class ConsumerMachine(GroupMachine):
             self.take_image(image.with_topic(Topic(name, topic.topic_id, partition_count)), name)
         elif partition_count == topic.partition_count:
             self.take_image(image.without_topic(name), name)
+        if is_refused:
+            self.refuse_the_next_append()
 
     @rule()
     def run_tasks(self) -> None:
@@ -229,11 +234,14 @@ class ConsumerMachine(GroupMachine):
         """A member commits at its epoch; nobody does at one which is still to come."""
         client = self.client(who)
         before = self.coordinator.shard.offsets
+        topic_id = next((topic_id for topic_id, number in sorted(client.owned) if number == 0), "A" * 22)
         self.clients.commit(
             generation_id_or_member_epoch=client.epoch + 100 * is_stale,
             member_id=client.member_id,
             group_instance_id=client.instance,
             offset=self.clients.request_count,
+            topic_id=topic_id,
+            api_version=10,
         )
         if (is_stale and client.epoch >= 0 and self.is_member(client)) or (
             self.has_members and not self.is_member(client)
@@ -290,7 +298,7 @@ class ConsumerMachine(GroupMachine):
         else:
             self.hear(client, outcome)
 
-    def hear(self, client: Client, outcome: Outcome) -> None:
+    def hear(self, client: Client, outcome: Any) -> None:
         if outcome.error is not None:
             if outcome.error.code in GIVEN_UP:
                 client.abandon()
@@ -338,7 +346,8 @@ class ConsumerMachine(GroupMachine):
             return True
         # A static member which missed the answer when it joined is not let in again before its session ends.
         silent = set(group.members) - set(clients)
-        return group.assignment_epoch == group.group_epoch and all(
+        known_hash = metadata_hash(self.coordinator.image, subscriptions_of(group).topic_names)
+        return (group.assignment_epoch, group.metadata_hash) == (group.group_epoch, known_hash) and all(
             self.is_at_target(client, group, silent) for client in clients.values()
         )
 
@@ -415,7 +424,14 @@ class ConsumerMachine(GroupMachine):
             return  # nobody has been told of the change of a topic yet
         topics = [topic for name in names if (topic := image.topics.get(name)) is not None]
         wanted = {(topic.topic_id, number) for topic in topics for number in range(topic.partition_count)}
-        assert wanted <= set().union(*map(partitions_of, group.target_assignment.values()))
+        targets = [partitions_of(target) for target in group.target_assignment.values()]
+        assert wanted <= set().union(*targets)
+        members = group.members.values()
+        kinds = {(frozenset(member.subscribed_topic_names), member.subscribed_topic_regex or "") for member in members}
+        is_uniform = all(member.server_assignor in {None, "uniform"} for member in members)
+        if is_uniform and len(kinds) == 1 and len(targets) == len(members):
+            counts = [len(target) for target in targets]
+            assert max(counts) - min(counts) <= 1, "one member has more than its share"
 
     def epochs_of(self, group: Any) -> dict[str, int]:
         if not isinstance(group, ConsumerGroup):

@@ -9,7 +9,8 @@ hold, by the names of their methods:
   member's next sign of life, as in Kafka.
 - `timers_are_in_the_future`: whatever was due has run.
 
-At the end `rest` sees that the group comes to rest: who waits is answered, and who is silent is gone.
+At the end `settle` sees that members who do as they are told get what they are to get, and `rest` that the group comes
+to rest: who waits is answered, and who is silent is gone.
 """
 
 import sys
@@ -138,6 +139,7 @@ class GroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if sys.exc_info()[0] is None and hasattr(self, "clients"):
             self.accept_appends()
+            self.settle()
             self.rest()
             self.log_tells_the_state()
 
@@ -152,6 +154,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def timer_keys(self) -> Iterator[str]:
         """Keys of the timers which have to run now."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """All do as they are told, and nothing fails. A rule of each machine, too."""
         raise NotImplementedError
 
     def rest(self) -> None:

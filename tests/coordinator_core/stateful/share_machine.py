@@ -21,7 +21,6 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.share.heartbeat import session_key
 from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
@@ -101,9 +100,13 @@ class ShareMachine(GroupMachine):
     def take_image(self, image: Any, name: str) -> None:
         self.coordinator.update_metadata(image, [name], now_ms=self.clients.now_ms)
 
-    @rule(name=st.sampled_from(TOPIC_NAMES), partition_count=st.integers(1, PARTITIONS_MAX))
-    def change_topic(self, name: str, partition_count: int) -> None:
-        """Make it; or let it grow; or delete it, where it is as large already."""
+    @rule(
+        name=st.sampled_from(TOPIC_NAMES),
+        partition_count=st.integers(1, PARTITIONS_MAX),
+        is_refused=st.sampled_from([False, False, True]),
+    )
+    def change_topic(self, name: str, partition_count: int, is_refused: bool) -> None:
+        """Make it; or let it grow; or delete it, where it is as large already. The log may refuse what comes of it."""
         image = self.coordinator.image
         topic = image.topics.get(name)
         if topic is None:
@@ -114,6 +117,8 @@ class ShareMachine(GroupMachine):
             self.take_image(image.without_topic(name), name)
             self.accept_appends()  # where the log refuses this, Kafka leaves the group in want of a topic for ever
             self.clients.ask("maybe_cleanup_share_group_state", (CleanedUpTopic(name, topic.topic_id),))
+        if is_refused:
+            self.refuse_the_next_append()
 
     @precondition(lambda self: self.to_initialize)
     @rule(fails=st.sampled_from([False, False, False, True]))
@@ -179,7 +184,10 @@ class ShareMachine(GroupMachine):
             request = ShareGroupHeartbeatRequest(GROUP, client.member_id, LEAVE_EPOCH)
             outcome = self.clients.ask("share_group_heartbeat", request)
             after = self.share_group
-            assert outcome.error is not None or (after is not None and client.member_id not in after.members)
+            if outcome.error is None:
+                assert after is not None
+                assert client.member_id not in after.members
+                assert after.group_epoch == group.group_epoch + 1, "the others are not told"
 
     @precondition(lambda self: self.share_group is not None)
     @rule()
@@ -221,7 +229,7 @@ class ShareMachine(GroupMachine):
         else:
             self.hear(client, outcome)
 
-    def hear(self, client: Client, outcome: Outcome) -> None:
+    def hear(self, client: Client, outcome: Any) -> None:
         if outcome.error is not None:
             if outcome.error.code in GIVEN_UP:
                 client.abandon()

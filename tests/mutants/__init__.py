@@ -1,0 +1,1 @@
+"""Planted faults: does anything notice? `make mutants` plants them all, `make test` a few."""

@@ -1,0 +1,43 @@
+"""All mutants, or those whose names are given. Exit code 1 if one survives, 2 if a hunt failed."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.mutants.harness import Fate, HuntFailed, Mutant, hunt
+from tests.mutants.mutants import MUTANTS
+
+FAILED = "failed"
+
+
+def fate_of(mutant: Mutant) -> tuple[str, str, float]:
+    """What became of it, what the hunter said, and seconds."""
+    begin_s = time.monotonic()
+    try:
+        fate, what = hunt(mutant, mutant.hunter)
+    except HuntFailed as error:
+        return FAILED, str(error), time.monotonic() - begin_s
+    return fate, what, time.monotonic() - begin_s
+
+
+def main(names: Sequence[str]) -> int:
+    """Print a line for each mutant and one for all."""
+    unknown = set(names) - {mutant.name for mutant in MUTANTS}
+    if unknown:
+        print(f"no such mutants: {', '.join(sorted(unknown))}")
+        return 2
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    fates: list[str] = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, (fate, what, seconds) in zip(chosen, pool.map(fate_of, chosen), strict=True):
+            fates.append(fate)
+            print(f"{fate:8} {seconds:5.1f} s  {mutant.hunter:16} {mutant.name}: {what[:160]}", flush=True)
+    survived_count, failed_count = fates.count(Fate.SURVIVED), fates.count(FAILED)
+    print(f"{len(fates)} mutants, {survived_count} survived, {failed_count} could not be hunted")
+    return 2 if failed_count else int(survived_count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

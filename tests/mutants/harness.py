@@ -1,0 +1,99 @@
+"""Plants a fault in a copy of the code, and sends a hunter after it.
+
+A mutant is a change of one place of our source: the text that stands there, once, and what takes its place. The code is
+copied, the copy is changed, and another Python runs the hunter with the copy in the place of our code. The tests are
+those of this checkout.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGE: Final = "coordinator_core"
+TIMEOUT_S: Final = 300
+
+FOUND_CODE: Final = 10
+SURVIVED_CODE: Final = 11
+"""Exit codes of the hunter's process; any other one is a fault of the hunt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`original` stands exactly once in `path`, which is that of a file in our package."""
+
+    name: str
+    path: str
+    original: str
+    mutated: str
+    hunter: str
+    """Who is to find it; see `hunt.HUNTERS`."""
+
+
+class Fate(StrEnum):
+    """What became of a mutant."""
+
+    FOUND = "found"
+    SURVIVED = "survived"
+
+
+class HuntFailed(Exception):
+    """There was nothing to hunt, or nobody could hunt it: this says nothing about the tests."""
+
+
+def mutated_source(mutant: Mutant, source: str) -> str:
+    """The source with the fault in it. Raises HuntFailed unless the place is there, once, and the result is Python."""
+    count = source.count(mutant.original)
+    if count != 1:
+        raise HuntFailed(f"{mutant.name}: what is to be changed stands {count} times in {mutant.path}")
+    changed = source.replace(mutant.original, mutant.mutated)
+    if changed == source:
+        raise HuntFailed(f"{mutant.name} changes nothing")
+    try:
+        compile(changed, mutant.path, "exec")
+    except SyntaxError as error:
+        raise HuntFailed(f"{mutant.name} is no Python: {error}") from error
+    return changed
+
+
+def check(mutant: Mutant) -> None:
+    """Raise HuntFailed unless the mutant fits the code as it is."""
+    mutated_source(mutant, (ROOT / PACKAGE / mutant.path).read_text(encoding="utf-8"))
+
+
+def hunt(mutant: Mutant | None, hunter: str) -> tuple[Fate, str]:
+    """Send a hunter after a mutant, or after our code as it is: what became of it, and what the hunter said.
+
+    Raises HuntFailed where the mutant does not fit the code, or the hunter's process ended in another way or not at
+    all.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder) / PACKAGE
+        shutil.copytree(ROOT / PACKAGE, copy)  # with what is compiled of it, and its times
+        if mutant is not None:
+            path = copy / mutant.path
+            path.write_text(mutated_source(mutant, path.read_text(encoding="utf-8")), encoding="utf-8")
+        return _run(Path(folder), hunter)
+
+
+def _run(folder: Path, hunter: str) -> tuple[Fate, str]:
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-P", "-m", "tests.mutants.hunt", hunter, str(folder)]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HuntFailed(f"{hunter} did not come back in {TIMEOUT_S} seconds") from error
+    what = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == FOUND_CODE:
+        return Fate.FOUND, what
+    if done.returncode == SURVIVED_CODE:
+        return Fate.SURVIVED, what
+    raise HuntFailed(f"{hunter} fell: {done.stderr[-2000:]}")
