@@ -96,8 +96,8 @@ REBALANCES = Table(
         Column(
             "unowned_partition_ms",
             BIGINT,
-            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for classic "
-            "groups, whose join phases the log does not hold.",
+            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for "
+            "classic groups, whose join phases the log does not hold.",
         ),
         Column("in_storm", BOOLEAN, "One of many generations in a short time."),
         Column(
