@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -56,6 +57,7 @@ import org.apache.kafka.common.requests.ReadShareGroupStateRequest;
 import org.apache.kafka.common.requests.ReadShareGroupStateResponse;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.metadata.storage.Formatter;
@@ -76,8 +78,9 @@ import org.apache.kafka.tools.DumpLogSegments;
 public final class LiveBroker {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int NODE_ID = 1;
+    private static final String CONSUMER_OFFSETS = "__consumer_offsets";
     private static final Set<String> COORDINATOR_TOPICS =
-        Set.of("__consumer_offsets", "__share_group_state", "__transaction_state");
+        Set.of(CONSUMER_OFFSETS, "__share_group_state", "__transaction_state");
     private static final String CLUSTER_ID = "GroupledgerLiveTests00";
 
     private final String address;
@@ -189,6 +192,7 @@ public final class LiveBroker {
 
     /** All groups, and the ends of the coordinators' logs before and after they were asked for. */
     private Map<String, Object> snapshot() throws Exception {
+        awaitGroupCoordinators();
         Map<String, Object> facts = new LinkedHashMap<>();
         facts.put("ts0_ms", System.currentTimeMillis());
         facts.put("leo_before", logEnds());
@@ -196,6 +200,26 @@ public final class LiveBroker {
         facts.put("leo_after", logEnds());
         facts.put("ts1_ms", System.currentTimeMillis());
         return facts;
+    }
+
+    /**
+     * Wait until every partition of __consumer_offsets is loaded. A list of groups leaves out, without a word, those
+     * of partitions which are not; but who asks for the offsets of one group is told to try again. So one group, which
+     * need not exist, is asked for in each partition.
+     */
+    private void awaitGroupCoordinators() throws Exception {
+        if (!admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get().contains(CONSUMER_OFFSETS)) {
+            return;
+        }
+        var topic = admin.describeTopics(List.of(CONSUMER_OFFSETS)).allTopicNames().get().get(CONSUMER_OFFSETS);
+        int count = topic.partitions().size();
+        Set<Integer> asked = new HashSet<>();
+        for (int i = 0; asked.size() < count; i++) {
+            String group = "live-test-" + i;
+            if (asked.add(Utils.abs(group.hashCode()) % count)) {
+                admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get();
+            }
+        }
     }
 
     private Map<String, Long> logEnds() throws Exception {
