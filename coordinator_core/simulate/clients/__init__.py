@@ -18,5 +18,6 @@ Every request is answered once: where the broker is gone, with the error REQUEST
 older generation are for the client to pass over.
 
 One file a kind: `classic` (classic consumer), `consumer` (consumer protocol), `share`, `producer` (transactions, inside
-one of the first two); `offsets` is what consumers of both protocols say of offsets.
+one of the first two). Consumers of both protocols share `reader`, what they do with the partitions that they own, and
+`offsets`, what they say of offsets.
 """

@@ -32,7 +32,6 @@ from coordinator_core.classic.messages import (
 from coordinator_core.classic.timers import heartbeat_key
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.errors import CoreError
-from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -42,8 +41,6 @@ from coordinator_core.simulate.clients.machine import (
     CancelTimer,
     Closed,
     Event,
-    Gave,
-    Progress,
     Send,
     Service,
     SetTimer,
@@ -51,21 +48,13 @@ from coordinator_core.simulate.clients.machine import (
     Started,
     Stop,
     TimerFired,
-    Took,
     Topics,
     TopicsChanged,
 )
-from coordinator_core.simulate.clients.offsets import (
-    FETCH_VERSION,
-    ConsumerConfig,
-    OffsetCommitter,
-    committed_offsets,
-    fetched_topics,
-    first_position,
-    has_fetch_error,
-)
+from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
+from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
 from coordinator_core.simulate.clients.subscriptions import (
     assign_as_leader,
     assigned_partitions,
@@ -79,6 +68,7 @@ LEAVE_VERSION: Final = 5
 """The versions which 4.3 clients and brokers agree on."""
 
 PROTOCOL_TYPE: Final = "consumer"
+NO_MEMBER_EPOCH: Final = -1
 
 FATAL: Final = frozenset(
     {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED}
@@ -87,8 +77,8 @@ FATAL: Final = frozenset(
 FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """The group went on without this member."""
 
-POLL, COMMIT, BUSY, POLL_EXPIRED, RETRY = "poll", "commit", "busy", "poll-expired", "retry"
-"""Timers."""
+POLL, RETRY = "poll", "retry"
+"""Timers, besides those of the reader."""
 
 
 class MemberState(StrEnum):
@@ -136,19 +126,15 @@ class ClassicConsumer:
     protocol_name: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
     """What the group gave it, sorted; it reads those of them whose positions it knows."""
-    progress: Progress = field(init=False)
-    committer: OffsetCommitter = field(init=False)
+    reader: Reader = field(init=False)
     sticky_assignment: tuple[TopicPartition, ...] | None = None
     """What the sticky assignor remembers of the last assignment."""
-    is_busy: bool = False
     is_lost: bool = False
     """The group went on without it, and its thread has not noticed."""
     rejoin_reason: str = ""
 
     def __post_init__(self) -> None:
-        config = self.config
-        self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
-        self.committer = OffsetCommitter(config, self.topics, self.progress)
+        self.reader = Reader(self.config, self.topics)
 
     @property
     def client_id(self) -> str:
@@ -188,22 +174,21 @@ class ClassicConsumer:
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """What it owns and where it stands."""
-        self._read_on(now_ms)
-        return list(self.progress.offsets.items())
+        return self.reader.positions(now_ms)
 
     # --- joining ---
 
     def _rejoin(self, reason: str, now_ms: int) -> Actions:
         """Join at the present poll: what it has is committed first, and given up by eager members."""
-        if self.is_busy:
+        if self.reader.is_busy:
             self.rejoin_reason = reason
             return []
         self.rejoin_reason = reason
         if self.is_lost:
-            actions = self._give(self.assigned, "LOST", now_ms)
+            actions = self.reader.give(self.assigned, "LOST", now_ms)
             self.is_lost, self.assigned = False, ()
             return [*actions, *self._join(now_ms)]
-        if self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+        if self.reader.commits_by_itself:
             self._enter(LEAVING_OLD)
             return [CancelTimer(POLL), CancelTimer(COMMIT), *self._commit("commit-before-join", now_ms)]
         return self._prepare_and_join(now_ms)
@@ -211,7 +196,7 @@ class ClassicConsumer:
     def _prepare_and_join(self, now_ms: int) -> Actions:
         actions: Actions = []
         if not self.config.is_cooperative:
-            actions = self._give(self.assigned, "REVOKED", now_ms)
+            actions = self.reader.give(self.assigned, "REVOKED", now_ms)
             self.assigned = ()
         return [*actions, *self._join(now_ms)]
 
@@ -290,75 +275,35 @@ class ClassicConsumer:
 
     def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:
         revoked = tuple(at for at in self.assigned if at not in set(assigned))
-        known = set(self.progress.offsets) - set(revoked)
         self.assigned = self.sticky_assignment = assigned
-        actions = self._give(revoked, "REVOKED", now_ms)
+        actions = self.reader.give(revoked, "REVOKED", now_ms)
         if revoked and self.config.is_cooperative:
             # Only in the next generation may another have what this member has just given up.
             self.rejoin_reason = "need to revoke partitions and re-join"
             actions.append(SetTimer(POLL, 0))
-        added = [at for at in assigned if at not in known]
-        if added:
-            actions.append(self._fetch(added))
-        elif self.config.auto_commit_interval_ms is not None:
-            actions.append(SetTimer(COMMIT, self.config.auto_commit_interval_ms))
-        return actions
+        added = self.reader.missing(assigned)
+        return [*actions, *([self._fetch(added)] if added else self.reader.commit_later())]
 
     def _fetch(self, partitions: Sequence[TopicPartition]) -> Send:
-        request = OffsetFetchRequest(
-            self.config.group_id,
-            fetched_topics(partitions),
-            require_stable=True,
-            member_id=self.member_id,
-            member_epoch=-1,
-        )
-        return self._send("fetch_offsets", request, "fetch", FETCH_VERSION)
+        return self.reader.fetch(partitions, self.member_id, NO_MEMBER_EPOCH)
 
     def _on_fetch(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not STABLE:
             return []
-        missing = [at for at in self.assigned if at not in self.progress.offsets]
-        if has_fetch_error(answer):
-            return [SetTimer("fetch-retry", RETRY_BACKOFF_MS)] if missing else []
-        committed = committed_offsets(answer)
-        took = [
-            (at, first_position(self.topics, self.config, at, committed[at], now_ms))
-            for at in missing
-            if at in committed
-        ]
-        self._read_on(now_ms)
-        self.progress.take(took, now_ms)
-        self.committer.began_at(took)
-        actions: Actions = [Took(took, self.generation_id)] if took else []
-        if self.config.auto_commit_interval_ms is not None:
-            actions.append(SetTimer(COMMIT, self.config.auto_commit_interval_ms))
-        return actions
+        return self.reader.on_fetch(answer, self.assigned, self.generation_id, now_ms)
 
     def _fetch_again(self, now_ms: int) -> Actions:
-        missing = [at for at in self.assigned if at not in self.progress.offsets]
+        missing = self.reader.missing(self.assigned)
         return [self._fetch(missing)] if self.state is STABLE and missing else []
 
     # --- reading and committing ---
 
-    def _read_on(self, now_ms: int) -> None:
-        if self.is_busy:
-            self.progress.stand_still(now_ms)
-        else:
-            self.progress.advance(now_ms)
-
-    def _give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
-        self._read_on(now_ms)
-        given = self.progress.give(partitions, now_ms)
-        return [Gave(given, ended_by)] if given else []
-
     def _commit(self, tag: str, now_ms: int) -> Actions:
-        self._read_on(now_ms)
-        return self.committer.commit(tag, self.generation_id, self.member_id)
+        return self.reader.commit(tag, self.generation_id, self.member_id, now_ms)
 
     def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
         """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
-        self._read_on(now_ms)
-        actions, done = self.committer.handle(answer)
+        actions, done = self.reader.on_producer(answer, now_ms)
         if done is None:
             return actions
         if done.error in FENCED_PRODUCER:
@@ -366,16 +311,16 @@ class ClassicConsumer:
         return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
 
     def _retry_transaction(self, now_ms: int) -> Actions:
-        return self.committer.retry()
+        return self.reader.committer.retry()
 
     def _end_transaction(self, now_ms: int) -> Actions:
-        return self.committer.end()
+        return self.reader.committer.end()
 
     def _commit_in_time(self, now_ms: int) -> Actions:
-        if self.state is not STABLE or self.is_busy or self.config.auto_commit_interval_ms is None:
+        if self.state is not STABLE or self.reader.is_busy or self.config.auto_commit_interval_ms is None:
             return []
-        again = SetTimer(COMMIT, self.config.auto_commit_interval_ms)
-        return [*self._commit("commit", now_ms), again] if self.progress.offsets else [again]
+        commit = self._commit("commit", now_ms) if self.reader.has_positions else []
+        return [*commit, *self.reader.commit_later()]
 
     def _on_commit(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not STABLE or not self._is_of_present(answer):
@@ -426,31 +371,26 @@ class ClassicConsumer:
 
     def _poll(self, now_ms: int) -> Actions:
         """A poll at which there is something to do: the group is joined again."""
-        if self.state not in {STABLE, UNJOINED} or self.is_busy:
+        if self.state not in {STABLE, UNJOINED} or self.reader.is_busy:
             return []
         return self._rejoin(self.rejoin_reason, now_ms)
 
     # --- what the scenario makes it do ---
 
     def _on_topics_changed(self) -> Actions:
-        if self.state is not STABLE or not self.is_leader or self.is_busy:
+        if self.state is not STABLE or not self.is_leader or self.reader.is_busy:
             return []
         return self._at_next_poll("cached metadata has changed")
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
         """The thread is busy; the heartbeat thread watches the poll interval."""
-        if self.is_busy or self.state not in {STABLE, UNJOINED}:
+        if self.reader.is_busy or self.state not in {STABLE, UNJOINED}:
             return []
-        self._read_on(now_ms)
-        self.is_busy = True
-        actions: Actions = [SetTimer(BUSY, duration_ms)]
-        if duration_ms > self.config.max_poll_interval_ms:
-            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
-        return actions
+        return self.reader.work(duration_ms, now_ms)
 
     def _poll_expired(self, now_ms: int) -> Actions:
         """The heartbeat thread gives up on the application (maybeLeaveGroup). Static members fall silent only."""
-        if not self.is_busy or self.state is not STABLE:
+        if not self.reader.is_busy or self.state is not STABLE:
             return []
         actions: Actions = [Beat(0), CancelTimer(COMMIT)]
         if self.config.instance_id is None:
@@ -462,17 +402,16 @@ class ClassicConsumer:
         return actions
 
     def _busy_no_more(self, now_ms: int) -> Actions:
-        self.progress.stand_still(now_ms)
-        self.is_busy = False
+        self.reader.work_no_more(now_ms)
         if self.is_lost or self.state is UNJOINED or self.rejoin_reason:
             return self._rejoin(self.rejoin_reason, now_ms) if self.state in {STABLE, UNJOINED} else []
         return self._commit_in_time(now_ms)
 
     def _close(self, now_ms: int) -> Actions:
-        self.is_busy = False
+        self.reader.is_busy = False
         before = self.state
         self._enter(CLOSING)
-        if before is STABLE and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+        if before is STABLE and self.reader.commits_by_itself:
             return self._commit("commit-before-close", now_ms)
         return self._leave_for_good(now_ms)
 
@@ -480,7 +419,7 @@ class ClassicConsumer:
         return self._leave_for_good(now_ms)
 
     def _leave_for_good(self, now_ms: int) -> Actions:
-        actions = [*self._give(self.assigned, "CLOSED", now_ms), Beat(0)]
+        actions = [*self.reader.give(self.assigned, "CLOSED", now_ms), Beat(0)]
         if self.member_id and self.config.instance_id is None:
             return [*actions, self._leave("the consumer is being closed", "leave")]
         return [*actions, *self._gone("STOPPED")]
@@ -549,6 +488,6 @@ TIMERS: Final = {
     POLL_EXPIRED: ClassicConsumer._poll_expired,
     RETRY_TRANSACTION: ClassicConsumer._retry_transaction,
     END_TRANSACTION: ClassicConsumer._end_transaction,
-    "fetch-retry": ClassicConsumer._fetch_again,
+    FETCH: ClassicConsumer._fetch_again,
 }
 """Timer -> what it does."""

@@ -32,7 +32,6 @@ from coordinator_core.member_epochs import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
-from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -42,8 +41,6 @@ from coordinator_core.simulate.clients.machine import (
     CancelTimer,
     Closed,
     Event,
-    Gave,
-    Progress,
     Send,
     Service,
     SetTimer,
@@ -51,29 +48,21 @@ from coordinator_core.simulate.clients.machine import (
     Started,
     Stop,
     TimerFired,
-    Took,
     Topics,
     TopicsChanged,
 )
-from coordinator_core.simulate.clients.offsets import (
-    FETCH_VERSION,
-    ConsumerConfig,
-    OffsetCommitter,
-    committed_offsets,
-    fetched_topics,
-    first_position,
-    has_fetch_error,
-)
+from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
+from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
 from coordinator_core.simulate.draw import kafka_uuid
 
 HEARTBEAT_VERSION: Final = 1
 
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
-POLL, COMMIT, BUSY, POLL_EXPIRED, RETRY, FETCH = "poll", "commit", "busy", "poll-expired", "retry", "fetch"
-"""Timers."""
+POLL, RETRY = "poll", "retry"
+"""Timers, besides those of the reader."""
 
 
 class MemberState(StrEnum):
@@ -107,16 +96,12 @@ class ConsumerMember:
     owned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
     """What it was told to own."""
-    progress: Progress = field(init=False)
-    committer: OffsetCommitter = field(init=False)
-    is_busy: bool = False
+    reader: Reader = field(init=False)
     is_committing: bool = False
     """The commit before it gives something up is under way."""
 
     def __post_init__(self) -> None:
-        config = self.config
-        self.progress = Progress(self.topics, config.records_per_second, config.stops_at_poison)
-        self.committer = OffsetCommitter(config, self.topics, self.progress)
+        self.reader = Reader(self.config, self.topics)
         self.member_id = kafka_uuid(self.draws)
 
     @property
@@ -156,8 +141,7 @@ class ConsumerMember:
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """What it owns and where it stands."""
-        self._read_on(now_ms)
-        return list(self.progress.offsets.items())
+        return self.reader.positions(now_ms)
 
     # --- heartbeats ---
 
@@ -205,7 +189,7 @@ class ConsumerMember:
         if answer.request is not None and answer.request.member_epoch != self.member_epoch:
             return []  # the epoch has moved on since
         if code in FENCED:
-            return [*self._give(self.owned, "LOST", now_ms), *self._join()]
+            return [*self.reader.give(self.owned, "LOST", now_ms), *self._join()]
         return [] if code in RETRIABLE else self._gone(code.name)
 
     def _on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> Actions:
@@ -222,10 +206,10 @@ class ConsumerMember:
 
     def _poll(self, now_ms: int) -> Actions:
         """At a poll: what has to go is committed first."""
-        if self.state is not RECONCILING or self.is_busy or self.is_committing:
+        if self.state is not RECONCILING or self.reader.is_busy or self.is_committing:
             return []
         revoked = [at for at in self.owned if at not in set(self.target)]
-        if revoked and self.progress.offsets and self.config.auto_commit_interval_ms is not None:
+        if revoked and self.reader.commits_by_itself:
             self.is_committing = True
             return [CancelTimer(COMMIT), *self._commit("commit-before-revoke", now_ms)]
         return self._take_over(now_ms)
@@ -238,7 +222,7 @@ class ConsumerMember:
 
     def _take_over(self, now_ms: int) -> Actions:
         wanted = set(self.target)
-        actions = self._give([at for at in self.owned if at not in wanted], "REVOKED", now_ms)
+        actions = self.reader.give([at for at in self.owned if at not in wanted], "REVOKED", now_ms)
         self.owned = self.target
         self.state = STABLE
         acknowledgement = self._beat(
@@ -251,60 +235,24 @@ class ConsumerMember:
         return [*actions, *self._fetch_missing(now_ms)]
 
     def _fetch_missing(self, now_ms: int) -> Actions:
-        missing = [at for at in self.owned if at not in self.progress.offsets]
+        missing = self.reader.missing(self.owned)
         if missing and self.state in {STABLE, RECONCILING}:
-            request = OffsetFetchRequest(
-                self.config.group_id,
-                fetched_topics(missing),
-                require_stable=True,
-                member_id=self.member_id,
-                member_epoch=self.member_epoch,
-            )
-            return [self._send("fetch_offsets", request, "fetch", FETCH_VERSION)]
-        return self._commit_later()
+            return [self.reader.fetch(missing, self.member_id, self.member_epoch)]
+        return self.reader.commit_later()
 
     def _on_fetch(self, answer: Answered, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING}:
             return []
-        missing = [at for at in self.owned if at not in self.progress.offsets]
-        if has_fetch_error(answer):
-            return [SetTimer(FETCH, RETRY_BACKOFF_MS)] if missing else []
-        committed = committed_offsets(answer)
-        took = [
-            (at, first_position(self.topics, self.config, at, committed[at], now_ms))
-            for at in missing
-            if at in committed
-        ]
-        self._read_on(now_ms)
-        self.progress.take(took, now_ms)
-        self.committer.began_at(took)
-        return [*([Took(took, self.member_epoch)] if took else []), *self._commit_later()]
+        return self.reader.on_fetch(answer, self.owned, self.member_epoch, now_ms)
 
     # --- reading and committing ---
 
-    def _read_on(self, now_ms: int) -> None:
-        if self.is_busy:
-            self.progress.stand_still(now_ms)
-        else:
-            self.progress.advance(now_ms)
-
-    def _give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
-        self._read_on(now_ms)
-        given = self.progress.give(partitions, now_ms)
-        return [Gave(given, ended_by)] if given else []
-
-    def _commit_later(self) -> Actions:
-        interval_ms = self.config.auto_commit_interval_ms
-        return [] if interval_ms is None else [SetTimer(COMMIT, interval_ms)]
-
     def _commit(self, tag: str, now_ms: int) -> Actions:
-        self._read_on(now_ms)
-        return self.committer.commit(tag, self.member_epoch, self.member_id)
+        return self.reader.commit(tag, self.member_epoch, self.member_id, now_ms)
 
     def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
         """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
-        self._read_on(now_ms)
-        actions, done = self.committer.handle(answer)
+        actions, done = self.reader.on_producer(answer, now_ms)
         if done is None:
             return actions
         if done.error in FENCED_PRODUCER:
@@ -312,16 +260,16 @@ class ConsumerMember:
         return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
 
     def _retry_transaction(self, now_ms: int) -> Actions:
-        return self.committer.retry()
+        return self.reader.committer.retry()
 
     def _end_transaction(self, now_ms: int) -> Actions:
-        return self.committer.end()
+        return self.reader.committer.end()
 
     def _commit_in_time(self, now_ms: int) -> Actions:
-        if self.state not in {STABLE, RECONCILING} or self.is_busy or self.is_committing:
+        if self.state not in {STABLE, RECONCILING} or self.reader.is_busy or self.is_committing:
             return []
-        commit = self._commit("commit", now_ms) if self.progress.offsets else []
-        return [*commit, *self._commit_later()]
+        commit = self._commit("commit", now_ms) if self.reader.has_positions else []
+        return [*commit, *self.reader.commit_later()]
 
     def _ignore(self, answer: Answered, now_ms: int) -> Actions:
         """A commit that failed is followed by the next one; heartbeats tell of what is worse."""
@@ -330,37 +278,27 @@ class ConsumerMember:
     # --- what the scenario makes it do ---
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
-        if self.is_busy or self.state not in {STABLE, RECONCILING}:
+        if self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
-        self._read_on(now_ms)
-        self.is_busy = True
-        actions: Actions = [SetTimer(BUSY, duration_ms)]
-        if duration_ms > self.config.max_poll_interval_ms:
-            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
-        return actions
+        return self.reader.work(duration_ms, now_ms)
 
     def _poll_expired(self, now_ms: int) -> Actions:
         """The member leaves on behalf of an application that does not poll."""
-        if not self.is_busy or self.state not in {STABLE, RECONCILING}:
+        if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
         return [Beat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
-        self.progress.stand_still(now_ms)
-        self.is_busy = False
+        self.reader.work_no_more(now_ms)
         if self.state is STALE:
-            return [*self._give(self.owned, "LOST", now_ms), *self._join()]
+            return [*self.reader.give(self.owned, "LOST", now_ms), *self._join()]
         return self._poll(now_ms) if self.state is RECONCILING else self._commit_in_time(now_ms)
 
     def _close(self, now_ms: int) -> Actions:
-        self.is_busy = False
+        self.reader.is_busy = False
         before, self.state = self.state, LEAVING
-        if (
-            before in {STABLE, RECONCILING}
-            and self.progress.offsets
-            and self.config.auto_commit_interval_ms is not None
-        ):
+        if before in {STABLE, RECONCILING} and self.reader.commits_by_itself:
             return self._commit("commit-before-close", now_ms)
         return self._leave(now_ms)
 
@@ -368,7 +306,7 @@ class ConsumerMember:
         return self._leave(now_ms)
 
     def _leave(self, now_ms: int) -> Actions:
-        actions = [*self._give(self.owned, "CLOSED", now_ms), Beat(0)]
+        actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Beat(0)]
         return [*actions, self._beat("leave", self._leave_epoch)]
 
     def _on_leave(self, answer: Answered, now_ms: int) -> Actions:

@@ -1,0 +1,132 @@
+"""What consumers of both protocols do with partitions that they own: find where they stand, read, commit, be busy.
+
+The protocol decides what is owned and when; a `Reader` is the consumer's thread and what that knows of the partitions.
+"""
+
+from collections.abc import Sequence
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.offsets.messages import OffsetFetchRequest
+from coordinator_core.simulate.clients.machine import (
+    RETRY_BACKOFF_MS,
+    Actions,
+    Answered,
+    Gave,
+    Progress,
+    Send,
+    Service,
+    SetTimer,
+    Took,
+    Topics,
+)
+from coordinator_core.simulate.clients.offsets import (
+    FETCH_VERSION,
+    ConsumerConfig,
+    OffsetCommitter,
+    committed_offsets,
+    fetched_topics,
+    first_position,
+    has_fetch_error,
+)
+
+COMMIT, FETCH, BUSY, POLL_EXPIRED = "commit", "fetch", "busy", "poll-expired"
+"""Timers: the next commit, the next OffsetFetch; the thread is free again, or was busy for longer than it may be."""
+
+
+class Reader:
+    """See the docstring of the module. While `is_busy` the thread works on what the last poll gave, and reads no more."""
+
+    def __init__(self, config: ConsumerConfig, topics: Topics) -> None:
+        self._config = config
+        self._topics = topics
+        self._progress = Progress(topics, config.records_per_second, config.stops_at_poison)
+        self.committer = OffsetCommitter(config, topics, self._progress)
+        self.is_busy = False
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it reads anything."""
+        return bool(self._progress.offsets)
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether there is something to commit before partitions are given up, and nobody else does it."""
+        return self.has_positions and self._config.auto_commit_interval_ms is not None
+
+    def read_on(self, now_ms: int) -> None:
+        """Read until now, or stand still where the thread was busy."""
+        if self.is_busy:
+            self._progress.stand_still(now_ms)
+        else:
+            self._progress.advance(now_ms)
+
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """What it reads and where it stands."""
+        self.read_on(now_ms)
+        return list(self._progress.offsets.items())
+
+    def missing(self, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Those of the partitions whose positions are not known."""
+        return [at for at in owned if at not in self._progress.offsets]
+
+    def fetch(self, partitions: Sequence[TopicPartition], member_id: str, member_epoch: int) -> Send:
+        """Ask where these were committed; the answer is for `on_fetch`. Classic members have epoch -1."""
+        request = OffsetFetchRequest(
+            self._config.group_id,
+            fetched_topics(partitions),
+            require_stable=True,
+            member_id=member_id,
+            member_epoch=member_epoch,
+        )
+        return Send(Service.GROUP, self._config.group_id, "fetch_offsets", request, "fetch", FETCH_VERSION)
+
+    def on_fetch(self, answer: Answered, owned: Sequence[TopicPartition], generation: int, now_ms: int) -> Actions:
+        """Begin with those of the owned partitions which the answer tells of."""
+        missing = self.missing(owned)
+        if has_fetch_error(answer):
+            return [SetTimer(FETCH, RETRY_BACKOFF_MS)] if missing else []
+        committed = committed_offsets(answer)
+        took = [
+            (at, first_position(self._topics, self._config, at, committed[at], now_ms))
+            for at in missing
+            if at in committed
+        ]
+        self.read_on(now_ms)
+        self._progress.take(took, now_ms)
+        self.committer.began_at(took)
+        return [*([Took(took, generation)] if took else []), *self.commit_later()]
+
+    def give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
+        """Read them no longer. `ended_by`: REVOKED, LOST or CLOSED."""
+        self.read_on(now_ms)
+        given = self._progress.give(partitions, now_ms)
+        return [Gave(given, ended_by)] if given else []
+
+    def commit(self, tag: str, generation: int, member_id: str, now_ms: int) -> Actions:
+        """Commit all positions; the result comes as the answer to `tag`."""
+        self.read_on(now_ms)
+        return self.committer.commit(tag, generation, member_id)
+
+    def commit_later(self) -> Actions:
+        """The next commit, where it commits by itself."""
+        interval_ms = self._config.auto_commit_interval_ms
+        return [] if interval_ms is None else [SetTimer(COMMIT, interval_ms)]
+
+    def on_producer(self, answer: Answered, now_ms: int) -> tuple[Actions, Answered | None]:
+        """An answer to the transactional producer: what to do, and the result of a commit if it ended one."""
+        self.read_on(now_ms)
+        return self.committer.handle(answer)
+
+    def work(self, duration_ms: int, now_ms: int) -> Actions:
+        """The thread is busy from now on; somebody else watches the poll interval."""
+        self.read_on(now_ms)
+        self.is_busy = True
+        actions: Actions = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self._config.max_poll_interval_ms:
+            actions.append(SetTimer(POLL_EXPIRED, self._config.max_poll_interval_ms))
+        return actions
+
+    def work_no_more(self, now_ms: int) -> None:
+        """The thread is free again."""
+        self._progress.stand_still(now_ms)
+        self.is_busy = False
