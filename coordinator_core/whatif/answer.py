@@ -89,6 +89,9 @@ def answer_group(
 
 def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) -> WhatIfRow:
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
+    if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.rebalances != answer.recorded_rebalances:
+        # A cooperative member gives up partitions first, and joins again so that another may have them.
+        would_be += ", with other follow-ups"
     shift = answer.shift_ms
     return WhatIfRow(
         *frame,

@@ -1,5 +1,7 @@
 """Records of share groups under another delivery limit or lock duration."""
 
+from typing import Any
+
 import pytest
 
 from coordinator_core.whatif.answer import answer_share_group
@@ -14,7 +16,7 @@ def row(at: int, first: int, last: int, state: str | None, count: int, partition
     return Transition("T", "t", partition, at, first, last, at, state, count, False, KINDS[state])
 
 
-def under(rows: list[Transition], **changed: int) -> list[RecordAnswer]:
+def under(rows: list[Transition], **changed: Any) -> list[RecordAnswer]:
     """The answers for a limit of 5 and a lock of 30 s as recorded."""
     return answer_shares(rows, Changes(**changed), Recorded())
 

@@ -241,6 +241,14 @@ def test_the_delay_is_read_from_the_log() -> None:
     assert told.initial_rebalance_delay_ms == 1234
 
 
+def test_a_play_which_comes_at_another_time_is_refuted() -> None:
+    """Told a delay which cannot have been, the first generation comes too late: it is not reproduced, all else is."""
+    story = story_of(Case(CRASH).run().life("g"), Recorded(initial_rebalance_delay_ms=20_000))
+    answers, totals = compare(story, Changes(session_timeout_ms=60_000))
+    assert [answer.verdict for answer in answers] == [Verdict.NOT_REPRODUCED, Verdict.MOVED]
+    assert totals.reproduced_count == 1
+
+
 def test_a_window_leaves_out_what_was_before() -> None:
     """With --from the members of then are there already, and only later rebalances are compared."""
     life = Case(DEPLOY).run().life("g")
