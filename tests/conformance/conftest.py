@@ -33,7 +33,7 @@ LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
 }
 """Fixtures of log folders, and which they stand for."""
 TRACE_TESTS: Final = "test_traces.py"
-RECORDING_TESTS: Final = ("test_recordings.py", "test_gold_*.py")
+RECORDING_TESTS: Final = ("test_recordings.py", "test_describe.py", "test_gold_*.py")
 
 ReportLine = Callable[[str], None]
 

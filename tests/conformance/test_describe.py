@@ -1,0 +1,160 @@
+"""describe at recorded moments against what Kafka's own tools printed then, field by field, in all recordings."""
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.as_of import Group, SilverAt, TopicPartition
+from jobs.choices import Tool, View
+from jobs.describe import Description, assignment_text, describe, write_descriptions
+from jobs.sinks import Warehouse
+from tests.conformance.conftest import ReportLine
+from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of
+from tests.conformance.truth import GroupAnswer, group_answers, read_truth
+
+OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|members|state)\.txt")
+COORDINATOR: Final = re.compile(r"\S+:\d+ +\(\d+\)")
+IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG", "COORDINATOR"}
+"""Columns of which no coordinator's log tells, and nobody sampled the ends of the recordings' topics."""
+SNAPSHOTS_JUDGED_MAX: Final = 25
+MOVES_ON: Final = {"Preparing", "Completing"}
+
+Line = tuple[str, ...]
+
+
+@pytest.fixture
+def silver(recording: Recording, warehouse_of: WarehouseOf) -> tuple[Warehouse, str]:
+    """The warehouse of a recording, and its cluster id."""
+    return Warehouse(str(warehouse_of(recording))), cluster_id_of(recording)
+
+
+def outputs(recording: Recording) -> Iterator[tuple[Path, Tool, View]]:
+    """The recorded outputs of the describe commands."""
+    for path in sorted((recording.path / "truth" / "cli").iterdir()):
+        found = OUTPUTS.fullmatch(path.name)
+        if found:
+            yield path, Tool(found[1]), View(found[2])
+
+
+def fields(text: str, hidden: set[str]) -> list[Line]:
+    """Messages, headers and rows, as fields; in the hidden columns `-`. Group ids may hold spaces, other ids do not."""
+    lines: list[Line] = []
+    header: Line = ()
+    for line in text.splitlines():
+        words = tuple(
+            COORDINATOR.sub("-", line.removeprefix("Error: ").replace("COORDINATOR (ID)", "COORDINATOR")).split()
+        )
+        if words[:1] == ("GROUP",):
+            header = words
+        elif words and "'" not in line:
+            surplus = len(words) - len(header)
+            words = (" ".join(words[: surplus + 1]), *words[surplus + 1 :])
+            words = tuple("-" if name in hidden else word for name, word in zip(header, words, strict=True))
+        if words:
+            lines.append(words)
+    return lines
+
+
+def test_it_prints_what_kafkas_tools_printed(
+    recording: Recording, silver: tuple[Warehouse, str], report_line: ReportLine
+) -> None:
+    """Every line and every field of every recorded output, but for what no log holds, which is `-`."""
+    compared = 0
+    for path, tool, view in outputs(recording):
+        command, _, printed = path.read_text(encoding="utf-8").partition("\n")
+        at_ms, verbose = int(command.split()[1]), "--verbose" in command
+        told = io.StringIO()
+        write_descriptions(describe(*silver, view=view, at_ms=at_ms, tool=tool), "table", verbose, told)
+        assert fields(told.getvalue(), set()) == fields(printed, IN_NO_LOG), path.name
+        compared += sum(map(len, fields(printed, set())))
+    report_line(f"describe {recording.name}: {compared:,} fields as Kafka's tools printed them")
+    assert compared
+
+
+def test_groups_with_members_are_as_the_broker_described_them(
+    recording: Recording, silver: tuple[Warehouse, str], report_line: ReportLine
+) -> None:
+    """States, epochs, members and their partitions at moments in the middle of things, when the log stood still."""
+    truth = read_truth(recording.path)
+    every = max(1, len(truth.snapshots) // SNAPSHOTS_JUDGED_MAX)
+    judged = replace(truth, snapshots=truth.snapshots[::every])
+    count = 0
+    for snapshot in judged.snapshots:
+        answers = [
+            answer
+            for answer in group_answers(replace(judged, snapshots=(snapshot,)), frozenset())
+            if answer.answer is not None and answer.answer["type"] in ("Classic", "Consumer", "Share")
+        ]
+        names = [answer.group_id for answer in answers]
+        before, after = (_groups(silver, at_ms, names) for at_ms in (snapshot.ts0_ms, snapshot.ts1_ms))
+        for answer in answers:
+            group = before.get(answer.group_id)
+            # the log's end stood still, and so did the clock of its records: the moment is one
+            if group is not None and group == after.get(answer.group_id):
+                assert _told(group) == _asked(answer, group), (snapshot.label, answer.group_id)
+                count += len(group.members)
+    report_line(f"describe {recording.name}: {count:,} members as the broker described them")
+
+
+def _groups(silver: tuple[Warehouse, str], at_ms: int, names: Sequence[str]) -> Mapping[str, Group]:
+    return {group.group_id: group for group in SilverAt(*silver, at_ms, names).groups()}
+
+
+def _told(group: Group) -> dict[str, Any]:
+    """What silver says of a group."""
+    return {
+        "state": group.state,
+        "epochs": (group.group_epoch, group.assignment_epoch),
+        "members": {
+            member.member_id: (
+                member.client_id,
+                member.client_host,
+                member.instance_id,
+                member.member_epoch,
+                assignment_text(member.assigned),
+                assignment_text(member.target) if group.group_type == "CONSUMER" else None,
+            )
+            for member in group.members
+        },
+    }
+
+
+def _asked(answer: GroupAnswer, group: Group) -> dict[str, Any]:
+    """What the broker said of it. The state of a classic group in the middle of a rebalance is in no log."""
+    said = answer.answer
+    assert said is not None
+    is_hidden = said["type"] == "Classic" and any(said["state"].startswith(word) for word in MOVES_ON)
+    return {
+        "state": group.state if is_hidden else said["state"],
+        "epochs": (said.get("group_epoch"), said.get("target_epoch")),
+        "members": {
+            member["member_id"]: (
+                member["client_id"],
+                member["host"],
+                member.get("instance_id"),
+                member.get("member_epoch"),
+                assignment_text(map(_place, member["assignment"])),
+                assignment_text(map(_place, member.get("target") or ())) if group.group_type == "CONSUMER" else None,
+            )
+            for member in said["members"]
+        },
+    }
+
+
+def _place(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def test_a_wrong_moment_is_noticed(recording: Recording, silver: tuple[Warehouse, str]) -> None:
+    """The comparison sees a difference: a minute before the recorded outputs, the groups were not as they are there."""
+    path, tool, view = next(found for found in outputs(recording) if found[2] is View.OFFSETS)
+    at_ms = int(path.read_text(encoding="utf-8").split()[1])
+    then: list[Description] = describe(*silver, view=view, at_ms=at_ms, tool=tool)
+    before = describe(*silver, view=view, at_ms=at_ms - 60_000, tool=tool)
+    assert [item.rows for item in then] != [item.rows for item in before]
