@@ -167,13 +167,15 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
         return
     if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
         return
-    is_whole = {step.row.protocol_name, previous.protocol_name} <= WHOLE_ASSIGNMENT_PROTOCOLS
-    if is_whole and (step.movement.came or step.movement.went):
+    protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
+    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN)
+    elif protocols == {COOPERATIVE} and movement.came > movement.came_back:
+        yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 
 
 def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
-    if step.row.protocol_name == COOPERATIVE and step.movement.came and before:
+    if step.row.protocol_name == COOPERATIVE and step.movement.came_back and before:
         main = before[0]
         return Cause(main.cause, "COOPERATIVE_FOLLOW_UP", LIKELY if main.confidence != GUESS else GUESS)
     return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)

@@ -42,9 +42,12 @@ NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
 """Operations with these write members anew which sent no request; their events count for nothing."""
 
 HEARTBEATS_PER_SESSION: Final = 3
-"""Clients send a heartbeat at least three times in a session time-out, by default and by documented advice."""
-SILENT_FACTOR: Final = 5
+"""Clients send a heartbeat at least three times in a session time-out, by default and by documented advice. So long may
+pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
+SILENT_FACTOR: Final = 3
 """Silent for so many times its usual interval: not its usual interval."""
+RHYTHMS_MISSED_MAX: Final = 2
+"""A member that stops has made its last commit so many intervals ago, at most."""
 COMMITS_LOOKED_AT_MAX: Final = 8_192
 """So far back from a member's end are its commits looked for: enough for its last and its rhythm."""
 INTERVALS_MAX: Final = 10
@@ -162,13 +165,22 @@ class Departures:
 
 
 def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> Departure:
-    """A regular committer which falls silent for just a session time-out has most likely expired."""
+    """A regular committer which falls silent for just a session time-out has most likely expired.
+
+    It may also have stopped polling: then its client leaves in its name after max.poll.interval.ms, which is what
+    Java's consumers give as rebalance time-out.
+    """
     rhythm_ms = heard.rhythm_ms or 0
     slack_ms = session_ms // HEARTBEATS_PER_SESSION
-    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + slack_ms + SILENT_FACTOR * rhythm_ms
-    if heard.rhythm_ms is None or silent_ms <= SILENT_FACTOR * heard.rhythm_ms:
-        return Departure(EXPIRED, method, GUESS) if is_just_session else Departure(*_usual(member), GUESS)
-    return Departure(EXPIRED, method, LIKELY) if is_just_session else Departure(EXPIRED, "SILENT_FOR_LONG", GUESS)
+    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
+    poll_ms = member.rebalance_timeout_ms or 0
+    is_just_poll = 0 < poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
+    if is_just_poll:
+        return Departure(LEFT, "SILENT_FOR_POLL_INTERVAL", GUESS)
+    is_regular = heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
+    if is_just_session:
+        return Departure(EXPIRED, method, LIKELY if is_regular else GUESS)
+    return Departure(*_usual(member), GUESS)
 
 
 def _usual(member: MemberRow) -> tuple[str, str]:

@@ -37,6 +37,8 @@ class Movement(NamedTuple):
     """And how many have the same."""
     came: int = 0
     """How many had none in the plan before."""
+    came_back: int = 0
+    """How many of those had an owner in some plan before that one."""
     went: int = 0
     """How many had an owner in the plan before, and have none now."""
 
@@ -102,7 +104,7 @@ class Plans:
             moved += before is not None and before != owners
             self._owners[key] = owners
         self._touched.clear()
-        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, went)
+        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went)
 
     def _target_offset(self, row: GenerationRow) -> int | None:
         """The last record of the operation that computed the target of a group epoch; None where none did."""

@@ -1,0 +1,246 @@
+"""Why groups rebalanced, how long it took, what it moved."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.inference.groups import audit_group
+from coordinator_core.inference.rows import RebalanceRow
+from coordinator_core.inference.settings import InferenceSettings
+from tests.coordinator_core.group_records import Record
+from tests.coordinator_core.inference.group_lives import (
+    SESSION_MS,
+    classic,
+    epoch,
+    goes,
+    joins,
+    life_of,
+    reconciled,
+    target,
+)
+
+SETTINGS = InferenceSettings()
+A_AND_B = {"a": (0, 1), "b": (2, 3)}
+
+Operations = Sequence[tuple[int, Sequence[Record]]]
+
+
+def rebalances(operations: Operations, commits: Sequence[tuple[int, int, int]] = ()) -> list[RebalanceRow]:
+    return audit_group(life_of(operations, commits), SETTINGS).rebalances
+
+
+def beats(partition: int, begin: int, end: int, step: int = 5_000) -> list[tuple[int, int, int]]:
+    """Commits of a partition at regular times, its offset going up."""
+    return [(at, partition, at) for at in range(begin, end, step)]
+
+
+def two_generations(
+    second: list[Record], commits: Sequence[tuple[int, int, int]] = (), at: int = 400_000
+) -> RebalanceRow:
+    """What is inferred of a second generation after one of two members."""
+    first = classic(1, A_AND_B, state_at=1_000)
+    return rebalances([(0, classic(0, {})), (1_000, first), (at, second)], commits)[-1]
+
+
+LONG_AFTER = 400_000
+CLASSIC_CASES = {
+    "somebody came": (
+        classic(2, {"a": (0,), "b": (2,), "c": (1, 3)}),
+        (),
+        ("MEMBER_JOINED", "IN_LOG", "CERTAIN"),
+    ),
+    "gone before any time-out could strike": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=1_000 + SESSION_MS - 1),
+        (),
+        ("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN"),
+    ),
+    "gone just after it was heard": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
+        beats(2, 2_000, LONG_AFTER),
+        ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY"),
+    ),
+    "gone a session time-out after its last commit": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
+        beats(2, 2_000, LONG_AFTER - SESSION_MS),
+        ("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY"),
+    ),
+    "gone long after its last commit": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
+        beats(2, 2_000, 50_000),
+        ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS"),
+    ),
+    "commits of another's partitions are no sign of life": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
+        beats(0, 2_000, LONG_AFTER),
+        ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS"),
+    ),
+    "everybody went": (classic(2, {}, state_at=2_000), (), ("GROUP_EMPTIED", "NO_MEMBERS_LEFT", "CERTAIN")),
+    "more partitions": (
+        classic(2, {"a": (0, 1, 4), "b": (2, 3, 5)}),
+        (),
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "CERTAIN"),
+    ),
+    "other topics": (
+        classic(2, A_AND_B, topics={"a": ("t", "u")}),
+        (),
+        ("SUBSCRIPTION_CHANGED", "IN_LOG", "CERTAIN"),
+    ),
+    "nothing to see": (classic(2, A_AND_B), (), ("UNKNOWN", "NO_EVIDENCE", "GUESS")),
+    "numbers are missing": (
+        classic(4, {"a": (0,), "b": (2,), "c": (1, 3)}),
+        (),
+        ("MEMBER_JOINED", "IN_LOG", "LIKELY"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CLASSIC_CASES.values(), ids=CLASSIC_CASES.keys())
+def test_cause_of_a_classic_generation(
+    case: tuple[list[Record], list[tuple[int, int, int]], tuple[str, str, str]],
+) -> None:
+    """The cause is what the log shows, with the rule and no more confidence than that allows."""
+    second, commits, expected = case
+    row = two_generations(second, commits)
+    assert (row.cause, row.method, row.confidence) == expected
+    assert len(row.causes) == len(row.cause_methods) == len(row.cause_confidences)
+
+
+def test_a_log_that_begins_in_the_middle_tells_no_cause() -> None:
+    """A first generation of a high number is no beginning, and nobody is said to have come."""
+    (row,) = rebalances([(0, classic(17, A_AND_B))])
+    assert (row.cause, row.confidence, row.members_joined) == ("UNKNOWN", "GUESS", ())
+
+
+def test_first_generation_and_its_time() -> None:
+    """The empty generation 0 is no rebalance; the next is the first: from the end of the join phase to the sync."""
+    (row,) = rebalances([(0, classic(0, {})), (1_000, classic(1, A_AND_B, state_at=970))])
+    assert (row.cause, row.to_generation, row.started_at, row.completed_at, row.duration_ms) == (
+        "FIRST", 1, 970, 1_000, 30
+    )  # fmt: skip
+    assert (row.partitions_total, row.partitions_moved, row.stickiness) == (4, 0, None)
+
+
+def test_static_member_that_comes_back_moves_nothing() -> None:
+    """A new member id with the old group instance id is the old owner."""
+    row = rebalances(
+        [
+            (0, classic(1, A_AND_B, instances={"b": "i"})),
+            (1_000, classic(2, {"a": (0, 1), "b2": (2, 3)}, instances={"b2": "i"})),
+        ]
+    )[-1]
+    assert (row.partitions_moved, row.stickiness, row.members_left) == (0, 1.0, ())
+
+
+def test_cooperative_members_hand_over_in_two_steps() -> None:
+    """What was given up moves in the follow-up, which has the cause of the first step."""
+    rows = rebalances(
+        [
+            (0, classic(1, {"a": (0, 1)}, protocol="cooperative-sticky")),
+            (1_000, classic(2, {"a": (0,), "b": ()}, protocol="cooperative-sticky")),
+            (1_300, classic(3, {"a": (0,), "b": (1,)}, protocol="cooperative-sticky")),
+        ]
+    )
+    assert [(row.cause, row.method, row.partitions_moved, row.unowned_partition_ms) for row in rows[1:]] == [
+        ("MEMBER_JOINED", "IN_LOG", 0, 300),
+        ("MEMBER_JOINED", "COOPERATIVE_FOLLOW_UP", 1, 0),
+    ]
+
+
+CONSUMER_LIFE: Operations = [
+    (0, [*joins("a"), *epoch(2), *target(2, {"a": (0, 1)}), *reconciled("a", 2, (0, 1))]),
+    (10_000, [*joins("b"), *epoch(3), *reconciled("b", 2, ())]),
+    (11_000, [*target(3, {"a": (0,), "b": (1,)}), *reconciled("a", 2, (0,), revoking=(1,), state=1)]),
+    (12_000, reconciled("a", 3, (0,))),
+    (12_500, reconciled("b", 3, (1,))),
+    (60_000, [*epoch(4, metadata_hash=8), *target(4, {"a": (0, 2), "b": (1,)}), *reconciled("a", 4, (0, 2))]),
+    (61_000, reconciled("b", 4, (1,))),
+    (90_000, [*goes("b"), *epoch(5)]),
+]
+
+
+def test_consumer_group_is_done_when_all_have_arrived() -> None:
+    """A rebalance lasts until every member is STABLE at its epoch; the last one is still going on."""
+    rows = rebalances(CONSUMER_LIFE)
+    assert [(row.to_generation, row.cause, row.duration_ms) for row in rows] == [
+        (2, "FIRST", 0),
+        (3, "MEMBER_JOINED", 2_500),
+        (4, "PARTITIONS_CHANGED", 1_000),
+        (5, "MEMBER_LEFT", None),
+    ]
+    assert [(row.partitions_total, row.partitions_moved, row.stickiness) for row in rows] == [
+        (2, 0, None),
+        (2, 1, 0.5),
+        (3, 0, 1.0),
+        (2, 0, None),
+    ]
+    assert rows[1].unowned_partition_ms == 500
+
+
+def test_departure_from_a_consumer_group_by_what_was_heard() -> None:
+    """Just heard: it left. Silent for the usual session: it expired, most likely. Away before: expired."""
+    start = [*joins("a"), *joins("b"), *epoch(2), *target(2, {"a": (0,), "b": (1,)})]
+    ready = [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,))]
+    end = 300_000
+    gone = [(0, [*start, *ready]), (end, [*goes("b"), *epoch(3)])]
+    assert rebalances(gone, beats(1, 1_000, end, 2_000))[-1].method == "JUST_HEARD"
+    row = rebalances(gone, beats(1, 1_000, end - 45_000))[-1]
+    assert (row.cause, row.method, row.confidence) == ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
+    away = [
+        (0, [*joins("b", "i"), *epoch(2), *target(2, {"b": (1,)}), *reconciled("b", 2, (1,))]),
+        (5_000, reconciled("b", -2, (1,))),
+        (50_000, [*goes("b"), *epoch(3)]),
+    ]
+    row = rebalances(away)[-1]
+    assert list(zip(row.causes, row.cause_methods, row.cause_confidences, strict=True)) == [
+        ("GROUP_EMPTIED", "NO_MEMBERS_LEFT", "CERTAIN"),
+        ("MEMBER_EXPIRED", "STATIC_MEMBER_AWAY", "LIKELY"),
+    ]
+
+
+def test_patterns_are_never_certain() -> None:
+    """A new hash in a group with a pattern may be the pattern's doing."""
+    operations = [
+        (0, [*joins("a", regex="t.*"), *epoch(2, 0), *target(2, {"a": ()}), *reconciled("a", 2, ())]),
+        (1_000, [*epoch(3, 9), *target(3, {"a": (0,)}), *reconciled("a", 3, (0,))]),
+        (90_000, [*epoch(4, 10), *target(4, {"a": (0, 1)}), *reconciled("a", 4, (0, 1))]),
+    ]
+    assert [(row.cause, row.method, row.confidence) for row in rebalances(operations)[1:]] == [
+        ("SUBSCRIPTION_CHANGED", "PATTERN_RESOLVED", "LIKELY"),
+        ("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", "LIKELY"),
+    ]
+
+
+def test_storm_and_who_flaps() -> None:
+    """Five generations in ten minutes are a storm; who came and went again and again is named by client id."""
+    operations: list[tuple[int, list[Record]]] = [(0, classic(1, {"a": (0, 1)}))]
+    for number in range(2, 7):
+        owned = {"a": (0,), f"b{number}": (1,)} if number % 2 == 0 else {"a": (0, 1)}
+        operations.append((3_600_000 + number * 10_000, classic(number, owned)))
+    gold = audit_group(life_of(operations), SETTINGS)
+    assert [row.in_storm for row in gold.rebalances] == [False, *[True] * 5]
+    assert gold.rebalances[-1].flapping_members == ()
+    life = life_of(operations)
+    renamed = tuple(m if m.member_id == "a" else m._replace(client_id="flapper") for m in life.members)
+    rows = audit_group(life._replace(members=renamed), SETTINGS).rebalances
+    assert rows[-1].flapping_members == ("flapper",)
+    assert gold.days[0].storm_rebalance_count == 5
+
+
+@given(st.randoms(use_true_random=False))
+def test_gold_is_a_function_of_the_set_of_rows(shuffler: random.Random) -> None:
+    """Whatever the order in which silver's rows come, gold is the same."""
+    life = life_of(CONSUMER_LIFE, beats(1, 1_000, 80_000))
+
+    def shuffled(rows: Sequence[tuple[object, ...]]) -> tuple[tuple[object, ...], ...]:
+        return tuple(shuffler.sample(rows, len(rows)))
+
+    mixed = life._replace(
+        generations=shuffled(life.generations),
+        members=shuffled(life.members),
+        assignments=shuffled(life.assignments),
+        events=shuffled(life.events),
+    )
+    assert audit_group(mixed, SETTINGS) == audit_group(life, SETTINGS)
