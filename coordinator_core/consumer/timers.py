@@ -7,23 +7,11 @@ Whichever runs out, the member goes.
 
 from typing import Final
 
+from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, rebalance_key, session_key
 from coordinator_core.coordinator.operation import Context
 
 FENCE_MEMBER: Final = "consumer_fence_member"
 EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"
-
-RETRY_BACKOFF_MS: Final = 500
-"""A member which could not be fenced, for the log refused, is tried again (CoordinatorTimerImpl)."""
-
-
-def session_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds a member dead."""
-    return f"session-timeout-{group_id}-{member_id}"
-
-
-def rebalance_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a member has not given up its partitions."""
-    return f"rebalance-timeout-{group_id}-{member_id}"
 
 
 def join_key(group_id: str, member_id: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, session_key
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
@@ -31,8 +32,6 @@ from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.share.target import Target, last_target, update_target
 
 FENCE_MEMBER: Final = "share_fence_member"
-TIMER_RETRY_BACKOFF_MS: Final = 500
-"""CoordinatorTimerImpl: a member whose removal could not be written is removed a moment later."""
 STABLE_STATE: Final = 0
 """MemberState.STABLE: the only one of a share member."""
 
@@ -301,11 +300,6 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
     )
 
 
-def session_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds a member dead."""
-    return f"session-timeout-{group_id}-{member_id}"
-
-
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
     """Start the session of a member anew."""
     context.schedule(
@@ -314,7 +308,7 @@ def schedule_session(context: Context, group_id: str, member_id: str) -> None:
         FENCE_MEMBER,
         group_id,
         member_id,
-        retry_backoff_ms=TIMER_RETRY_BACKOFF_MS,
+        retry_backoff_ms=RETRY_BACKOFF_MS,
     )
 
 

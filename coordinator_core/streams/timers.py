@@ -6,25 +6,13 @@ member comes waits a while for others, so that not every one of them moves all t
 
 from typing import Final
 
+from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, rebalance_key, session_key
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.streams.state import StreamsMember
 
 EXPIRE_SESSION: Final = "streams_expire_session"
 EXPIRE_REBALANCE: Final = "streams_expire_rebalance"
 END_INITIAL_DELAY: Final = "streams_end_initial_delay"
-
-RETRY_BACKOFF_MS: Final = 500
-"""A member which could not be fenced, for the log refused, is tried again (CoordinatorTimerImpl)."""
-
-
-def session_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds a member dead."""
-    return f"session-timeout-{group_id}-{member_id}"
-
-
-def rebalance_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a member has not given up its tasks."""
-    return f"rebalance-timeout-{group_id}-{member_id}"
 
 
 def initial_delay_key(group_id: str) -> str:

@@ -25,8 +25,8 @@ from coordinator_core.consumer.messages import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from coordinator_core.consumer.timers import session_key
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

@@ -34,7 +34,7 @@ COMMIT, FETCH, BUSY, POLL_EXPIRED = "commit", "fetch", "busy", "poll-expired"
 
 
 class Reader:
-    """See the docstring of the module. While `is_busy` the thread works on what the last poll gave, and reads no more."""
+    """See above. While `is_busy` the thread works on what the last poll gave and reads nothing."""
 
     def __init__(self, config: ConsumerConfig, topics: Topics) -> None:
         self._config = config

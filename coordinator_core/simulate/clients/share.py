@@ -22,8 +22,8 @@ from typing import Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
-from coordinator_core.share.heartbeat import session_key
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from coordinator_core.share_partition.state import AcknowledgementBatch, AcquiredRecords
 from coordinator_core.share_partition.states import AcknowledgeType

@@ -5,8 +5,9 @@ import pytest
 from coordinator_core.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.share import target
-from coordinator_core.share.heartbeat import METADATA_REFRESH_INTERVAL_MS, session_key
+from coordinator_core.share.heartbeat import METADATA_REFRESH_INTERVAL_MS
 from coordinator_core.share.live import ShareLive
 from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.share.share_clients import (

@@ -20,8 +20,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.share.heartbeat import session_key
 from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from tests.coordinator_core.coordinator.clients import GROUP, Clients
@@ -119,6 +119,7 @@ class ShareMachine(GroupMachine):
             self.clients.ask("maybe_cleanup_share_group_state", (CleanedUpTopic(name, topic.topic_id),))
         if is_refused:
             self.refuse_the_next_append()
+            self.all_beat()
 
     @precondition(lambda self: self.to_initialize)
     @rule(fails=st.sampled_from([False, False, False, True]))
