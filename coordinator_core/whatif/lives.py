@@ -78,6 +78,8 @@ class Life:
     """Times of its commits, sorted and without repeats."""
     was_there_before: bool
     """It was a member when the window began."""
+    has_twin: bool
+    """Another member had the same client id and host then: which process lived it is not certain."""
     away_ms: int | None = None
     """When a static member of a consumer group said that it goes for a while."""
 
@@ -137,8 +139,6 @@ class Story:
     heartbeat_interval_ms: int
     session_timeout_ms: int
     """group.consumer.session.timeout.ms, for consumer groups."""
-    has_shared_clients: bool
-    """Several members at one time had the same client id and host: which of them came back is not certain."""
 
 
 def story_of(life: GroupLife, recorded: Recorded, *, from_ms: int | None = None, to_ms: int | None = None) -> Story:
@@ -151,7 +151,7 @@ def story_of(life: GroupLife, recorded: Recorded, *, from_ms: int | None = None,
     if not members:
         raise WhatIfError(f"group {life.group_id} had no members then: there is nothing to play")
     heartbeat_ms = _heartbeat_interval_ms(members, recorded) if group_type == CLASSIC else CONSUMER_HEARTBEAT_MS
-    lives, has_shared_clients = _lives(life, members, generations[0], first_ms, recorded, heartbeat_ms)
+    lives = _lives(life, members, generations[0], first_ms, recorded, heartbeat_ms)
     topics, growths = _topics(life, generations, first_ms)
     if not topics:
         raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
@@ -169,7 +169,6 @@ def story_of(life: GroupLife, recorded: Recorded, *, from_ms: int | None = None,
         _initial_delay_ms(rebalances, recorded),
         heartbeat_ms,
         recorded.consumer_session_timeout_ms,
-        has_shared_clients,
     )
 
 
@@ -246,10 +245,10 @@ def _lives(
     first_ms: int,
     recorded: Recorded,
     heartbeat_ms: int,
-) -> tuple[tuple[Life, ...], bool]:
+) -> tuple[Life, ...]:
     is_cut = (first.previous_generation is None and first.generation > 2) or not first.is_contiguous
     commits = _commits_by_member(life)
-    slots, has_shared_clients = _slots(members, commits)
+    slots, twins = _slots(members, commits)
     lives = []
     for number, row in enumerate(members):
         times = commits.get((row.member_id, row.from_log_offset), ())
@@ -261,8 +260,8 @@ def _lives(
         )
         end = _end_of(member, times, heartbeat_ms)
         away_ms = _away_ms(life, member)
-        lives.append(Life(number, slots[number], member, end, times, there_before, away_ms))
-    return tuple(lives), has_shared_clients
+        lives.append(Life(number, slots[number], member, end, times, there_before, number in twins, away_ms))
+    return tuple(lives)
 
 
 def _away_ms(life: GroupLife, member: MemberRow) -> int | None:
@@ -334,16 +333,16 @@ def _commit_interval_ms(commits_ms: Sequence[int]) -> int:
 
 def _slots(
     members: Sequence[MemberRow], commits: dict[tuple[str, int], tuple[int, ...]]
-) -> tuple[dict[int, int], bool]:
-    """Number of a life -> its process; and whether that was ambiguous.
+) -> tuple[dict[int, int], set[int]]:
+    """Number of a life -> its process; and the lives for which that was not certain.
 
     A process is free again once its life is over, or where it has been silent since before the new member came: it
     died then, and the coordinator did not know yet.
     """
     slots: dict[int, int] = {}
+    twins: set[int] = set()
     running: dict[tuple[object, ...], list[int]] = defaultdict(list)
     """Identity -> the last life of each of its slots."""
-    is_ambiguous = False
     for number, member in sorted(enumerate(members), key=lambda item: item[1].from_log_offset):
         by_name = (member.client_id, member.client_host)
         identity = (member.instance_id,) if member.instance_id is not None else by_name
@@ -352,15 +351,16 @@ def _slots(
         if not free:
             free = [last for last in running[identity] if _is_dead(members[last], member, commits)]
         if free:
-            is_ambiguous |= len(free) > 1 and not same_id
             last = min(free, key=lambda index: members[index].valid_to or 0)
             running[identity].remove(last)
             slots[number] = slots[last]
         else:
             slots[number] = number
+        if running[identity] and not same_id:
+            twins.update((number, *running[identity]))
         running[identity].append(number)
     order = {slot: index for index, slot in enumerate(sorted(set(slots.values())))}
-    return {number: order[slot] for number, slot in slots.items()}, is_ambiguous
+    return {number: order[slot] for number, slot in slots.items()}, twins
 
 
 def _is_over(old: MemberRow, new: MemberRow) -> bool:

@@ -108,14 +108,13 @@ def open_facts(story: Story, mark: Mark) -> frozenset[str]:
     if mark.what == GREW:
         return frozenset()
     life = story.lives[mark.number]
-    names = set()
+    names = {"SAME_CLIENT"} if life.has_twin else set()
     if mark.what == ENDED:
         names |= {"LEFT_OR_EXPIRED"} if life.end is End.UNKNOWN else set()
         names |= {"PAUSED_OR_CRASHED"} if _may_be_paused(story, life) else set()
     else:
         before = [other for other in story.lives if next_life(story, other) is life]
         names |= {"PAUSED_OR_CRASHED"} if any(_may_be_paused(story, other) for other in before) else set()
-        names |= {"SAME_CLIENT"} if before and story.has_shared_clients else set()
     return frozenset(names)
 
 

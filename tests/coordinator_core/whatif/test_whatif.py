@@ -241,6 +241,17 @@ def test_the_delay_is_read_from_the_log() -> None:
     assert told.initial_rebalance_delay_ms == 1234
 
 
+def test_members_of_one_client_id_and_host_make_a_guess() -> None:
+    """Which of two such members came back nobody knows: what hangs on it is a GUESS, and says SAME_CLIENT."""
+    life = Case(DEPLOY).run().life("g")
+    alike = tuple(row._replace(client_id="c", client_host="/h") for row in life.members)
+    story = story_of(life._replace(members=alike), Recorded())
+    assert all(one.has_twin for one in story.lives[:3])
+    answers, _ = compare(story, Changes(is_static=True))
+    assert {answer.confidence for answer in answers} <= {"GUESS", None}
+    assert all("SAME_CLIENT" in answer.assumptions for answer in answers)
+
+
 def test_a_play_which_comes_at_another_time_is_refuted() -> None:
     """Told a delay which cannot have been, the first generation comes too late: it is not reproduced, all else is."""
     story = story_of(Case(CRASH).run().life("g"), Recorded(initial_rebalance_delay_ms=20_000))
