@@ -47,6 +47,8 @@ ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abf
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
 STATISTICS_TEXT_MAX: Final = 32
+LAST_CHARACTER: Final = chr(0x10FFFF)
+"""No character comes after it."""
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
 
 
@@ -633,28 +635,36 @@ class _Statistics:
                     self._maximum[name] = max(self._maximum.get(name, high), high)
 
     def to_json(self, row_count: int) -> str:
-        maximum = {
-            name: value
-            for name, value in self._maximum.items()
-            if not (isinstance(value, str) and len(value) > STATISTICS_TEXT_MAX)  # cut, it would bound nothing
-        }
         return json.dumps(
             {
                 "numRecords": row_count,
-                "minValues": {name: _statistic(value) for name, value in self._minimum.items()},
-                "maxValues": {name: _statistic(value) for name, value in maximum.items()},
+                "minValues": {name: _statistic(_lower_bound(value)) for name, value in self._minimum.items()},
+                "maxValues": {name: _statistic(_upper_bound(value)) for name, value in self._maximum.items()},
                 "nullCount": self._null_count,
             },
-            ensure_ascii=True,
+            ensure_ascii=False,  # arrow-rs reads the escapes of some characters beyond the basic plane wrong
         )
 
 
 def _statistic(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
-    if isinstance(value, str):
-        return value[:STATISTICS_TEXT_MAX]
     return value
+
+
+def _lower_bound(value: Any) -> Any:
+    """A long text cut, which makes it less."""
+    return value[:STATISTICS_TEXT_MAX] if isinstance(value, str) else value
+
+
+def _upper_bound(value: Any) -> Any:
+    """A long text cut to one that is not less. There must be one: to delta-rs no maximum is below everything."""
+    if not isinstance(value, str) or len(value) <= STATISTICS_TEXT_MAX:
+        return value
+    end = STATISTICS_TEXT_MAX
+    while end < len(value) and value[end] == LAST_CHARACTER:
+        end += 1
+    return value[:end] + LAST_CHARACTER
 
 
 def _table_file(action: Mapping[str, Any], folder: str) -> TableFile:

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from chispa.dataframe_comparer import assert_df_equality
 from deltalake import DeltaTable
@@ -130,7 +131,7 @@ def test_dictionary_columns_are_written_as_what_they_mean(warehouse: Warehouse) 
 
 
 def test_statistics_bound_the_rows_and_leave_people_out(warehouse: Warehouse) -> None:
-    """Minimum, maximum and null count as Delta's protocol has them; no personal column, no long text as maximum."""
+    """Minimum, maximum and null count as Delta's protocol has them; no personal column, long texts cut to bounds."""
     target = warehouse.target(COMMITS, app_id="a", version=1)
     long = "g" * 40
     values = [
@@ -144,7 +145,7 @@ def test_statistics_bound_the_rows_and_leave_people_out(warehouse: Warehouse) ->
     assert stats["minValues"]["recorded_at"] == "2023-11-14T22:13:20.123000Z"
     assert stats["nullCount"]["group_id"] == 1
     assert stats["minValues"]["group_id"] == "g" * 32
-    assert "group_id" not in stats["maxValues"]
+    assert stats["maxValues"]["group_id"] == "g" * 32 + chr(0x10FFFF)
     assert "metadata" not in stats["nullCount"]
 
 
@@ -239,6 +240,20 @@ def test_spark_skips_files_by_our_statistics(spark: SparkSession, warehouse: War
     assert len(warehouse.files(COMMITS)) == 2
     assert len(frame.inputFiles()) == 1
     assert len(warehouse.frame(COMMITS).where("log_offset < 10").inputFiles()) == 1
+
+
+@pytest.mark.parametrize("group_id", ["x" * 40, "x" * 32 + chr(0x10FFFF) * 3 + "y", chr(0x10FFFF) * 40, chr(0x20000)])
+def test_long_texts_are_found_by_delta_rs(warehouse: Warehouse, group_id: str) -> None:
+    """The bounds of a file hold for texts that are longer than the bounds, whoever reads them."""
+    warehouse.write(
+        COMMITS,
+        rows(COMMITS, *({"cluster_id": "c", "log_offset": len(text), "group_id": text} for text in ("a", group_id))),
+        app_id="a",
+        version=1,
+    )
+    dataset = DeltaTable(warehouse.path(COMMITS)).to_pyarrow_dataset()
+    for text in ("a", group_id):
+        assert dataset.to_table(filter=pc.field("group_id") == text).num_rows == 1
 
 
 def test_duckdb_reads_the_tables(warehouse: Warehouse) -> None:
