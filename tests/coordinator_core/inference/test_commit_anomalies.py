@@ -1,0 +1,297 @@
+"""Commit anomalies: what each kind takes, what proves it, and that order and neighbours change nothing."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.broken_rules import (
+    LEADER_EPOCH_FELL,
+    OFFSETS_OUTLIVE_GROUP,
+    RULES,
+    SHARE_RULES,
+    START_OFFSET_WENT_BACK,
+    ShareEpochs,
+    group_anomalies,
+    share_breaks,
+)
+from coordinator_core.inference.commit_anomalies import RESETS_MAX, find_anomalies
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.rows import AnomalyRow, OwnerRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.share_state.lane import RECORD_KINDS
+
+SETTINGS = InferenceSettings()
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+def commit(log_offset: int, offset: int | None, previous: int | None = None, **more: Any) -> dict[str, Any]:
+    """One applied commit to t-0, its time ten milliseconds a log offset; no offset: a tombstone."""
+    delta = None if offset is None or previous is None else offset - previous
+    names = {None: "FIRST", 0: "REPEAT"}
+    change = names.get(delta, "ADVANCE" if (delta or 0) > 0 else "REWIND") if offset is not None else "DELETE"
+    return {
+        "log_offset": log_offset,
+        "partition": 0,
+        "at": log_offset * 10,
+        "applied_log_offset": log_offset,
+        "committed_offset": -1 if offset is None else offset,
+        "previous_offset": -1 if previous is None else previous,
+        "outcome": "APPLIED",
+        "change": change,
+        "is_transactional": False,
+    } | more
+
+
+def commits_of(*rows: dict[str, Any]) -> GroupCommits:
+    """As columns, in the order given."""
+
+    def column(name: str, dtype: Any = np.int64) -> Any:
+        return np.array([row[name] for row in rows], dtype)
+
+    is_applied = np.array([row["outcome"] == "APPLIED" for row in rows], np.bool_)
+    return GroupCommits(
+        topics=("t",),
+        topic=np.zeros(len(rows), np.int32),
+        partition=column("partition", np.int32),
+        log_offset=column("log_offset"),
+        recorded_at_ms=column("at"),
+        applied_log_offset=np.where(is_applied, column("applied_log_offset"), -1),
+        applied_at_ms=np.where(is_applied, column("at"), -1),
+        committed_offset=column("committed_offset"),
+        previous_offset=column("previous_offset"),
+        outcome=np.array([OUTCOMES.index(row["outcome"]) for row in rows], np.int8),
+        change=np.array([CHANGES.index(row["change"]) if row["outcome"] == "APPLIED" else -1 for row in rows], np.int8),
+        is_transactional=column("is_transactional", np.bool_),
+    )
+
+
+def generation(number: int, first: int, end: int | None, member_count: int, **more: Any) -> GenerationRow:
+    """A generation of a classic group."""
+    values = dict.fromkeys(GenerationRow._fields) | {
+        "group_id": "g",
+        "group_type": "CLASSIC",
+        "incarnation": 0,
+        "generation": number,
+        "from_log_offset": first,
+        "to_log_offset": end,
+        "valid_from": first * 10,
+        "valid_to": None if end is None else end * 10,
+        "state": "Stable" if member_count else "Empty",
+        "member_count": member_count,
+        "is_contiguous": True,
+    }
+    return GenerationRow(**(values | more))
+
+
+def member(first: int, end: int | None, topics: tuple[str, ...] = ("t",)) -> MemberRow:
+    """A member, from one place in the log to another."""
+    values = dict.fromkeys(MemberRow._fields) | {
+        "group_id": "g",
+        "group_type": "CLASSIC",
+        "member_id": "m",
+        "from_log_offset": first,
+        "to_log_offset": end,
+        "subscribed_topics": topics,
+    }
+    return MemberRow(**values)
+
+
+def owner(first: int, end: int | None) -> OwnerRow:
+    """Who has t-0."""
+    values = dict.fromkeys(OwnerRow._fields) | {
+        "topic": "t",
+        "partition": 0,
+        "member_id": "m",
+        "client_host": "/h",
+        "from_log_offset": first,
+        "to_log_offset": end,
+    }
+    return OwnerRow(**values)
+
+
+def event(log_offset: int, event_type: str, **details: str) -> EventRow:
+    """A change of the group."""
+    return EventRow(log_offset, 0, "g", "CLASSIC", event_type, log_offset * 10, None, None, None, None, details)
+
+
+def life_of(*rows: dict[str, Any], **parts: Any) -> GroupLife:
+    """A group with a member from log offset 0 to 100, then without, and these commits."""
+    group = GroupLife(
+        "g", 0, (generation(1, 0, 100, 1), generation(2, 100, None, 0)), (member(0, 100),), (), (), commits_of(*rows)
+    )
+    return group._replace(**parts)
+
+
+OWNERS = (owner(0, 100),)
+
+
+def found(life: GroupLife, settings: InferenceSettings = SETTINGS) -> list[AnomalyRow]:
+    """Its anomalies."""
+    return find_anomalies(life, OWNERS, settings)
+
+
+def brief(rows: list[AnomalyRow]) -> list[tuple[Any, ...]]:
+    """Log offset, kind, method and confidence of each."""
+    return [(row.log_offset, row.kind, row.method, row.confidence) for row in rows]
+
+
+def test_ordinary_commits_are_none() -> None:
+    """A first commit, advances and a repetition."""
+    assert found(life_of(commit(1, 10), commit(2, 20, 10), commit(3, 20, 20))) == []
+    assert found(life_of()) == []
+
+
+def test_a_rewind_has_its_owner() -> None:
+    """With the offsets before and after, and whether anybody was there."""
+    (row,) = found(life_of(commit(1, 10), commit(2, 4, 10)))
+    assert (row.kind, row.from_offset, row.to_offset, row.delta) == ("REWIND", 10, 4, -6)
+    assert (row.owner_member_id, row.owner_client_host, row.was_group_empty) == ("m", "/h", False)
+    assert (row.at, row.group_type, row.confidence) == (20, "CLASSIC", "CERTAIN")
+
+
+def test_a_rewind_by_a_member_that_does_not_own_the_partition() -> None:
+    """Accepted, hence from a member; nobody had the partition, hence not from its owner."""
+    rows = find_anomalies(life_of(commit(1, 10), commit(2, 4, 10)), (), SETTINGS)
+    assert brief(rows) == [(2, "REWIND", "COMMIT_BY_NON_OWNER", "CERTAIN")]
+
+
+@pytest.mark.parametrize("offset", [5, 10, 15])
+def test_a_commit_to_an_emptied_group_is_a_reset(offset: int) -> None:
+    """Back, ahead or to the same offset: no member can have done it."""
+    rows = found(life_of(commit(1, 10), commit(150, offset, 10)))
+    assert brief(rows) == [(150, "EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", "CERTAIN")]
+    assert (rows[0].was_group_empty, rows[0].owner_member_id, rows[0].delta) == (True, None, offset - 10)
+
+
+def test_transactions_and_holes_are_no_proof_of_a_reset() -> None:
+    """A transaction needs no member; and in a hole of the log somebody may have been there."""
+    assert found(life_of(commit(1, 10), commit(150, 20, 10, is_transactional=True))) == []
+    hole = (generation(1, 0, 100, 1), generation(2, 100, 200, 0), generation(9, 200, None, 1, is_contiguous=False))
+    rows = found(life_of(commit(1, 10), commit(150, 4, 10), generations=hole))
+    assert brief(rows) == [(150, "REWIND", "OFFSET_WENT_BACK", "CERTAIN")]
+    assert rows[0].was_group_empty is None
+
+
+def test_a_consumer_without_membership_is_not_reported_at_each_commit() -> None:
+    """Of many commits to a group that stays empty the first is a guess, and rewinds are rewinds."""
+    many = [commit(101 + number, number + 1, number or None) for number in range(RESETS_MAX + 1)]
+    rows = found(life_of(commit(1, 10), *many, commit(150, 3, RESETS_MAX + 1)))
+    assert brief(rows) == [
+        (101, "EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", "GUESS"),
+        (150, "REWIND", "OFFSET_WENT_BACK", "CERTAIN"),
+    ]
+
+
+def test_offsets_set_once_in_a_group_that_never_had_members() -> None:
+    """Perhaps a tool's; no more than a guess, and none where commits go on."""
+    alone = {"generations": (generation(0, 2, None, 0),), "members": (), "events": (event(1, "GROUP_CREATED"),)}
+    alone["generations"] = (generation(0, 2, None, 0, valid_from=10),)
+    rows = found(life_of(commit(1, 5), commit(2, 7, partition=1), **alone))
+    assert brief(rows) == [(place, "EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", "GUESS") for place in (1, 2)]
+    assert found(life_of(commit(1, 5), commit(2, 7, 5), **alone)) == []
+
+
+def test_an_aborted_commit_shows_what_stayed_in_force() -> None:
+    """The offset before is that of the commit in force when it was written."""
+    aborted = commit(3, 30, outcome="ABORTED", is_transactional=True)
+    (row,) = found(life_of(commit(1, 10), commit(2, 20, 10), aborted, commit(4, 40, 20)))
+    assert (row.kind, row.from_offset, row.to_offset, row.delta, row.at) == ("ABORTED", 20, 30, None, 30)
+
+
+def test_a_skip_is_far_and_fast() -> None:
+    """Far beyond what is usual in offsets and in offsets a millisecond; a long pause before explains the distance."""
+    usual = [commit(number, 100 * number, 100 * (number - 1) or None) for number in range(1, 9)]
+    assert brief(found(life_of(*usual, commit(9, 50_800, 800)))) == [(9, "SKIP", "BEYOND_USUAL_RATE", "LIKELY")]
+    assert found(life_of(*usual, commit(9, 50_800, 800, at=80 + 6000))) == []
+    assert found(life_of(*usual[:2], commit(9, 50_200, 200))) == []
+
+
+def test_a_stall_is_reported_once() -> None:
+    """When the offset has stayed for long, not at each commit after; and anew after it moved."""
+    settings = replace(SETTINGS, stalled_ms=25)
+    still = [commit(number, 7, 7) for number in range(2, 9)]
+    rows = found(life_of(commit(1, 7), *still, commit(9, 8, 7), commit(12, 8, 8)), settings)
+    assert brief(rows) == [(place, "STALLED", "REPEATED_COMMITS", "GUESS") for place in (4, 12)]
+
+
+DELETE_AT = 6000
+"""A log offset one minute after the start."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts", "cause", "confidence"),
+    [
+        # a member is subscribed: only the topic's own deletion takes its offsets
+        ([commit(1, 5), commit(50, None, 5)], {}, "TOPIC_DELETED", "CERTAIN"),
+        # another partition keeps its offset
+        ([commit(1, 5), commit(2, 5, partition=1), commit(150, None, 5)], {}, "OFFSETS_DELETED", "LIKELY"),
+        ([commit(1, 5), commit(150, None, 5)], {"events": (event(150, "GROUP_DELETED"),)}, None, "CERTAIN"),
+        (
+            [commit(1, 5), commit(150, None, 5)],
+            {"events": (event(151, "GROUP_DELETED")._replace(at=1500),)},
+            "GROUP_DELETED",
+            "LIKELY",
+        ),
+        ([commit(1, 5), commit(150, None, 5)], {}, None, "CERTAIN"),
+        ([commit(1, 5), commit(150, None, 5, at=2 * MINUTE_MS)], {}, None, "CERTAIN"),
+        ([commit(1, 5), commit(150, None, 5, at=7 * DAY_MS + 5 * MINUTE_MS)], {}, "EXPIRED", "LIKELY"),
+        ([commit(1, 5), commit(150, None, 5, at=9 * DAY_MS)], {}, None, "CERTAIN"),
+    ],
+)
+def test_why_an_offset_went_away(
+    rows: list[dict[str, Any]], parts: dict[str, Any], cause: str | None, confidence: str
+) -> None:
+    """Topic, group, some offsets or age; nothing is said where the log does not show it."""
+    (row,) = found(life_of(*rows, **parts))
+    assert (row.kind, row.from_offset, row.to_offset) == ("DELETED", 5, None)
+    assert (row.likely_cause, row.confidence) == (cause, confidence)
+
+
+def test_every_break_of_the_rules_has_a_meaning() -> None:
+    """Known codes keep their name, embedded ones share one, unknown ones are OTHER; details stay."""
+    codes = ("DOUBLE_OWNER", "EMBEDDED_TRUNCATED", "NEVER_HEARD_OF")
+    events = tuple(event(number, "ANOMALY", code=code, message="m") for number, code in enumerate(codes))
+    rows = group_anomalies(life_of(events=events))
+    assert [row.rule for row in rows] == ["DOUBLE_OWNER", "EMBEDDED", "OTHER"]
+    assert [row.details for row in rows] == [f"{code}: m" for code in codes]
+    assert rows[0].known_defects == ("KAFKA-16147", "KAFKA-19862")
+    assert all(rule.meaning.endswith(".") for rule in RULES.values())
+
+
+def test_offsets_that_outlive_their_group() -> None:
+    """The group was deleted and no tombstone took its offset; with one there is nothing to say."""
+    deleted = {"events": (event(200, "GROUP_DELETED"),)}
+    (row,) = group_anomalies(life_of(commit(1, 5), commit(2, 5, partition=1), commit(199, None, 5), **deleted))
+    assert (row.rule, row.partition, row.log_offset, row.confidence) == (OFFSETS_OUTLIVE_GROUP, 1, 200, "LIKELY")
+    assert group_anomalies(life_of(commit(1, 5), commit(199, None, 5), **deleted)) == []
+
+
+def states(*rows: tuple[str, int, int]) -> ShareEpochs:
+    """States of one share partition: record kind, start offset, and one number for all epochs."""
+    start, epoch = (np.array([row[place] for row in rows], np.int64) for place in (1, 2))
+    kinds = np.array([RECORD_KINDS.index(kind) for kind, *_ in rows], np.int8)
+    return ShareEpochs(np.zeros(len(rows), np.int64), np.arange(len(rows)), kinds, start, epoch, epoch, epoch)
+
+
+@pytest.mark.parametrize(
+    ("rows", "broken"),
+    [
+        ([("SNAPSHOT", 5, 1), ("UPDATE", 7, 1), ("UPDATE", -1, 2)], []),
+        ([("SNAPSHOT", 5, 1), ("UPDATE", 3, 1)], [START_OFFSET_WENT_BACK]),
+        ([("SNAPSHOT", 5, 1), ("RESET", 3, 1)], []),
+        ([("SNAPSHOT", 5, 2), ("TOMBSTONE", -1, -1), ("SNAPSHOT", 0, 0)], []),
+        ([("SNAPSHOT", 5, 2), ("UPDATE", 5, 1)], [rule for rule, *_ in SHARE_RULES if rule != START_OFFSET_WENT_BACK]),
+    ],
+)
+def test_share_partitions_that_go_back(rows: list[tuple[str, int, int]], broken: list[str]) -> None:
+    """Start offsets and epochs only grow, until a reset or a tombstone; whatever the order of the rows."""
+    epochs = states(*rows)
+    turned = ShareEpochs(*(getattr(epochs, item.name)[::-1] for item in fields(ShareEpochs)))
+    assert [found.rule for found in share_breaks(epochs)] == broken
+    assert [found.rule for found in share_breaks(turned)] == broken
+    assert LEADER_EPOCH_FELL in RULES
