@@ -223,6 +223,15 @@ def _value(value: Any) -> Value:
     return plain
 
 
+def write_completeness(complete: Completeness, output_format: str, out: TextIO) -> None:
+    """The statement that comes before a list."""
+    if output_format == "json":
+        statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
+        out.write(json.dumps(statement, ensure_ascii=False) + "\n")
+    else:
+        out.writelines(f"# {line}\n" for line in complete.statements)
+
+
 def run_audit_report(
     warehouse: Warehouse,
     cluster_id: str,
@@ -236,11 +245,7 @@ def run_audit_report(
     """Print the list, the statement of its completeness first; is it complete?"""
     out = out or sys.stdout
     complete = completeness(warehouse, cluster_id, SOURCES[listing].log, span, group_ids)
-    if output_format == "json":
-        statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
-        out.write(json.dumps(statement, ensure_ascii=False) + "\n")
-    else:
-        out.writelines(f"# {line}\n" for line in complete.statements)
+    write_completeness(complete, output_format, out)
     columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
     write_answers(columns, rows, output_format, out)
     return complete.is_complete

@@ -82,6 +82,18 @@ FromOption = Annotated[
 ToOption = Annotated[
     str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 (UTC) or epoch ms.")
 ]
+PayloadOption = Annotated[
+    bool, typer.Option("--payload", help="Each offset given up, with its record in --segments of the source topics.")
+]
+ValuesOption = Annotated[bool, typer.Option("--values", help="With --payload: show the records' values too.")]
+DeadLetterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dead-letter-topic",
+        metavar="TOPIC",
+        help="With --payload: look for copies there; may be repeated. [default: as the groups are configured]",
+    ),
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -179,6 +191,10 @@ def audit(
     from_time: FromOption = None,
     to_time: ToOption = None,
     listing: Annotated[Listing, typer.Option("--list", help="What is listed.")] = Listing.ARCHIVED,
+    payload: PayloadOption = False,
+    values: ValuesOption = False,
+    segments: SegmentsOption = None,
+    dead_letter_topic: DeadLetterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make gold again, even if nothing is new.")] = False,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
@@ -188,7 +204,7 @@ def audit(
     """Make gold from silver, and list what was given up (or moved, reset ...): the first lines say if that is all."""
 
     def job() -> int:
-        settings, from_ms, to_ms = _settings(warehouse, cluster_id), _time(from_time), _time(to_time)
+        settings, from_ms, to_ms = _settings(warehouse, cluster_id, segments), _time(from_time), _time(to_time)
         session, tables, steps = open_session("audit", settings, meanwhile="jobs.audit")
         from jobs.audit_report import Span, run_audit_report  # noqa: PLC0415
         from jobs.nightly import run_audit  # noqa: PLC0415
@@ -203,6 +219,20 @@ def audit(
             steps=steps,
             rebuild=rebuild,
         )
+        if payload:
+            from jobs.audit_payload import run_payload  # noqa: PLC0415
+
+            is_complete = run_payload(
+                tables,
+                settings.cluster_id,
+                span=Span(from_ms, to_ms),
+                group_ids=group or None,
+                sources=settings.segments,
+                dead_letter_topics=dead_letter_topic or (),
+                with_values=values,
+                output_format=output_format,
+            )
+            return DONE if is_complete else INCOMPLETE
         is_complete = run_audit_report(
             tables,
             settings.cluster_id,

@@ -21,6 +21,7 @@ CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 
 CONFIG_PREFIXES: Final = (
     "consumer.",
+    "errors.deadletterqueue.",
     "group.",
     "offsets.",
     "retention.",
