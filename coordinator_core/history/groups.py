@@ -22,6 +22,7 @@ from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow, TopicName
 from coordinator_core.history.views import AssignmentKey, Member
+from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import Anomaly, Group, GroupShard, replay, touch_simple_group
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
@@ -32,9 +33,6 @@ LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
 CONVERTED: Final = "CONVERTED"
-
-STATIC_MEMBER_AWAY_EPOCH: Final = -2
-"""Member epoch of a static member which left for a while (ConsumerGroupHeartbeat)."""
 
 FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS": 2}
 """A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
@@ -339,7 +337,7 @@ class GroupHistory:
                     "state": _MEMBER_STATE_NAMES[record.record_type].get(value.state, "UNKNOWN"),
                 },
             )
-            if value.member_epoch == STATIC_MEMBER_AWAY_EPOCH:
+            if value.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
                 step.say("STATIC_MEMBER_LEFT", record.offset, member_id=key.member_id)
         elif record.record_type in TARGET_METADATA_RECORDS:
             step.say("TARGET_COMPUTED", record.offset, generation=value.assignment_epoch)
