@@ -15,6 +15,8 @@ from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, R
 from coordinator_core.offsets.lane import OUTCOMES
 
 DAY_MS: Final = 86_400_000
+COUNTED_DAYS_MAX: Final = 1 << 16
+"""Commits of so many days are counted in one pass; a log whose times are scattered wider is sorted."""
 SHARE: Final = "SHARE"
 UNKNOWN_TYPE: Final = CLASSIC
 """A group of which the log holds nothing but commits is a simple group, which Kafka counts among the classic ones."""
@@ -86,10 +88,17 @@ def _day(at_ms: int) -> int:
 
 
 def _commit_days(life: GroupLife) -> Counter[int]:
-    """Commits applied, by day."""
-    applied_at_ms = life.commits.applied_at_ms[life.commits.outcome == APPLIED]
-    days, counts = np.unique(applied_at_ms // DAY_MS * DAY_MS, return_counts=True)
-    return Counter(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+    """Commits applied, by day; those whose records bear no time are of no day."""
+    commits = life.commits
+    days = commits.applied_at_ms[(commits.outcome == APPLIED) & (commits.applied_at_ms >= 0)] // DAY_MS
+    if not len(days):
+        return Counter()
+    first, last = int(days.min()), int(days.max())
+    if last - first < COUNTED_DAYS_MAX:
+        counts = np.bincount(days - first, minlength=last - first + 1)
+        return Counter({(first + index) * DAY_MS: int(counts[index]) for index in np.flatnonzero(counts).tolist()})
+    distinct, counts = np.unique(days, return_counts=True)
+    return Counter({day * DAY_MS: count for day, count in zip(distinct.tolist(), counts.tolist(), strict=True)})
 
 
 def _cut_by_day(from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:

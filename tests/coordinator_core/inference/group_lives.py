@@ -1,4 +1,4 @@
-"""Groups to infer from: told as the coordinator's operations, and replayed into silver's rows as the replay job does."""
+"""Groups to infer from: told as the coordinator's operations, and replayed into rows as the replay job does."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -21,6 +21,13 @@ def test_days_count_what_happened_in_them() -> None:
     ] == [(0, 2, 1, 2, 2), (1, 0, 0, 2, 1), (3, 1, 1, 2, 0)]
 
 
+def test_times_scattered_over_ages_count_all_the_same() -> None:
+    """Days far apart, and commits of no time at all: the first count, the others are of no day."""
+    far = 200_000 * DAY_MS
+    days = audit_group(life_of([], [(-1, 0, 4), (5, 0, 5), (6, 0, 6), (far, 0, 7)]), SETTINGS).days
+    assert [(day.day, day.commit_count, day.group_type) for day in days] == [(0, 2, "CLASSIC"), (far, 1, "CLASSIC")]
+
+
 def test_time_not_stable_and_without_owner_is_cut_at_midnight() -> None:
     """A hand-over that goes on over midnight counts for both days, and names the partition."""
     night = DAY_MS

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,8 @@ from tests.coordinator_core.inference.group_lives import (
     reconciled,
     target,
 )
+
+Row = TypeVar("Row")
 
 SETTINGS = InferenceSettings()
 A_AND_B = {"a": (0, 1), "b": (2, 3)}
@@ -234,7 +237,7 @@ def test_gold_is_a_function_of_the_set_of_rows(shuffler: random.Random) -> None:
     """Whatever the order in which silver's rows come, gold is the same."""
     life = life_of(CONSUMER_LIFE, beats(1, 1_000, 80_000))
 
-    def shuffled(rows: Sequence[tuple[object, ...]]) -> tuple[tuple[object, ...], ...]:
+    def shuffled(rows: Sequence[Row]) -> tuple[Row, ...]:
         return tuple(shuffler.sample(rows, len(rows)))
 
     mixed = life._replace(
