@@ -67,8 +67,8 @@ def read_truth(events: Iterable[Event], until_ms: float = inf) -> Truth:
     in_force: dict[Place, tuple[int, int]] = {}
     untold: set[str] = set()
     for event in events:
-        if event["ts_ms"] <= until_ms:
-            _READ.get(event["ev"], lambda *_: None)(event, truth, in_force, untold)
+        if event["ts_ms"] <= until_ms and event["ev"] in _READ:
+            _READ[event["ev"]](event, truth, in_force, untold)
     truth.told -= untold
     return truth
 
@@ -197,21 +197,25 @@ def place_of(row: AnomalyRow) -> Place:
 
 def judge_rewinds(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Judged:
     """Each rewind that was told, once, with the offsets before and after."""
-    claimed = Counter(
+    claimed: Counter[Any] = Counter(
         (place_of(row), row.from_offset, row.to_offset)
         for row in rows
         if row.group_id in truth.told and row.delta is not None and row.delta < 0
     )
-    happened = truth.rewinds + truth.late_rewinds
-    expected = Counter({key: count for key, count in shown.rewinds.items() if key[0][0] in truth.told})
+    happened: Counter[Any] = truth.rewinds + truth.late_rewinds
+    expected: Counter[Any] = Counter({key: count for key, count in shown.rewinds.items() if key[0][0] in truth.told})
     return Judged((claimed & happened).total(), [*(claimed - happened)], [*(expected - claimed)])
 
 
 def judge_aborted(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Judged:
     """Each offset whose transaction was aborted, once."""
     told = truth.told_transactions | {group for group, _ in truth.aborted}
-    claimed = Counter((row.group_id, row.to_offset) for row in rows if row.kind == "ABORTED" and row.group_id in told)
-    return Judged((claimed & truth.aborted).total(), [*(claimed - truth.aborted)], [*(shown.aborted - claimed)])
+    claimed: Counter[Any] = Counter(
+        (row.group_id, row.to_offset) for row in rows if row.kind == "ABORTED" and row.group_id in told
+    )
+    happened: Counter[Any] = Counter(truth.aborted)
+    expected: Counter[Any] = Counter(shown.aborted)
+    return Judged((claimed & happened).total(), [*(claimed - happened)], [*(expected - claimed)])
 
 
 def judge_deletions(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Judged:

@@ -72,7 +72,7 @@ def commits_of(*rows: dict[str, Any]) -> GroupCommits:
 
 def generation(number: int, first: int, end: int | None, member_count: int, **more: Any) -> GenerationRow:
     """A generation of a classic group."""
-    values = dict.fromkeys(GenerationRow._fields) | {
+    values: dict[str, Any] = dict.fromkeys(GenerationRow._fields) | {
         "group_id": "g",
         "group_type": "CLASSIC",
         "incarnation": 0,
@@ -90,7 +90,7 @@ def generation(number: int, first: int, end: int | None, member_count: int, **mo
 
 def member(first: int, end: int | None, topics: tuple[str, ...] = ("t",)) -> MemberRow:
     """A member, from one place in the log to another."""
-    values = dict.fromkeys(MemberRow._fields) | {
+    values: dict[str, Any] = dict.fromkeys(MemberRow._fields) | {
         "group_id": "g",
         "group_type": "CLASSIC",
         "member_id": "m",
@@ -103,7 +103,7 @@ def member(first: int, end: int | None, topics: tuple[str, ...] = ("t",)) -> Mem
 
 def owner(first: int, end: int | None) -> OwnerRow:
     """Who has t-0."""
-    values = dict.fromkeys(OwnerRow._fields) | {
+    values: dict[str, Any] = dict.fromkeys(OwnerRow._fields) | {
         "topic": "t",
         "partition": 0,
         "member_id": "m",
@@ -189,8 +189,8 @@ def test_a_consumer_without_membership_is_not_reported_at_each_commit() -> None:
 
 def test_offsets_set_once_in_a_group_that_never_had_members() -> None:
     """Perhaps a tool's; no more than a guess, and none where commits go on."""
-    alone = {"generations": (generation(0, 2, None, 0),), "members": (), "events": (event(1, "GROUP_CREATED"),)}
-    alone["generations"] = (generation(0, 2, None, 0, valid_from=10),)
+    first = (generation(0, 2, None, 0, valid_from=10),)
+    alone: dict[str, Any] = {"generations": first, "members": (), "events": (event(1, "GROUP_CREATED"),)}
     rows = found(life_of(commit(1, 5), commit(2, 7, partition=1), **alone))
     assert brief(rows) == [(place, "EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", "GUESS") for place in (1, 2)]
     assert found(life_of(commit(1, 5), commit(2, 7, 5), **alone)) == []
