@@ -1,0 +1,74 @@
+"""restore and describe against a live broker: Kafka's own tool takes the file, and shows the offsets as they were."""
+
+import io
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.choices import Tool, View
+from jobs.describe import describe, write_descriptions
+from jobs.restore import run_restore
+from jobs.sinks import Warehouse
+from tests.conformance.recordings import make_warehouse
+from tests.jobs.builders import batch, write_segment
+from tests.live.broker import BrokerTopic, LiveBroker
+from tests.live.kafka_home import KafkaHome
+
+COMMAND: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+COMMAND_TIMEOUT_S: Final = 120
+TOPIC: Final = BrokerTopic("orders", "tmyj-FEYST-VyJ_du8dc1w", (0, 0))
+GROUPS: Final = ("billing", "it's a group")
+RECORD_COUNT: Final = 100
+
+
+def told(home: KafkaHome, broker: LiveBroker, *words: str) -> str:
+    """What kafka-consumer-groups prints."""
+    java = home.command()[:-1]
+    options = ["--bootstrap-server", broker.address, *(word for group in GROUPS for word in ("--group", group))]
+    command = [*java, COMMAND, *options, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_TIMEOUT_S)
+    return done.stdout
+
+
+def offsets(printed: str) -> dict[tuple[str, str, str], str]:
+    """Current offsets by group, topic and partition, of a table of offsets."""
+    found = {}
+    for line in printed.splitlines():
+        if " orders " in line:
+            group, _, rest = line.partition(" orders ")
+            partition, offset = rest.split()[:2]
+            found[group.strip(), "orders", partition] = offset
+    return found
+
+
+def test_offsets_come_back(home: KafkaHome, spark: SparkSession, tmp_path: Path) -> None:
+    """Two groups are moved on; the file of a moment before brings both back, and describe shows that moment."""
+    for partition in range(len(TOPIC.leader_epochs)):
+        segment = write_segment(tmp_path / "logs", TOPIC.topic, partition, 0, batch(0, RECORD_COUNT))
+        # without it the broker takes the folder for a stranger's
+        (segment.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC.topic_id}\n")
+    reset = ("--reset-offsets", "--execute")
+    with LiveBroker(home, tmp_path / "broker", topics=[TOPIC], logs=tmp_path / "logs") as broker:
+        told(home, broker, *reset, "--topic", "orders:0", "--to-offset", "10")
+        told(home, broker, *reset, "--topic", "orders:1", "--to-offset", "20")
+        before = told(home, broker, "--describe", "--offsets")
+        at_ms = time.time_ns() // 1_000_000
+        told(home, broker, *reset, "--topic", "orders", "--to-offset", "70")
+        make_warehouse(spark, broker.data, tmp_path / "warehouse", cluster_id="live")
+        warehouse, file = Warehouse(str(tmp_path / "warehouse")), tmp_path / "offsets.csv"
+        asked = {"group_ids": GROUPS, "output": str(file), "output_format": "table", "out": io.StringIO()}
+        run_restore(warehouse, "live", at_ms=at_ms, **asked)  # type: ignore[arg-type]
+        told(home, broker, *reset, "--from-file", str(file))
+        after = told(home, broker, "--describe", "--offsets")
+    expected = {(group, "orders", place): offset for group in GROUPS for place, offset in (("0", "10"), ("1", "20"))}
+    assert offsets(before) == offsets(after) == expected
+    ours = io.StringIO()
+    described = describe(warehouse, "live", view=View.OFFSETS, at_ms=at_ms, tool=Tool.CONSUMER)
+    write_descriptions(described, "table", False, ours)
+    assert offsets(ours.getvalue()) == expected
+    newest = io.StringIO()
+    write_descriptions(describe(warehouse, "live", view=View.OFFSETS), "table", False, newest)
+    assert set(offsets(newest.getvalue()).values()) == {"70"}
