@@ -22,7 +22,7 @@ from tests.coordinator_core.stateful.persisted_machine import PersistedSharePart
 from tests.coordinator_core.stateful.share_machine import ShareMachine
 from tests.mutants.harness import FOUND_CODE, SURVIVED_CODE
 
-EXAMPLES: Final = 300
+EXAMPLES: Final = 500
 CASES: Final = 150
 TRACES: Final = Path(__file__).resolve().parents[1] / "data" / "traces"
 
@@ -55,8 +55,9 @@ def main(hunter: str, folder: str) -> int:
     origin = Path(coordinator_core.__file__ or "").resolve()
     if Path(folder).resolve() not in origin.parents:
         raise SystemExit(f"this would hunt in {origin}")
+    run = HUNTERS[hunter]
     try:
-        HUNTERS[hunter]()
+        run()
     except Exception as error:
         lines = str(error).splitlines()
         print(f"{type(error).__name__}: {lines[0] if lines else ''}")

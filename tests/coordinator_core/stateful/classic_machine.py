@@ -33,6 +33,7 @@ INSTANCES = st.sampled_from([None, None, None, "i", "j"])
 PROTOCOLS = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",)])
 API_VERSIONS = st.sampled_from([3, 5, 9])
 WAIT_MS = 1000
+INITIAL_DELAY_MS = 3000
 NO_SUCH_GENERATION = 99_999
 ROUNDS_MAX = 8
 OLD_API_VERSION = 3
@@ -57,7 +58,7 @@ def assignment_of(generation_id: int, member_id: str, instance: str | None) -> b
 class ClassicMachine(GroupMachine):
     """Clients of one classic group."""
 
-    @initialize(delay_ms=st.sampled_from([0, 3000]), size_max=st.sampled_from([2, 4, 4]))
+    @initialize(delay_ms=st.sampled_from([0, INITIAL_DELAY_MS]), size_max=st.sampled_from([2, 4, 4]))
     def begin(self, delay_ms: int, size_max: int) -> None:
         self.begin_with(Clients(group_initial_rebalance_delay_ms=delay_ms, group_max_size=size_max))
         self.known: list[tuple[str, str | None]] = []
@@ -77,11 +78,23 @@ class ClassicMachine(GroupMachine):
 
     @rule(count=st.integers(2, 4), protocols=PROTOCOLS, are_static=st.booleans())
     def join_together(self, count: int, protocols: tuple[str, ...], are_static: bool) -> None:
-        """Several members at once, as when an application starts."""
+        """Several members at once, as when an application starts, and the time that the first rebalance waits."""
         taken = set() if self.live is None else set(self.live.static_members)
         for instance in ("i", "j", None, None)[:count]:
             is_static = are_static and instance not in taken
             self.join_as("", instance if is_static else None, protocols, OLD_API_VERSION)
+        for _ in range(2):
+            self.clients.wait(INITIAL_DELAY_MS)
+
+    @precondition(lambda self: self.live is not None)
+    @rule()
+    def followers_sync(self) -> None:
+        """All wait for what the leader makes of it."""
+        group = self.live
+        assert group is not None
+        for member in tuple(group.members.values()):
+            if member.member_id != group.leader:
+                self.sync_as(member.member_id, member.group_instance_id, group.generation_id)
 
     @precondition(lambda self: self.live is not None and self.live.static_members)
     @rule(who=WHO, protocols=PROTOCOLS, api_version=API_VERSIONS, is_refused=st.booleans())
@@ -251,8 +264,9 @@ class ClassicMachine(GroupMachine):
         return 0 if self.live is None else self.live.generation_id
 
     def generation_of(self, is_late: bool) -> int:
-        """The present generation, or one which is over, or never was."""
-        return self.generation_id if not is_late else max(self.generation_id - 1, 0) or NO_SUCH_GENERATION
+        """The present generation, or the one before; where there is none, one that never was."""
+        before = self.generation_id - 1 if self.generation_id > 0 else NO_SUCH_GENERATION
+        return before if is_late else self.generation_id
 
     def member(self, who: int) -> tuple[str, str | None]:
         """(member id, group instance id), of now or from before."""
@@ -278,10 +292,9 @@ class ClassicMachine(GroupMachine):
         self.asked[self.clients.request_count + 1] = Asked(kind, member_id, instance, generation_id)
         number = send()
         self.waiting.add(number)
-        after = self.parked(member_id)
-        if number in after:
+        after, answer = self.parked(member_id), self.clients.answers.get(number)
+        if number in after or (answer is not None and answer.error_code == ErrorCode.NONE):
             self.waiting -= before - after - self.clients.answers.keys()
-            self.waiting |= before & self.clients.answers.keys()
 
     # --- what must hold ---
 
@@ -334,7 +347,6 @@ class ClassicMachine(GroupMachine):
         assert group.static_members == instances
         assert (group.leader in group.members) if members else group.leader is None
         assert not group.pending_join_members & group.members.keys()
-        assert group.pending_sync_members <= group.members.keys()
         assert len(group.members) <= max(self.coordinator.config.group_max_size, 1) or group.state != STABLE
         assert (group.state == EMPTY) <= (not members)
         if group.state != PREPARING_REBALANCE:

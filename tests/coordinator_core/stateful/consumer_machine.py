@@ -450,7 +450,7 @@ class ConsumerMachine(GroupMachine):
         group = self.consumer_group
         for member in () if group is None else group.members.values():
             yield session_key(GROUP, member.member_id)
-            if member.state == MemberState.UNREVOKED_PARTITIONS and member.classic_member_metadata is None:
+            if member.state == MemberState.UNREVOKED_PARTITIONS and member.member_epoch != LEAVE_STATIC_EPOCH:
                 yield rebalance_key(GROUP, member.member_id)
 
     def rest(self) -> None:

@@ -90,6 +90,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def refuse_the_next_append(self) -> None:
         self.clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        self.is_refusing = True
 
     @rule()
     def reload(self) -> None:
