@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.java.hash_codes import string_order
 from coordinator_core.lookup import SharePartitionKey
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.coverage import epoch_ms
@@ -179,7 +180,7 @@ class SilverAt:
             for row in generations
             for group_id in (row["group_id"],)
         ]
-        return sorted(groups, key=lambda group: java_order(group.group_id))
+        return sorted(groups, key=lambda group: string_order(group.group_id))
 
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
         """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
@@ -293,11 +294,6 @@ TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", ME
 """Events which change an epoch or the state of a group or a member."""
 
 
-def java_order(text: str) -> bytes:
-    """Sort key in which Java sorts strings: by UTF-16 code unit."""
-    return text.encode("utf-16-be", "surrogatepass")
-
-
 def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
     """A time as the tables have it."""
     return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
@@ -374,7 +370,7 @@ def _members(rows: Sequence[Row], assignments: Sequence[Row], past: _Past) -> It
         if row["task_type"] in (None, "ACTIVE"):
             kind = target if row["assignment"] == "TARGET" else held
             kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
-    for row in sorted(rows, key=lambda row: java_order(row["member_id"])):
+    for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
         member_id, epoch = row["member_id"], row["member_epoch"]
         if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
             epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0

@@ -15,8 +15,9 @@ from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, write_answers
-from jobs.as_of import STREAMS, SilverAt, java_order
+from jobs.as_of import STREAMS, SilverAt
 from jobs.silver_reader import LOG_PARTITION, rows_of
 from jobs.sinks import Warehouse
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
@@ -46,7 +47,7 @@ def owners_at(
         for owner in partition_owners(life)
         if owner.topic == topic and owner.partition == partition and _holds(owner, at_ms)
     ]
-    return sorted(owners, key=lambda owner: (java_order(owner.group_id), owner.from_log_offset, owner.member_id))
+    return sorted(owners, key=lambda owner: (string_order(owner.group_id), owner.from_log_offset, owner.member_id))
 
 
 def _holds(owner: OwnerRow, at_ms: int | None) -> bool:

@@ -14,8 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
+from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, write_answers
-from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition, java_order
+from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
 from jobs.coverage import epoch_ms
 from jobs.errors import JobError
 from jobs.sinks import Warehouse
@@ -74,7 +75,7 @@ def restoration(warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[
     deleted_ms = _deleted_topics(warehouse, cluster_id)
     rows = [
         _restored(group_id, place, now.get(group_id, {}).get(place), then[group_id].get(place), deleted_ms)
-        for group_id in sorted(set(group_ids), key=java_order)
+        for group_id in sorted(set(group_ids), key=string_order)
         for place in sorted(then[group_id].keys() | now.get(group_id, {}).keys())
     ]
     busy = tuple(group_id for group_id, group in present.items() if group.members)

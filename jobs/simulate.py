@@ -79,7 +79,15 @@ class TruthFiles:
             path = self._folder / f"{file}.jsonl"
             lines = self._stack.enter_context(path.open("w", encoding="utf-8", newline="\n", buffering=1 << 20))
             self._files[file] = lines
-        lines.write(json.dumps(facts, separators=(",", ":"), default=_plain) + "\n")
+        plain = {name: _in_order(value) for name, value in facts.items()}
+        lines.write(json.dumps(plain, separators=(",", ":"), default=_plain) + "\n")
+
+
+def _in_order(value: Any) -> Any:
+    """Maps below the first level by key: dumps of coordinators come in the order of Python's hashes."""
+    if isinstance(value, dict):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,11 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `configs.Configs`: what the metadata log tells of them, over time.
 * `life.GroupLife`, `life.GroupCommits`: all silver rows of one group.
 * `groups.audit_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`,
-  `rebalances` (with `departures`: left or expired, `storms`) and `commit_anomalies`.
-* `shares.ShareAudit`: redeliveries, archived records and the days of the share partitions of one log partition. It
-  calls `evidence`, `redeliveries` and `archived`.
+  `rebalances` (with `causes`, `departures`: left or expired, `movement`, `storms`) and `commit_anomalies`.
+* `share_log.ShareLog`: the silver rows of the share partitions of one log partition, as columns.
+* `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
+  `archived`.
+* `lag.lag_history`: lag at each commit, where end offsets were sampled. `broken_rules`: where a log breaks the
+  coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, less `cluster_id`.
 """

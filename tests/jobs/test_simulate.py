@@ -1,6 +1,9 @@
 """simulate: from a scenario to segments, through nightly, to silver tables which say what truly happened."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import StringIO
@@ -211,3 +214,21 @@ def test_a_file_that_is_no_scenario_is_named(tmp_path: Path) -> None:
         simulate(str(path), str(tmp_path / "out"))
     with pytest.raises(SimulateError, match=r"cannot read the scenario .*missing\.toml"):
         simulate(str(tmp_path / "missing.toml"), str(tmp_path / "out"))
+
+
+def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path) -> None:
+    """Segments and truth, byte for byte, from two processes in which sets and maps come in different orders."""
+    files: list[dict[str, bytes]] = []
+    for hash_seed in ("0", "5"):
+        output = tmp_path / hash_seed
+        subprocess.run(
+            [sys.executable, "-m", "jobs", "simulate", "--scenario", str(SCENARIOS / "share-poison.toml")]
+            + ["--output", str(output), "--seed", "3"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(PROJECT_ROOT)},
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+        )
+        files.append({str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()})
+    assert len(files[0]) > len(("logs", "truth"))
+    assert files[0] == files[1]
