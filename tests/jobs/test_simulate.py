@@ -221,9 +221,9 @@ def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path
     files: list[dict[str, bytes]] = []
     for hash_seed in ("0", "5"):
         output = tmp_path / hash_seed
+        scenario = str(SCENARIOS / "share-poison.toml")
         subprocess.run(
-            [sys.executable, "-m", "jobs", "simulate", "--scenario", str(SCENARIOS / "share-poison.toml")]
-            + ["--output", str(output), "--seed", "3"],
+            [sys.executable, "-m", "jobs", "simulate", "--scenario", scenario, "--output", str(output), "--seed", "3"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(PROJECT_ROOT)},
             cwd=tmp_path,
             check=True,
