@@ -132,6 +132,7 @@ class ClassicConsumer:
     is_lost: bool = False
     """The group went on without it, and its thread has not noticed."""
     rejoin_reason: str = ""
+    """Why it is to join again; empty from a successful SyncGroup on, as rejoinReason and rejoinNeeded of Kafka's."""
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.config, self.topics)
@@ -271,6 +272,7 @@ class ClassicConsumer:
             delay_ms = 0 if code is ErrorCode.REBALANCE_IN_PROGRESS else RETRY_BACKOFF_MS
             return [Beat(0), SetTimer(RETRY, delay_ms)]
         self._enter(STABLE)
+        self.rejoin_reason = ""
         return self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
 
     def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:

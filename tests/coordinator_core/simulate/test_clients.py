@@ -40,6 +40,7 @@ from coordinator_core.simulate.clients.machine import (
 )
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
+from coordinator_core.simulate.clients.reader import BUSY
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.scenario import TopicSpec
 from coordinator_core.simulate.topics import Topics
@@ -144,6 +145,21 @@ def test_a_slow_poll_leaves_the_group_after_the_poll_interval_and_not_before() -
     assert isinstance(expiry, SetTimer)
     assert expiry.delay_ms == 60_000
     assert sent(slow.handle(TimerFired(expiry.name), NOW_MS + 60_000), "classic_leave")
+
+
+@pytest.mark.parametrize("is_rebalancing", [False, True])
+def test_after_a_slow_poll_within_the_interval_only_who_was_told_to_joins_again(is_rebalancing: bool) -> None:
+    """The join before was done with when SyncGroup succeeded: why it was is no reason to join once more."""
+    client = consumer(max_poll_interval_ms=60_000)
+    joined(client)
+    assert client.rejoin_reason == ""
+    client.handle(SlowPoll(20_000), NOW_MS)
+    if is_rebalancing:
+        told = Answered("heartbeat", None, ErrorCode.REBALANCE_IN_PROGRESS, HeartbeatRequest("g", 1, "m"))
+        client.handle(told, NOW_MS + 3000)
+    actions = client.handle(TimerFired(BUSY), NOW_MS + 20_000)
+    assert sent(actions, "commit_offset")
+    assert client.state is (MemberState.LEAVING_OLD if is_rebalancing else MemberState.STABLE)
 
 
 def test_a_fenced_static_member_ends() -> None:
