@@ -22,7 +22,7 @@ from tests.coordinator_core.stateful.persisted_machine import PersistedSharePart
 from tests.coordinator_core.stateful.share_machine import ShareMachine
 from tests.mutants.harness import FOUND_CODE, SURVIVED_CODE
 
-EXAMPLES: Final = 500
+EXAMPLES: Final = 1500
 CASES: Final = 150
 TRACES: Final = Path(__file__).resolve().parents[1] / "data" / "traces"
 

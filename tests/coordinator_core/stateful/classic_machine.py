@@ -25,10 +25,10 @@ from coordinator_core.coordinator.errors import ErrorCode
 from tests.coordinator_core.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 
-KNOWN_MAX = 7
-"""Requests name one of so many of the ids which were handed out last, or one that nobody has."""
-
-WHO = st.integers(0, KNOWN_MAX)
+KNOWN_MAX = 2
+"""Requests name a member, one of so many of the ids which were handed out last, or one that nobody has."""
+WHO_MAX = 7
+WHO = st.integers(0, WHO_MAX)
 INSTANCES = st.sampled_from([None, None, None, "i", "j"])
 PROTOCOLS = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",)])
 API_VERSIONS = st.sampled_from([3, 5, 9])
@@ -107,7 +107,7 @@ class ClassicMachine(GroupMachine):
             self.refuse_the_next_append()
         self.join_as("", instances[who % len(instances)], protocols, api_version)
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.known or self.live)
     @rule(who=WHO, protocols=PROTOCOLS, api_version=API_VERSIONS)
     def rejoin(self, who: int, protocols: tuple[str, ...], api_version: int) -> None:
         self.join_as(*self.member(who), protocols, api_version)
@@ -118,7 +118,7 @@ class ClassicMachine(GroupMachine):
 
         self.ask("join", member_id, instance, send)
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.known or self.live)
     @rule(who=WHO, is_late=st.sampled_from([False, False, False, True]))
     def sync(self, who: int, is_late: bool) -> None:
         member_id, instance = self.member(who)
@@ -152,7 +152,7 @@ class ClassicMachine(GroupMachine):
             answer = self.clients.answers[self.clients.request_count]
             assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.known or self.live)
     @rule(who=WHO, is_late=st.sampled_from([False, False, False, True]))
     def heartbeat(self, who: int, is_late: bool) -> None:
         """A sign of life counts from a member of the present generation only."""
@@ -172,7 +172,7 @@ class ClassicMachine(GroupMachine):
         assert timer is not None
         assert timer.deadline_ms == self.clients.now_ms + member.session_timeout_ms
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.known or self.live)
     @rule(who=WHO, is_late=st.sampled_from([False, False, True]))
     def commit(self, who: int, is_late: bool) -> None:
         """A member of the present generation commits; nobody else does."""
@@ -189,7 +189,7 @@ class ClassicMachine(GroupMachine):
         if is_late or not is_member:
             assert self.coordinator.shard.offsets == before, "a commit of nobody"
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.known or self.live)
     @rule(who=WHO)
     def leave(self, who: int) -> None:
         member_id, instance = self.member(who)
@@ -269,11 +269,10 @@ class ClassicMachine(GroupMachine):
         return before if is_late else self.generation_id
 
     def member(self, who: int) -> tuple[str, str | None]:
-        """(member id, group instance id), of now or from before."""
-        if who == KNOWN_MAX or not self.known:
-            return "nobody", None
-        latest = self.known[-KNOWN_MAX:]
-        return latest[who % len(latest)]
+        """(member id, group instance id) of a member, or of one from before, or of nobody."""
+        members = () if self.live is None else self.live.members.values()
+        ids = [(member.member_id, member.group_instance_id) for member in members] + self.known[-KNOWN_MAX:]
+        return ids[who % len(ids)] if ids and who < WHO_MAX else ("nobody", None)
 
     def parked(self, member_id: str | None = None) -> set[int]:
         """Requests which wait in the group, all or those of one member."""
