@@ -14,7 +14,19 @@ from jobs.errors import JobError, SettingsError
 from jobs.progress import Steps
 from tests.conftest import PROJECT_ROOT
 
-JOBS = ("nightly", "capture", "replay", "export-segments", "simulate", "sql")
+JOBS = (
+    "nightly",
+    "capture",
+    "replay",
+    "audit",
+    "describe",
+    "owner",
+    "restore",
+    "export-segments",
+    "simulate",
+    "whatif",
+    "sql",
+)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
