@@ -89,6 +89,13 @@ def file_schema(table: Table) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by])
 
 
+def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    """A column of a data file in its declared type; nulls where the file was made before there was such a column."""
+    if field.name in rows.column_names:
+        return rows.column(field.name).cast(field.type)
+    return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+
+
 def spark_schema(table: Table) -> StructType:
     """Spark's StructType, with the comments."""
     return StructType.fromJson(delta_struct(table.columns))
@@ -136,11 +143,9 @@ def _delta_type(type_: Type) -> Any:
             return {"type": "struct", "fields": fields}
 
 
-def ddl(table: Table) -> str:
-    """The columns as DDL with COMMENTs: what `CREATE TABLE name (...)` takes, and what a reader can read."""
-    return ", ".join(
-        f"{column.name} {sql_type(column.type)} COMMENT {_sql_text(column.comment)}" for column in table.columns
-    )
+def ddl(columns: Iterable[Column]) -> str:
+    """Columns as DDL with COMMENTs: what `CREATE TABLE name (...)` takes, and what a reader can read."""
+    return ", ".join(f"{column.name} {sql_type(column.type)} COMMENT {_sql_text(column.comment)}" for column in columns)
 
 
 def sql_type(type_: Type) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ from jobs.audit_log import audit_share_rules
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
 from jobs.replay import OFFSETS_TOPIC, SHARE_TOPIC, captured_logs, replay_application
+from jobs.silver_format import other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Warehouse
 from jobs.tasks import balanced, run_tasks
@@ -49,6 +50,8 @@ class AuditSummary:
 
     row_counts: Mapping[str, int]
     skipped: bool
+    replaced_version: str | None = None
+    """Whose gold was made anew, in words: an older version's, say. None: it was of this version."""
 
 
 def audit(
@@ -61,11 +64,17 @@ def audit(
     started_at: datetime,
     rebuild: bool = False,
 ) -> AuditSummary:
-    """Make the gold tables of a cluster from its silver tables. The row in state.audits is written last."""
+    """Make the gold tables of a cluster from its silver tables. The row in state.audits is written last.
+
+    Raises WarehouseError where silver is of another version: replay makes it anew.
+    """
+    require_current_silver(warehouse, cluster_id)
     replay_version = min(warehouse.last_version(table, replay_application(cluster_id)) for table in SILVER_TABLES)
     sources = {"format": AUDIT_FORMAT, "end_offsets_version": warehouse.version(END_OFFSETS)}
     settings = json.dumps({**sources, **dataclasses.asdict(inference)}, sort_keys=True)
-    if replay_version < 0 or (not rebuild and _is_done(warehouse, cluster_id, replay_version, settings)):
+    newest = _newest_audit(warehouse, cluster_id)
+    is_done = newest is not None and (newest["replay_version"], newest["settings"]) == (replay_version, settings)
+    if replay_version < 0 or (is_done and not rebuild):
         return AuditSummary({}, skipped=True)
     app_id = f"groupledger/audit/{cluster_id}"
     for table in (*GOLD_TABLES, AUDITS):
@@ -104,13 +113,13 @@ def audit(
         "row_count": sum(row_counts.values()),
     }
     warehouse.write(AUDITS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITS)), app_id=app_id, version=version)
-    return AuditSummary(row_counts, skipped=False)
+    other = None if newest is None else other_version(json.loads(newest["settings"]).get("format", 0), AUDIT_FORMAT)
+    return AuditSummary(row_counts, skipped=False, replaced_version=other)
 
 
-def _is_done(warehouse: Warehouse, cluster_id: str, replay_version: int, settings: str) -> bool:
+def _newest_audit(warehouse: Warehouse, cluster_id: str) -> dict[str, Any] | None:
     rows = warehouse.read(AUDITS, ["started_at", "replay_version", "settings"], where={"cluster_id": cluster_id})
-    newest = max(rows.to_pylist(), key=lambda row: row["started_at"], default=None)
-    return newest is not None and (newest["replay_version"], newest["settings"]) == (replay_version, settings)
+    return max(rows.to_pylist(), key=lambda row: row["started_at"], default=None)
 
 
 def _works(session: SparkSession, warehouse: Warehouse, work: AuditWork) -> list[AuditWork]:

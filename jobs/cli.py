@@ -434,17 +434,13 @@ def whatif(
 
     def job() -> int:
         from jobs.as_of import parse_time  # noqa: PLC0415
-        from jobs.sinks import Warehouse  # noqa: PLC0415
         from jobs.whatif import asked, tell  # noqa: PLC0415
         from jobs.whatif import whatif as run_whatif  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
         question = asked(changed, recorded or (), settings)
-        tables = Warehouse(settings.warehouse, lane=settings.write_lane)
-        if not tables.is_arrow_lane:
-            _, tables, _ = open_session("whatif", settings)
         rows = run_whatif(
-            tables,
+            _tables("whatif", settings),
             cluster_id=settings.cluster_id,
             group_id=group,
             question=question,
@@ -512,11 +508,15 @@ def open_session(
 
 
 def _tables(job: str, settings: Settings) -> "Warehouse":
-    """The warehouse, without Spark wherever that can be; else with it."""
+    """The warehouse, without Spark wherever that can be, for jobs which read silver: it must be of this version."""
+    from jobs.silver_format import require_current_silver  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415
 
     tables = Warehouse(settings.warehouse, lane=settings.write_lane)
-    return tables if tables.is_arrow_lane else open_session(job, settings)[1]
+    if not tables.is_arrow_lane:
+        tables = open_session(job, settings)[1]
+    require_current_silver(tables, settings.cluster_id)
+    return tables
 
 
 def _time(text: str | None) -> int | None:

@@ -67,6 +67,8 @@ def run_audit(
             started_at=started_at,
             rebuild=rebuild,
         )
+    if summary.replaced_version is not None:
+        steps.say(f"gold is of {summary.replaced_version}: made anew")
     if not summary.skipped:
         steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
 
@@ -106,6 +108,8 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
 
 def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings, steps: Steps) -> int:
     """The tables, the ledger by topic and in all, what is missing, and where to look next."""
+    if summary.replaced_version is not None:
+        steps.say(f"silver is of {summary.replaced_version}: made anew")
     if summary.skipped:
         steps.say("nothing new since the last run: the tables are as they were (--rebuild replays all the same)")
     else:

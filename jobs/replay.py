@@ -35,6 +35,7 @@ from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema, timest
 from jobs.bronze_reader import BronzeChunk, read_log
 from jobs.coverage import epoch_ms
 from jobs.quarantine import is_of_capture
+from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_rows import (
     ShareKeys,
     commits_table,
@@ -141,6 +142,8 @@ class ReplaySummary:
     bronze_version: int
     skipped: bool
     """Nothing was new: the tables hold this version of bronze already."""
+    replaced_version: str | None = None
+    """Whose silver was made anew, in words: an older version's, say. None: it was of this version."""
 
 
 def replay(
@@ -155,11 +158,13 @@ def replay(
 ) -> ReplaySummary:
     """Replay all that bronze holds of a cluster, and put the silver tables of the cluster in place.
 
-    A run which has nothing new to read writes nothing, unless `rebuild`. The row in state.runs is written last.
+    A run which has nothing new to read writes nothing, unless `rebuild` or silver is of another version's format. The
+    row in state.runs is written last.
     """
     bronze_version = warehouse.version(RECORD_BATCHES)
     last_run = _last_run(warehouse, cluster_id)
-    if last_run is not None and last_run == bronze_version and not rebuild:
+    other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
+    if last_run is not None and last_run == bronze_version and not rebuild and other is None:
         counts = _counts_of(warehouse, cluster_id, bronze_version)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
@@ -227,7 +232,7 @@ def replay(
         app_id=app_id,
         version=version,
     )
-    return ReplaySummary(counts, row_counts, quarantined, bronze_version, skipped=False)
+    return ReplaySummary(counts, row_counts, quarantined, bronze_version, skipped=False, replaced_version=other)
 
 
 def replay_application(cluster_id: str) -> str:
@@ -353,6 +358,7 @@ def _runs_table(
             "bronze_version": bronze_version,
             "batch_count": batch_counts[topic],
             **dataclasses.asdict(counts[topic]),
+            "silver_format": SILVER_FORMAT,
         }
         for topic in sorted(counts)
     ]

@@ -16,7 +16,7 @@ from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
 from coordinator_core.log.chunk import I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
-from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -77,9 +77,10 @@ class SilverFiles:
         for file in self._files[table.full_name]:
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
-                parts.append(_typed(pq.ParquetFile(source).read(columns=list(columns), use_threads=False), table))
+                rows = pq.ParquetFile(source).read(columns=list(columns), use_threads=False)
+                parts.append(_typed(rows, table, columns))
         schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
-        return pa.concat_tables(parts).select(columns) if parts else schema.empty_table()
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def iterate(self, table: Table, columns: Sequence[str], log_partition: int) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
@@ -94,7 +95,7 @@ class SilverFiles:
                     if pc.min_max(place).as_py() != {"min": log_partition, "max": log_partition}:
                         rows = rows.filter(pc.equal(place, log_partition))
                     if rows.num_rows:
-                        yield _typed(rows.select(columns), table)
+                        yield _typed(rows, table, columns)
 
 
 def _row_groups(metadata: Any, log_partition: int) -> Iterator[int]:
@@ -109,9 +110,10 @@ def _row_groups(metadata: Any, log_partition: int) -> Iterator[int]:
             yield index
 
 
-def _typed(rows: pa.Table, table: Table) -> pa.Table:
-    schema = arrow_schema(table)
-    return rows.cast(pa.schema([schema.field(name).remove_metadata() for name in rows.column_names]))
+def _typed(rows: pa.Table, table: Table, columns: Sequence[str]) -> pa.Table:
+    """Columns as declared: files of other writers and of older versions may have other types, or lack some."""
+    schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
+    return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
 def group_lives(files: SilverFiles, log_partition: int) -> Iterator[GroupLife]:

@@ -28,15 +28,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.arrow_schemas import arrow_schema, delta_schema, spark_schema, statistics_columns
+from jobs.arrow_schemas import arrow_schema, ddl, delta_schema, spark_schema, statistics_columns, stored_column
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
-from schemas.tables.declare import Scalar, Table
+from schemas.tables.declare import Column, Scalar, Table
 
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
@@ -46,10 +47,11 @@ ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abf
 
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 STATISTICS_TEXT_MAX: Final = 32
+"""Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
 LAST_CHARACTER: Final = chr(0x10FFFF)
 """No character comes after it."""
-"""Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,8 @@ class Warehouse:
         self._codec = codec
         self._codecs = dict(codecs or {})
         self._session = session
+        self._up_to_date: set[str] = set()
+        """Tables found to have all their columns."""
 
     def path(self, table: Table) -> str:
         """The table's folder or URI."""
@@ -296,8 +300,11 @@ class Warehouse:
         return bool(SparkDeltaTable.isDeltaTable(self._spark, self.path(table)))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, unless it is there."""
+        """Create the table, with its comments, unless it is there. One of an older version gets what columns it lacks."""
         if self.exists(table):
+            if table.full_name not in self._up_to_date:
+                self._add_columns(table)
+                self._up_to_date.add(table.full_name)
             return
         if not self.is_arrow_lane:
             self._ensure_by_spark(table)
@@ -311,6 +318,27 @@ class Warehouse:
             description=table.comment,
             configuration=table_properties(table),
         )
+
+    def _add_columns(self, table: Table) -> None:
+        """Add the declared columns which the table lacks, at its end: rows of before have nulls there."""
+        lacking = self._lacking(table)
+        if not lacking:
+            return
+        add = self._add_columns_by_delta_rs if self.is_arrow_lane else self._add_columns_by_spark
+        try:
+            add(table, lacking)
+        except (DeltaError, PySparkException) as error:
+            # another run may have added them meanwhile
+            if self._lacking(table):
+                names = ", ".join(column.name for column in lacking)
+                raise WarehouseError(f"{table.full_name}: cannot add the columns {names}: {error}") from error
+
+    def _lacking(self, table: Table) -> list[Column]:
+        if self.is_arrow_lane:
+            stored = {field.name for field in DeltaTable(self.path(table)).schema().fields}
+        else:
+            stored = set(self.frame(table).columns)
+        return [column for column in table.columns if column.name not in stored]
 
     def target(self, table: Table, *, app_id: str, version: int) -> PartTarget:
         """Where tasks write the part files of the commit (`app_id`, `version`)."""
@@ -419,6 +447,12 @@ class Warehouse:
 
     # --- the Arrow lane
 
+    def _add_columns_by_delta_rs(self, table: Table, columns: Sequence[Column]) -> None:
+        names = {column.name for column in columns}
+        delta = DeltaTable(self.path(table))
+        delta.alter.add_columns([field for field in delta_schema(table).fields if field.name in names])
+        delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
+
     def _commit_by_delta_rs(
         self,
         table: Table,
@@ -492,6 +526,13 @@ class Warehouse:
         for name, value in table_properties(table).items():
             builder = builder.property(name, value)
         builder.execute()
+
+    def _add_columns_by_spark(self, table: Table, columns: Sequence[Column]) -> None:
+        name = {"name": "delta.`" + spark_uri(self.path(table)).replace("`", "``") + "`"}
+        properties = f"'{STATISTICS_PROPERTY}' = '{','.join(statistics_columns(table))}'"
+        # columns, their comments and the property are our own words
+        self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) ADD COLUMNS ({ddl(columns)})", args=name)
+        self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) SET TBLPROPERTIES ({properties})", args=name)
 
     def _last_version_by_spark(self, table: Table, app_id: str) -> int:
         jvm: Any = self._spark._jvm
@@ -571,7 +612,7 @@ def table_properties(table: Table) -> dict[str, str]:
     return {
         "delta.enableDeletionVectors": "false",
         "delta.columnMapping.mode": "none",
-        "delta.dataSkippingStatsColumns": ",".join(statistics_columns(table)),
+        STATISTICS_PROPERTY: ",".join(statistics_columns(table)),
     }
 
 
@@ -593,7 +634,7 @@ def spark_uri(path: str) -> str:
 
 
 def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
-    """Some columns of one file, with the declared types, partition columns included."""
+    """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
     filesystem, path = filesystem_of(file.path)
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
@@ -601,11 +642,11 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
         rows = pq.ParquetFile(source).read(columns=stored)
     arrays = []
     for name in columns:
-        type_ = schema.field(name).type
+        declared = schema.field(name)
         if name in stored:
-            arrays.append(rows.column(name).cast(type_))
+            arrays.append(stored_column(rows, declared))
         else:
-            scalar = pa.scalar(file.partition_values[name], type_)
+            scalar = pa.scalar(file.partition_values[name], declared.type)
             # the row count of a projection without stored columns is in the footer alone
             arrays.append(pa.chunked_array([pa.repeat(scalar, rows.num_rows)]))
     return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))

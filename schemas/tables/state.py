@@ -1,7 +1,7 @@
 """State: what the runs know of themselves."""
 
 from schemas.tables.common import CLUSTER_ID, key
-from schemas.tables.declare import BIGINT, STRING, TIMESTAMP, Column, Table
+from schemas.tables.declare import BIGINT, INT, STRING, TIMESTAMP, Column, Table
 
 RUNS = Table(
     layer="state",
@@ -21,6 +21,7 @@ RUNS = Table(
         Column("control_count", BIGINT, "Control records."),
         Column("unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."),
         Column("quarantined_count", BIGINT, "Records which could not be read."),
+        Column("silver_format", INT, "Format of the silver tables that the run made; null: older than any number."),
     ),
 )
 

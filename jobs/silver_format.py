@@ -1,0 +1,41 @@
+"""Which version of the project made silver: a number kept with each run of replay.
+
+Silver follows from bronze, so replay makes it anew where another version made it. Jobs that only read silver say so
+instead: rows of before lack columns, or mean something else in them.
+"""
+
+from typing import Final
+
+from jobs.errors import WarehouseError
+from jobs.sinks import Warehouse
+from schemas.tables.state import RUNS
+
+SILVER_FORMAT: Final = 2
+"""Raised when the columns of silver, or what replay writes into them, change."""
+UNNUMBERED: Final = 1
+"""Silver of runs that kept no number."""
+
+
+def silver_format(warehouse: Warehouse, cluster_id: str) -> int | None:
+    """The format of the silver tables of a cluster; None if no replay of it ever finished."""
+    rows = warehouse.read(RUNS, ["started_at", "silver_format"], where={"cluster_id": cluster_id}).to_pylist()
+    newest = max(rows, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
+    return None if newest is None else newest["silver_format"] or UNNUMBERED
+
+
+def other_version(found: int | None, expected: int) -> str | None:
+    """What to call a format which is not the expected one; None where nothing is there, or it is the expected one."""
+    if found in (None, expected):
+        return None
+    assert found is not None
+    return "an older version" if found < expected else "a newer version"
+
+
+def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
+    """Raises WarehouseError where the silver tables of a cluster are of another version, and says what to run."""
+    other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
+    if other is not None:
+        raise WarehouseError(
+            f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
+            "run ./spark-submit.sh replay, which makes it anew"
+        )
