@@ -53,6 +53,9 @@ STABLE_MEMBER: Final = "STABLE"
 END_OFFSET_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
 """A sampled log end which is older than this says nothing of the lag now."""
 
+ROWS_AT_ONCE: Final = 1 << 20
+"""Commits held in memory while the newest ones are sought: a hundred bytes each."""
+
 Row = Mapping[str, Any]
 
 
@@ -204,14 +207,24 @@ class SilverAt:
         )
         conditions = [*self._of_groups(), pc.field("outcome") == pc.scalar("APPLIED"), *self._until("applied_at")]
         dataset = self._dataset(OFFSET_COMMITS)
-        parts = [] if dataset is None else dataset.to_batches(columns=list(names), filter=reduce(and_, conditions))
-        newest = _newest([_newest([pa.Table.from_batches([part])]) for part in parts if part.num_rows])
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
-        for row in newest.to_pylist() if newest is not None else ():
-            if row["change"] != "DELETE":
-                offsets[row["group_id"]][TopicPartition(row["topic"], row["partition"])] = CommittedOffset(
-                    row["committed_offset"], row["leader_epoch"], row["topic_id"], epoch_ms(row["applied_at"])
-                )
+        if dataset is None:
+            return offsets
+        batches = dataset.to_batches(
+            columns=list(names), filter=reduce(and_, conditions), batch_size=ROWS_AT_ONCE, batch_readahead=1
+        )
+        newest = _newest_of(batches)
+        if not newest.num_rows:
+            return offsets
+        in_force = newest.filter(pc.not_equal(newest["change"], "DELETE"))
+        values = in_force.set_column(
+            names.index("applied_at"), "applied_at", pc.divide(in_force["applied_at"].cast(pa.int64()), 1000)
+        ).to_pydict()
+        groups, places = values["group_id"], map(TopicPartition, values["topic"], values["partition"])
+        columns = ("committed_offset", "leader_epoch", "topic_id", "applied_at")
+        committed = map(CommittedOffset, *(values[name] for name in columns))
+        for group_id, place, offset in zip(groups, places, committed, strict=True):
+            offsets[group_id][place] = offset
         return offsets
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -310,20 +323,34 @@ def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     return groups
 
 
-def _newest(parts: Sequence[pa.Table]) -> pa.Table | None:
-    """Of commits, those which took effect last of their group and partition; None of none."""
-    if not parts:
-        return None
-    rows = pa.concat_tables(parts).combine_chunks()
-    group, topic = (
-        rows[name].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-        for name in ("group_id", "topic")
-    )
+def _newest_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Of commits, those which took effect last of their group and partition."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        held.append(pa.Table.from_batches([batch]))
+        if sum(rows.num_rows for rows in held) >= ROWS_AT_ONCE:
+            held = [_newest(pa.concat_tables(held))]
+    return _newest(pa.concat_tables(held)) if held else pa.table({})
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    if not rows.num_rows:
+        return rows
+    group, topic = (_codes(rows[name]) for name in ("group_id", "topic"))
+    partition = rows["partition"].to_numpy()
+    # no more of each than there are rows, so that none of the products overflows
     _, owner = np.unique(group * (topic.max() + 1) + topic, return_inverse=True)
-    key = (owner.astype(np.int64) << 31) | rows["partition"].to_numpy()
-    order = np.lexsort((rows["applied_log_offset"].to_numpy(), key))
-    is_last = np.append(np.diff(key[order]) != 0, True)
-    return rows.take(pa.array(order[is_last]))
+    _, key = np.unique((owner << 31) | partition, return_inverse=True)
+    # of several values for one index numpy keeps the last
+    order = np.argsort(rows["applied_log_offset"].to_numpy(), kind="stable")
+    last = np.zeros(key.max() + 1, np.int64)
+    last[key[order]] = order
+    return rows.take(pa.array(np.sort(last)))
+
+
+def _codes(column: pa.ChunkedArray) -> Any:
+    """Texts as small numbers."""
+    return column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
 
 
 class _Past:
