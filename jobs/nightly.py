@@ -7,7 +7,6 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.ledger import LedgerCounts
 from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
@@ -62,7 +61,7 @@ def run_audit(
             session,
             warehouse,
             cluster_id=settings.cluster_id,
-            inference=InferenceSettings(delivery_count_limit=settings.delivery_count_limit),
+            inference=settings.inference,
             run_id=run_id,
             started_at=started_at,
             rebuild=rebuild,

@@ -6,10 +6,11 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from coordinator_core.inference.settings import InferenceSettings
 from jobs.errors import SettingsError
 from schemas.tables import TABLES
 
@@ -36,7 +37,8 @@ class Settings:
     topics: tuple[str, ...]
     task_bytes_max: int
     batch_decompressed_bytes_max: int
-    delivery_count_limit: int
+    inference: InferenceSettings
+    """What inference goes by where no log tells it."""
     write_lane: str
     """auto, arrow or spark."""
     codec: str
@@ -48,6 +50,10 @@ class Settings:
         return self.codecs.get(table_name, self.codec)
 
 
+INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings))
+SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
+"""Of these, brokers' settings for share groups: section `share`; the others are in section `inference`."""
+
 KEYS: Final[Mapping[str, str]] = {
     "warehouse": "warehouse",
     "cluster_id": "cluster_id",
@@ -55,15 +61,17 @@ KEYS: Final[Mapping[str, str]] = {
     "sources.topics": "topics",
     "sources.task_bytes_max": "task_bytes_max",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
-    "share.delivery_count_limit": "delivery_count_limit",
+    **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
     "writes.lane": "write_lane",
     "writes.codec": "codec",
     "writes.codecs": "codecs",
 }
-"""Key in the file -> field of `Settings`."""
+"""Key in the file -> field of `Settings`, or of its `inference`."""
 
 LIST_FIELDS: Final = frozenset({"segments", "topics"})
-SIZE_FIELDS: Final = frozenset({"task_bytes_max", "batch_decompressed_bytes_max", "delivery_count_limit"})
+NUMBER_FIELDS: Final = frozenset({"task_bytes_max", "batch_decompressed_bytes_max", *INFERENCE_FIELDS})
+NUMBER_MAX: Final = 2**53
+"""Far beyond all sense, and sums of a few such still fit 64 bits."""
 
 
 def environment_name(key: str) -> str:
@@ -138,7 +146,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         field = fields[name]
         if field in LIST_FIELDS:
             values[field] = [part.strip() for part in text.split(",") if part.strip()]
-        elif field in SIZE_FIELDS:
+        elif field in NUMBER_FIELDS:
             try:
                 values[field] = int(text)
             except ValueError as error:
@@ -152,9 +160,9 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     for field in ("warehouse", "cluster_id"):
         if not isinstance(values[field], str) or not values[field]:
             raise SettingsError(f"{field} must be a text that is not empty")
-    for field in SIZE_FIELDS:
-        if not isinstance(values[field], int) or isinstance(values[field], bool) or values[field] < 1:
-            raise SettingsError(f"{field} must be a whole number of at least 1")
+    for field in sorted(NUMBER_FIELDS):
+        if type(values[field]) is not int or not 1 <= values[field] <= NUMBER_MAX:
+            raise SettingsError(f"{field} must be a whole number of at least 1 and at most 2^53")
     for field in LIST_FIELDS:
         items = values[field]
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
@@ -175,7 +183,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         topics=tuple(values["topics"]),
         task_bytes_max=values["task_bytes_max"],
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
-        delivery_count_limit=values["delivery_count_limit"],
+        inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
         write_lane=values["write_lane"],
         codec=values["codec"],
         codecs=dict(codecs),

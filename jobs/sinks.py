@@ -300,7 +300,7 @@ class Warehouse:
         return bool(SparkDeltaTable.isDeltaTable(self._spark, self.path(table)))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, unless it is there. One of an older version gets what columns it lacks."""
+        """Create the table, with its comments, unless it is there; an older one gets the columns it lacks."""
         if self.exists(table):
             if table.full_name not in self._up_to_date:
                 self._add_columns(table)

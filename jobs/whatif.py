@@ -47,8 +47,13 @@ class WhatIfArgumentError(WhatIfJobError):
 
 def asked(changed: Sequence[str], recorded: Sequence[str], settings: Settings) -> Question:
     """The question of the options. Raises WhatIfArgumentError."""
+    held = Recorded(
+        consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
+        delivery_count_limit=settings.inference.delivery_count_limit,
+        record_lock_duration_ms=settings.inference.record_lock_duration_ms,
+    )
     try:
-        return question_of(changed, recorded, Recorded(delivery_count_limit=settings.delivery_count_limit))
+        return question_of(changed, recorded, held)
     except WhatIfError as error:
         raise WhatIfArgumentError(str(error)) from error
 

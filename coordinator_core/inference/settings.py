@@ -11,14 +11,10 @@ class InferenceSettings:
     """group.share.delivery.count.limit of the brokers."""
     record_lock_duration_ms: int = 30_000
     """group.share.record.lock.duration.ms of the brokers."""
-    classic_session_timeout_ms: int = 45_000
-    """session.timeout.ms of classic members whose own the log does not hold."""
     modern_session_timeout_ms: int = 45_000
     """group.consumer.session.timeout.ms, and of share and streams groups."""
     session_timeout_ms_min: int = 6_000
     """group.min.session.timeout.ms of the brokers: no member expires sooner after it was heard."""
-    commit_interval_ms: int = 5_000
-    """auto.commit.interval.ms of consumers: how often a live one is heard of."""
     storm_generation_count: int = 5
     """So many generations within `storm_window_ms` are a storm."""
     storm_window_ms: int = 10 * 60_000

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.inference.settings import InferenceSettings
 from jobs.errors import SettingsError
-from jobs.settings import CONFIG_FILE, KEYS, PROJECT_ROOT, environment_name, load_settings
+from jobs.settings import CONFIG_FILE, INFERENCE_FIELDS, KEYS, PROJECT_ROOT, environment_name, load_settings
 
 
 def test_defaults_are_those_of_the_project_file() -> None:
@@ -15,7 +16,7 @@ def test_defaults_are_those_of_the_project_file() -> None:
     assert settings.segments == (str(PROJECT_ROOT / "tests/recordings/full-a/logs"),)
     assert settings.cluster_id == "kafka"
     assert settings.batch_decompressed_bytes_max == 64 * 1024 * 1024
-    assert settings.delivery_count_limit == 5
+    assert settings.inference == InferenceSettings()
     assert (settings.write_lane, settings.codec_of("silver.topics")) == ("auto", "lz4")
 
 
@@ -42,6 +43,18 @@ def test_every_key_has_its_environment_name() -> None:
     assert settings.topics == ("x",)
 
 
+def test_every_setting_of_inference_can_be_set(tmp_path: Path) -> None:
+    """By file and by environment, each reaches its own field; what inference goes by has no setting but these."""
+    keys = {key: field for key, field in KEYS.items() if field in INFERENCE_FIELDS}
+    assert sorted(keys.values()) == sorted(INFERENCE_FIELDS)
+    wanted = {field: number for number, field in enumerate(INFERENCE_FIELDS, start=1000)}
+    config = tmp_path / "g.toml"
+    config.write_text("".join(f"{key} = {wanted[field]}\n" for key, field in keys.items()))
+    by_file = load_settings(environment={}, config_file=config)
+    by_environment = load_settings(environment={environment_name(key): str(wanted[keys[key]]) for key in keys})
+    assert by_file.inference == by_environment.inference == InferenceSettings(**wanted)
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -54,6 +67,11 @@ def test_every_key_has_its_environment_name() -> None:
         ("cluster_id = 3", "cluster_id"),
         ("[share]\ndelivery_count_limit = 0", "delivery_count_limit"),
         ("[share]\ndelivery_count_limit = true", "delivery_count_limit"),
+        ("[share]\nrecord_lock_duration_ms = 1.5", "record_lock_duration_ms"),
+        ("[inference]\nstalled_ms = 0", "stalled_ms"),
+        ("[inference]\nstorm_window_ms = '10m'", "storm_window_ms"),
+        ("[inference]\noffsets_retention_ms = 9007199254740993", "offsets_retention_ms"),
+        ("[inference]\ndelivery_count_limit = 5", "inference.delivery_count_limit"),
         ("[sources]\ntopics = 'one'", "topics"),
         ("= broken", "TOML"),
     ],
