@@ -41,11 +41,11 @@ class Jobs:
         )
         self.warehouse = Warehouse(self.settings.warehouse, lane=lane, session=session)
         self.text = StringIO()
-        self._steps = Steps(session, Console(file=self.text, width=200))
+        self.steps = Steps(session, Console(file=self.text, width=200))
 
     def nightly(self, run_id: str = "r1") -> int:
         return run_nightly(
-            self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self._steps
+            self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
         )
 
     def replay(self, run_id: str, *, rebuild: bool) -> int:
@@ -55,7 +55,7 @@ class Jobs:
             self.settings,
             run_id=run_id,
             started_at=STARTED_AT,
-            steps=self._steps,
+            steps=self.steps,
             rebuild=rebuild,
         )
 
