@@ -20,10 +20,12 @@ from coordinator_core.whatif.shares import Transition
 from jobs.answers import Value, write_answers, write_csv, write_json
 from jobs.errors import JobError
 from jobs.settings import Settings
+from jobs.share_reader import configs
 from jobs.silver_reader import SilverFiles, group_lives, rows_of
 from jobs.sinks import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
+    CONFIGS,
     GROUP_EVENTS,
     GROUP_GENERATIONS,
     GROUP_MEMBERS,
@@ -70,12 +72,13 @@ def whatif(
     """The answers for one group. Raises WhatIfJobError, which says what to do."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
-    files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS), cluster_id)
+    files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS), cluster_id)
+    known = configs(files)
     try:
         if question.changed.is_of_shares and not question.changed.is_of_members:
             transitions = _transitions(files, group_id, from_ms, to_ms)
             if transitions:
-                return answer_share_group(group_id, transitions, question)
+                return answer_share_group(group_id, transitions, question, known)
         life = _life(files, group_id)
         if life is None:
             raise WhatIfJobError(
@@ -83,8 +86,8 @@ def whatif(
                 "./spark-submit.sh sql -e 'select distinct group_id from silver.group_generations'"
             )
         if {row.group_type for row in life.generations} == {"SHARE"}:
-            return answer_share_group(group_id, (), question)
-        return answer_group(life, question, from_ms=from_ms, to_ms=to_ms)
+            return answer_share_group(group_id, (), question, known)
+        return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
     except CoreError as error:
         raise WhatIfJobError(str(error)) from error
 

@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-1. `lives` reads the log's evidence: which members came when, how each went, where it came back, when topics grew. Each
-   fact that made a recorded rebalance is a *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
+1. `lives` reads the log's evidence of members: who came when, how each went, where it came back. `story` adds when
+   topics grew, how the group was configured, and the rebalances. Each fact that made a recorded rebalance is a *mark*
+   (`Mark`): life 4 began, life 2 ended, the topics grew.
 2. What the log cannot tell is not guessed but read in several ways (`readings`): a member that fell silent and came
    back was paused, or died and was started anew; members of a first generation came all at once, or one after another.
 3. `stage` brings each reading on stage: real client models (`simulate.clients`), the live coordinator, a virtual clock.

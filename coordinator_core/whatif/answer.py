@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
-from coordinator_core.whatif.lives import story_of
 from coordinator_core.whatif.settings import Question, WhatIfError
-from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, RecordAnswer, Transition, answer_shares
+from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
+from coordinator_core.whatif.story import NO_CONFIGS, story_of
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
 """Name of an assumption -> what it says."""
@@ -72,7 +73,12 @@ WOULD_BE: Final[Mapping[Verdict, str]] = {
 
 
 def answer_group(
-    life: GroupLife, question: Question, *, from_ms: int | None = None, to_ms: int | None = None
+    life: GroupLife,
+    question: Question,
+    configs: Configs = NO_CONFIGS,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
 ) -> list[WhatIfRow]:
     """Each rebalance of a classic or consumer group, in the order of time, and the total.
 
@@ -80,7 +86,7 @@ def answer_group(
     """
     if question.changed.is_of_shares:
         raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
-    story = story_of(life, question.recorded, from_ms=from_ms, to_ms=to_ms)
+    story = story_of(life, question.recorded, configs, from_ms=from_ms, to_ms=to_ms)
     answers, totals = compare(story, question.changed)
     frame = (story.group_id, story.group_type)
     asked = " ".join(question.texts)
@@ -145,14 +151,16 @@ def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAn
     )
 
 
-def answer_share_group(group_id: str, transitions: Iterable[Transition], question: Question) -> list[WhatIfRow]:
+def answer_share_group(
+    group_id: str, transitions: Iterable[Transition], question: Question, configs: Configs = NO_CONFIGS
+) -> list[WhatIfRow]:
     """Each range of records of a share group that would have gone another way, or may have, and the total.
 
     Raises WhatIfError where the question has no meaning for share groups.
     """
     if question.changed.is_of_members:
         raise WhatIfError(f"group {group_id} is a share group: ask for its delivery limit or its lock duration")
-    answers = answer_shares(transitions, question.changed, question.recorded)
+    answers = answer_shares(transitions, question.changed, InForce(group_id, question.recorded, configs))
     asked = " ".join(question.texts)
     rows = [_record_row(group_id, asked, answer) for answer in answers]
     sizes = [answer.last_offset - answer.first_offset + 1 for answer in answers]

@@ -7,10 +7,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
-from coordinator_core.whatif.lives import CLASSIC, CONSUMER, ENDED, POLL_MS, End, Life, Mark, Rebalance, Story
+from coordinator_core.whatif.lives import CLASSIC, CONSUMER, POLL_MS, End, Life
 from coordinator_core.whatif.readings import Reading, open_facts, readings_of
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes, WhatIfError
 from coordinator_core.whatif.stage import Play, Played, play
+from coordinator_core.whatif.story import ENDED, Mark, Rebalance, Story
 
 
 class Verdict(StrEnum):
@@ -49,7 +50,7 @@ ASSUMPTIONS: Final[Mapping[str, str]] = {
     "LEFT_OR_EXPIRED": "The commits do not tell whether a member left or expired.",
     "SAME_CLIENT": "A member of the client id and host of one that went is the same process, come back.",
     "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
-    "CONSUMER_SESSION": "group.consumer.session.timeout.ms was as told, or 45000.",
+    "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
 }
 """Name of an assumption -> what it says."""
 
@@ -366,7 +367,8 @@ def _assumptions(story: Story, changes: Changes, facts: frozenset[str], is_first
     names = set(ALWAYS | facts)
     if story.group_type == CLASSIC:
         names.add("HEARTBEAT_INTERVAL")
-    if story.group_type == CONSUMER or changes.protocol == "consumer":
+    is_of_consumer_protocol = story.group_type == CONSUMER or changes.protocol == "consumer"
+    if is_of_consumer_protocol and not story.is_session_known:
         names.add("CONSUMER_SESSION")
     if is_first and story.group_type == CLASSIC:
         names |= {"INITIAL_DELAY", "JOINS_WITHIN_DELAY"}

@@ -6,18 +6,8 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from coordinator_core.whatif.lives import (
-    BEGAN,
-    CLASSIC,
-    ENDED,
-    GREW,
-    POLL_MS,
-    End,
-    Life,
-    Mark,
-    Rebalance,
-    Story,
-)
+from coordinator_core.whatif.lives import CLASSIC, POLL_MS, End, Life
+from coordinator_core.whatif.story import BEGAN, ENDED, GREW, Mark, Rebalance, Story
 
 WARM_UP_MS: Final = 15 * 60_000
 """Members which were there before the window start so long before it, to be settled when it begins."""

@@ -34,6 +34,7 @@ class Recorded:
     heartbeat_interval_ms: int | None = None
     """heartbeat.interval.ms of classic members; by default 3000, or a third of the session where that is less."""
     consumer_session_timeout_ms: int = DEFAULTS.group_consumer_session_timeout_ms
+    """This and the next two are for the times of which silver.configs does not tell them."""
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
 
@@ -125,6 +126,7 @@ RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
     "heartbeat.interval.ms": ("heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
     "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
+    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
     "share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
     "group.share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
     "share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),

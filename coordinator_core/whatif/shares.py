@@ -4,23 +4,32 @@ What the log holds: each time a range was handed back (AVAILABLE, with how often
 archived. What it does not hold: when a range was delivered, why it was handed back, and what a consumer would have
 done with one more try. So a lower limit is answered for certain, a higher one and another lock duration by bounds.
 
+Both settings may change over time: what held at each change is what the metadata log tells (`InForce`), else what was
+told. A limit is looked at when a range is handed back, a lock duration when one is delivered.
+
 Sources: SharePartition (a range handed back with `deliveryCount >= group.share.delivery.count.limit` is archived
-instead), and its acquisition lock time-out.
+instead), its acquisition lock time-out, and ShareGroupConfigProvider (the group's own config overrides the brokers').
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError
+import numpy as np
+
+from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
+from coordinator_core.log.chunk import I64
+from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded, WhatIfError
 
 AVAILABLE: Final = "AVAILABLE"
 ACKNOWLEDGED: Final = "ACKNOWLEDGED"
 ARCHIVED: Final = "ARCHIVED"
 
+LAST_MS: Final = 2**62
+"""Later than any time."""
 LOCK_SLACK_MS: Final = 10_000
 """A hand-back so long after the lock could first run out may still be its: delivery waits for the next poll."""
 
@@ -67,8 +76,8 @@ SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "OUTCOME_UNKNOWN": "How a further delivery would have ended, the log cannot tell.",
     "LOCK_BY_TIMING": "A hand-back one lock duration or little more after the one before is one of the lock.",
     "DELIVERY_NOT_IN_LOG": "The log does not tell when records were delivered, so not for how long they were held.",
-    "LIMIT_RECORDED": "The delivery limit was as told, as configured, or Kafka's default of 5.",
-    "LOCK_RECORDED": "The lock duration was as told, or Kafka's default of 30000.",
+    "LIMIT_RECORDED": "The delivery limit, where the log does not tell it, was as told, or Kafka's default of 5.",
+    "LOCK_RECORDED": "The lock duration, where the log does not tell it, was as told, or Kafka's default of 30000.",
 }
 """Name of an assumption -> what it says."""
 
@@ -95,6 +104,41 @@ class RecordAnswer:
     assumptions: tuple[str, ...]
 
 
+class Held(NamedTuple):
+    """The value of the setting which is asked for, when a change was written."""
+
+    value: int
+    before: int
+    """The same for a limit; of a lock duration, what held when the longest lock that may have run out was taken."""
+    is_known: bool
+    """The log tells both; else what was told, or the default, is assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What held for a group over time: its configs, and where they do not tell it, what was told."""
+
+    group_id: str
+    recorded: Recorded
+    configs: Configs = field(default_factory=Configs)
+
+    def limits(self, at_ms: I64) -> list[Held]:
+        """The delivery limit at each time."""
+        found = self._numbers(DELIVERY_COUNT_LIMIT, at_ms, self.recorded.delivery_count_limit)
+        return list(map(Held, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
+
+    def locks(self, at_ms: I64) -> list[Held]:
+        """The lock duration at each time, in ms."""
+        default_ms = self.recorded.record_lock_duration_ms
+        found = self._numbers(RECORD_LOCK_DURATION, at_ms, default_ms)
+        before = self._numbers(RECORD_LOCK_DURATION, at_ms - np.maximum(found.values, LOCK_DURATIONS_MS[1]), default_ms)
+        is_known = found.is_known & before.is_known
+        return list(map(Held, found.values.tolist(), before.values.tolist(), is_known.tolist()))
+
+    def _numbers(self, name: str, at_ms: I64, default: int) -> KnownNumbers:
+        return self.configs.numbers(name, (self.group_id,), np.zeros(len(at_ms), np.int64), at_ms, default)
+
+
 @dataclass(frozen=True, slots=True)
 class _Change:
     """One change of one stretch of offsets which all have the same story."""
@@ -103,6 +147,7 @@ class _Change:
     state: str | None
     delivery_count: int
     kind: str
+    held: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +160,34 @@ class _Stretch:
     changes: tuple[_Change, ...]
 
 
-def answer_shares(transitions: Iterable[Transition], changes: Changes, recorded: Recorded) -> list[RecordAnswer]:
+def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force: InForce) -> list[RecordAnswer]:
     """What would have become of the records, by partition and offset. Raises WhatIfError for a change which is none."""
     limit, lock_ms = changes.delivery_count_limit, changes.record_lock_duration_ms
-    if limit == recorded.delivery_count_limit:
-        raise WhatIfError(f"the delivery limit was {limit} already; if it was not, tell what it was with --recorded")
-    if lock_ms == recorded.record_lock_duration_ms:
-        raise WhatIfError(
-            f"the lock duration was {lock_ms} ms already; if it was not, tell what it was with --recorded"
-        )
     if limit is not None and lock_ms is not None:
         raise WhatIfError("the delivery limit and the lock duration bear on one another: ask for one at a time")
-    stretches = _stretches(transitions)
+    rows = list(transitions)
+    # Without a change, what held last is what there is to compare with.
+    at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
     if limit is not None:
-        return [answer for one in stretches for answer in _under_limit(one, limit, recorded.delivery_count_limit)]
+        held = in_force.limits(at_ms)
+        _refuse_the_same("delivery limit", "", limit, held)
+        return [answer for one in _stretches(rows, held) for answer in _under_limit(one, limit)]
     assert lock_ms is not None
-    return _under_lock(stretches, lock_ms, recorded.record_lock_duration_ms)
+    held = in_force.locks(at_ms)
+    _refuse_the_same("lock duration", " ms", lock_ms, held)
+    return _under_lock(_stretches(rows, held), lock_ms)
 
 
-def _stretches(transitions: Iterable[Transition]) -> Iterable[_Stretch]:
+def _refuse_the_same(name: str, unit: str, asked: int, held: Sequence[Held]) -> None:
+    if any(one.value != asked or one.before != asked for one in held):
+        return
+    hint = "" if all(one.is_known for one in held) else "; if it was not, tell what it was with --recorded"
+    raise WhatIfError(f"the {name} was {asked}{unit} already{hint}")
+
+
+def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Iterable[_Stretch]:
     """Offsets cut where changes begin and end, so that each stretch has one story; neighbours of one are joined."""
+    held_at = {row.at: one for row, one in zip(transitions, held, strict=False)}
     by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
     for row in transitions:
         by_partition[row.topic_id, row.partition].append(row)
@@ -154,7 +207,7 @@ def _stretches(transitions: Iterable[Transition]) -> Iterable[_Stretch]:
             for row in open_rows.get(first, ()):
                 current[id(row)] = row
             story = tuple(
-                _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind)
+                _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind, held_at[row.at])
                 for row in sorted(current.values(), key=lambda row: row.log_offset)
             )
             if joined is not None and (joined.changes != story or joined.last_offset + 1 != first):
@@ -189,28 +242,34 @@ def _answer(
 # --- the delivery limit ---
 
 
-def _under_limit(stretch: _Stretch, limit: int, recorded_limit: int) -> list[RecordAnswer]:
+def _under_limit(stretch: _Stretch, limit: int) -> list[RecordAnswer]:
     changes = _since_reset(stretch.changes)
     if not changes:
         return []
     last = changes[-1]
-    if limit < recorded_limit:
-        return _under_lower_limit(stretch, changes, last, limit)
-    if last.state == ARCHIVED and last.delivery_count >= recorded_limit:
-        tries = [change.delivery_count for change in changes if change.state == AVAILABLE]
-        was_handed_back = sorted(set(tries)) == list(range(1, recorded_limit))
-        return [
-            _answer(
-                stretch,
-                RecordVerdict.MORE_TRIES,
-                last,
-                f"AVAILABLE at delivery {last.delivery_count}, {limit - recorded_limit} more at most",
-                deliveries=(1 if was_handed_back else 0, limit - recorded_limit),
-                confidence=LIKELY if was_handed_back else GUESS,
-                assumptions=("LIMIT_NOT_REJECTED", "LIMIT_RECORDED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
-            )
-        ]
-    return []
+    return _under_lower_limit(stretch, changes, last, limit) or _under_higher_limit(stretch, changes, last, limit)
+
+
+def _under_higher_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
+    """What was archived at the limit which then held, if the other one would not have been reached."""
+    more = limit - last.delivery_count
+    if last.state != ARCHIVED or last.delivery_count < last.held.value or more <= 0:
+        return []
+    tries = {change.delivery_count for change in changes if change.state == AVAILABLE}
+    was_handed_back = tries == set(range(1, last.delivery_count))
+    return [
+        _answer(
+            stretch,
+            RecordVerdict.MORE_TRIES,
+            last,
+            f"AVAILABLE at delivery {last.delivery_count}, {more} more at most",
+            deliveries=(1 if was_handed_back else 0, more),
+            confidence=LIKELY if was_handed_back else GUESS,
+            assumptions=_assumed(
+                last.held, "LIMIT_RECORDED", "LIMIT_NOT_REJECTED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"
+            ),
+        )
+    ]
 
 
 def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
@@ -239,6 +298,11 @@ def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Cha
     ]
 
 
+def _assumed(held: Held, recorded: str, *names: str) -> tuple[str, ...]:
+    """These, and that the setting was as told, unless the log tells it."""
+    return tuple(sorted(names if held.is_known else (recorded, *names)))
+
+
 def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
     """What an admin's reset left behind is over; ranges which the start offset passed had no deliveries to tell of."""
     resets = [index for index, change in enumerate(changes) if change.kind == "RESET"]
@@ -248,7 +312,7 @@ def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
 # --- the lock duration ---
 
 
-def _under_lock(stretches: Iterable[_Stretch], lock_ms: int, recorded_ms: int) -> list[RecordAnswer]:
+def _under_lock(stretches: Iterable[_Stretch], lock_ms: int) -> list[RecordAnswer]:
     """Every hand-back; and of what ended otherwise, under a shorter lock, one line a partition."""
     answers: list[RecordAnswer] = []
     unknown: dict[tuple[str, int], list[tuple[_Stretch, _Change]]] = defaultdict(list)
@@ -257,11 +321,17 @@ def _under_lock(stretches: Iterable[_Stretch], lock_ms: int, recorded_ms: int) -
         for index, change in enumerate(changes):
             held_ms_max = _held_ms_max(changes[index - 1] if index else None, change)
             if change.state == AVAILABLE:
-                answers.append(_handed_back(stretch, change, held_ms_max, lock_ms, recorded_ms))
-            elif lock_ms < recorded_ms and (held_ms_max is None or held_ms_max >= lock_ms):
+                answers.append(_handed_back(stretch, change, held_ms_max, lock_ms))
+            elif lock_ms < max(change.held.value, change.held.before) and (
+                held_ms_max is None or held_ms_max >= lock_ms
+            ):
                 unknown[stretch.topic_id, stretch.partition].append((stretch, change))
     answers += [_ended(found) for found in unknown.values()]
     return answers
+
+
+def _is_shorter(lock_ms: int, held: Held) -> bool:
+    return lock_ms < max(held.value, held.before)
 
 
 def _held_ms_max(earlier: _Change | None, change: _Change) -> int | None:
@@ -271,22 +341,23 @@ def _held_ms_max(earlier: _Change | None, change: _Change) -> int | None:
     return change.at_ms - earlier.at_ms
 
 
-def _handed_back(
-    stretch: _Stretch, change: _Change, held_ms_max: int | None, lock_ms: int, recorded_ms: int
-) -> RecordAnswer:
+def _handed_back(stretch: _Stretch, change: _Change, held_ms_max: int | None, lock_ms: int) -> RecordAnswer:
     """Was it the lock? Only if the range may have been held for as long as the lock lasted."""
-    shortest_ms = min(lock_ms, recorded_ms)
-    if held_ms_max is not None and held_ms_max < shortest_ms:
+    held = change.held
+    recorded_ms = held.value
+    is_steady = held.value == held.before
+    is_short = held_ms_max is not None and held_ms_max < min(lock_ms, held.value, held.before)
+    if is_short or (is_steady and recorded_ms == lock_ms):
         return _answer(
             stretch,
             RecordVerdict.KEPT,
             change,
             "the same",
             shift_ms=0,
-            confidence=CERTAIN,
-            assumptions=("LOCK_RECORDED", "SAME_DELIVERIES"),
+            confidence=CERTAIN if is_short or held.is_known else LIKELY,
+            assumptions=_assumed(held, "LOCK_RECORDED", "SAME_DELIVERIES"),
         )
-    is_timed_out = held_ms_max is not None and recorded_ms <= held_ms_max <= recorded_ms + LOCK_SLACK_MS
+    is_timed_out = is_steady and held_ms_max is not None and recorded_ms <= held_ms_max <= recorded_ms + LOCK_SLACK_MS
     if is_timed_out and lock_ms < recorded_ms:
         return _answer(
             stretch,
@@ -295,7 +366,7 @@ def _handed_back(
             "AVAILABLE earlier: the lock runs out sooner",
             shift_ms=lock_ms - recorded_ms,
             confidence=LIKELY,
-            assumptions=("LOCK_BY_TIMING", "LOCK_RECORDED", "SAME_DELIVERIES"),
+            assumptions=_assumed(held, "LOCK_RECORDED", "LOCK_BY_TIMING", "SAME_DELIVERIES"),
         )
     if is_timed_out:
         would_be = f"ACKNOWLEDGED within the longer lock, or AVAILABLE {lock_ms - recorded_ms} ms later"
@@ -305,7 +376,7 @@ def _handed_back(
             change,
             would_be,
             deliveries=(-1, 0),
-            assumptions=("LOCK_BY_TIMING", "LOCK_RECORDED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
+            assumptions=_assumed(held, "LOCK_RECORDED", "LOCK_BY_TIMING", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
         )
     return _answer(
         stretch,
@@ -313,7 +384,7 @@ def _handed_back(
         change,
         "the same unless the lock had run out",
         deliveries=(-1, 1),
-        assumptions=("DELIVERY_NOT_IN_LOG", "LOCK_RECORDED", "OUTCOME_UNKNOWN"),
+        assumptions=_assumed(held, "LOCK_RECORDED", "DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
     )
 
 

@@ -22,9 +22,10 @@ from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import ClusterSpec, Scenario, TopicSpec
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.simulate.world import World
-from coordinator_core.whatif.lives import CLASSIC, Life, Mark, Story
+from coordinator_core.whatif.lives import CLASSIC, Life
 from coordinator_core.whatif.readings import ENDING, STARTING, WARM_UP_MS, Act, Reading, What, acts_of
 from coordinator_core.whatif.settings import Changes
+from coordinator_core.whatif.story import Mark, Story
 
 AFTER_MS: Final = 60_000
 """The play goes on for so long after the longest session that may still run out."""

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -15,12 +17,14 @@ from coordinator_core.simulate.scenario import parse_scenario
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.simulate.world import World
 from coordinator_core.whatif.answer import TOTAL, WhatIfRow
+from jobs.arrow_schemas import arrow_schema
 from jobs.nightly import DONE, run_nightly
 from jobs.progress import Steps
 from jobs.settings import Settings, load_settings
 from jobs.simulate import simulate
 from jobs.sinks import Warehouse
 from jobs.whatif import WhatIfArgumentError, WhatIfJobError, asked, tell, whatif
+from schemas.tables.silver import CONFIGS
 
 SCENARIO = """
 name = "whatif"
@@ -114,7 +118,7 @@ def test_a_window_of_time(replayed: Replayed) -> None:
 
 
 def test_a_lower_delivery_limit_is_what_the_simulator_shows(replayed: Replayed) -> None:
-    """Every poison record which would have been archived earlier truly is, under the lower limit."""
+    """Just those poison records which would have been archived earlier truly are, under the lower limit."""
     sink = MemorySink()
     World(parse_scenario(SCENARIO.format(limit=3), "test.toml"), sink).run()
     truth = {
@@ -130,8 +134,30 @@ def test_a_lower_delivery_limit_is_what_the_simulator_shows(replayed: Replayed) 
         if row.first_offset is not None and row.last_offset is not None
         for offset in range(row.first_offset, row.last_offset + 1)
     }
-    assert found and found <= truth
+    assert found and found == truth
     assert {row.confidence for row in rows} == {"CERTAIN"}
+
+
+def test_what_the_metadata_log_tells_is_not_assumed(replayed: Replayed, tmp_path: Path) -> None:
+    """The group's own limit is 5 since the beginning, so it is neither asked for nor what was told."""
+    copy = tmp_path / "warehouse"
+    shutil.copytree(replayed.settings.warehouse, copy)
+    warehouse = Warehouse(str(copy))
+    config = {"cluster_id": "test", "resource_type": "GROUP", "resource_name": "workers", "value": "5"}
+    config |= {"name": "share.delivery.count.limit"}
+    rows = pa.Table.from_pylist([config | {"from_log_offset": 7}], arrow_schema(CONFIGS))
+    warehouse.write(CONFIGS, rows, app_id="test", version=1)
+
+    def ask(warehouse: Warehouse, limit: int) -> list[WhatIfRow]:
+        question = asked([f"share.delivery.count.limit={limit}"], ["share.delivery.count.limit=7"], replayed.settings)
+        return whatif(warehouse, cluster_id="test", group_id="workers", question=question)
+
+    assert ask(Warehouse(replayed.settings.warehouse), 8)[-1].would_be == "nothing to compare"
+    total = ask(warehouse, 8)[-1]
+    assert total.would_be.startswith("MORE_TRIES ")
+    assert "LIMIT_RECORDED" not in total.assumptions
+    with pytest.raises(WhatIfJobError, match=r"was 5 already$"):
+        ask(warehouse, 5)
 
 
 def test_formats(replayed: Replayed) -> None:

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT as LIMIT
+from coordinator_core.inference.configs import RECORD_LOCK_DURATION as LOCK
+from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.whatif.answer import answer_share_group
 from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
-from coordinator_core.whatif.shares import RecordAnswer, RecordVerdict, Transition, answer_shares
+from coordinator_core.whatif.shares import InForce, RecordAnswer, RecordVerdict, Transition, answer_shares
 
 KINDS = {"AVAILABLE": "REDELIVERABLE", "ACKNOWLEDGED": "ACKNOWLEDGED", "ARCHIVED": "ARCHIVED", None: "RESET"}
 
@@ -18,7 +21,7 @@ def row(at: int, first: int, last: int, state: str | None, count: int, partition
 
 def under(rows: list[Transition], **changed: Any) -> list[RecordAnswer]:
     """The answers for a limit of 5 and a lock of 30 s as recorded."""
-    return answer_shares(rows, Changes(**changed), Recorded())
+    return answer_shares(rows, Changes(**changed), InForce("g", Recorded()))
 
 
 HANDED_BACK = [row(1000 * count, 10, 19, "AVAILABLE", count) for count in (1, 2, 3, 4)]
@@ -148,3 +151,96 @@ def test_the_total_counts_records() -> None:
     )
     assert (rows[-1].deliveries_min, rows[-1].deliveries_max) == (-20, -20)
     assert rows[-1].would_be == "ARCHIVED_EARLIER 1"
+
+
+def config(
+    value: str, *, resource_type: str = "GROUP", name: str = LIMIT, since: int = 0, until: int | None = None
+) -> ConfigRow:
+    """A stretch of a config; of the group, else of all brokers."""
+    resource_name, prefix = ("g", "") if resource_type == "GROUP" else ("", "group.")
+    return ConfigRow(resource_type, resource_name, prefix + name, value, since, since, until)
+
+
+def configured(rows: list[Transition], *configs: ConfigRow, **changed: Any) -> list[RecordAnswer]:
+    """The answers where the metadata log was captured; what is told is 5 and 30 s."""
+    return answer_shares(rows, Changes(**changed), InForce("g", Recorded(), Configs(configs)))
+
+
+SEVEN_TRIES = [
+    *(row(1000 * count, 10, 19, "AVAILABLE", count) for count in range(1, 7)),
+    row(9000, 10, 19, "ARCHIVED", 7),
+]
+
+
+@pytest.mark.parametrize("resource_type", ["GROUP", "BROKER"])
+def test_the_limit_is_what_the_metadata_log_tells(resource_type: str) -> None:
+    """Archived at a limit of 7, which is not assumed then; without the log's word it would be the 5 that was told."""
+    seven = config("7", resource_type=resource_type)
+    (answer,) = configured(SEVEN_TRIES, seven, delivery_count_limit=9)
+    assert (answer.verdict, answer.deliveries) == (RecordVerdict.MORE_TRIES, (1, 2))
+    assert "LIMIT_RECORDED" not in answer.assumptions
+    at_five = [*HANDED_BACK, row(9000, 10, 19, "ARCHIVED", 5)]
+    assert configured(at_five, seven, delivery_count_limit=9) == []
+    (assumed,) = under(at_five, delivery_count_limit=9)
+    assert "LIMIT_RECORDED" in assumed.assumptions
+
+
+def test_a_group_has_its_own_limit_before_that_of_the_brokers() -> None:
+    """GroupConfig overrides what holds for all."""
+    rows = [row(9000, 10, 19, "ARCHIVED", 3)]
+    configs = (config("3"), config("8", resource_type="BROKER"))
+    (answer,) = configured(rows, *configs, delivery_count_limit=4)
+    assert answer.deliveries == (0, 1)
+
+
+def test_a_limit_which_changed_is_looked_up_at_each_change() -> None:
+    """Until 100 s it was 5, then 3: a limit of 4 takes one try from the first range, and gives the other one more."""
+    rows = [
+        *HANDED_BACK,
+        row(9000, 10, 19, "ARCHIVED", 5),
+        row(201_000, 20, 29, "AVAILABLE", 1),
+        row(202_000, 20, 29, "AVAILABLE", 2),
+        row(203_000, 20, 29, "ARCHIVED", 3),
+    ]
+    configs = (config("5", until=100_000), config("3", since=100_000))
+    earlier, more = configured(rows, *configs, delivery_count_limit=4)
+    assert (earlier.verdict, earlier.deliveries) == (RecordVerdict.ARCHIVED_EARLIER, (-1, -1))
+    assert (more.verdict, more.deliveries, more.first_offset) == (RecordVerdict.MORE_TRIES, (1, 1), 20)
+    # what held for some of the time is a change for the rest
+    assert [answer.first_offset for answer in configured(rows, *configs, delivery_count_limit=3)] == [10]
+
+
+def test_who_knows_what_held_is_not_asked_to_tell_it() -> None:
+    """What the log tells cannot be told otherwise, so the error does not propose it."""
+    with pytest.raises(WhatIfError, match=r"was 7 already$"):
+        configured(SEVEN_TRIES, config("7"), delivery_count_limit=7)
+    with pytest.raises(WhatIfError, match=r"was 7 already$"):
+        configured([], config("7"), delivery_count_limit=7)
+    with pytest.raises(WhatIfError, match=r"was 20000 ms already$"):
+        configured([], config("20000", name=LOCK), record_lock_duration_ms=20_000)
+
+
+TIMED_OUT = [row(100_000, 0, 9, "AVAILABLE", 1), row(161_000, 0, 9, "AVAILABLE", 2)]
+"""61 s after the first hand-back."""
+
+
+def test_the_lock_duration_is_what_the_metadata_log_tells() -> None:
+    """61 s are a lock of 60 s, which the log tells; with the 30 s that were told they are not."""
+    configs = (config("60000", name=LOCK, resource_type="BROKER"),)
+    moved = configured(TIMED_OUT, *configs, record_lock_duration_ms=20_000)[1]
+    assert (moved.verdict, moved.shift_ms) == (RecordVerdict.MOVED, -40_000)
+    assert moved.assumptions == ("LOCK_BY_TIMING", "SAME_DELIVERIES")
+    assumed = under(TIMED_OUT, record_lock_duration_ms=20_000)[1]
+    assert assumed.verdict is RecordVerdict.CANNOT_TELL and "LOCK_RECORDED" in assumed.assumptions
+
+
+def test_a_lock_duration_which_changed() -> None:
+    """Where a lock of the old duration may still run, nobody can tell; where it was as asked already, all is kept."""
+    configs = (config("20000", name=LOCK, until=140_000), config("60000", name=LOCK, since=140_000))
+    rows = [*TIMED_OUT, row(400_000, 0, 9, "AVAILABLE", 3)]
+    answers = configured(rows, *configs, record_lock_duration_ms=60_000)
+    kept = RecordVerdict.KEPT
+    assert [answer.verdict for answer in answers] == [*[RecordVerdict.CANNOT_TELL] * 2, kept]
+    assert (answers[2].confidence, answers[2].assumptions) == ("CERTAIN", ("SAME_DELIVERIES",))
+    (first, *_) = configured(rows, *configs, record_lock_duration_ms=20_000)
+    assert (first.verdict, first.confidence) == (kept, "CERTAIN")

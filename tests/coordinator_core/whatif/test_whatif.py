@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
 from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
-from coordinator_core.whatif.lives import End, story_of
+from coordinator_core.whatif.lives import End
 from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
+from coordinator_core.whatif.story import story_of
 from tests.conftest import RECORDINGS
 from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
 
@@ -187,6 +189,49 @@ def test_a_longer_session_costs_time_without_an_owner() -> None:
     moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
     assert moved.shift_ms is not None and abs(moved.shift_ms.least - 30_000) < 6000
     assert totals.unowned_ms.least - totals.recorded_unowned_ms.least == pytest.approx(2 * 30_000, rel=0.2)
+
+
+LONG_SESSION = Case(CRASH, protocol="consumer", assignor="", consumer_session_ms=60_000)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(("GROUP", "g"), "consumer.session.timeout.ms"), (("BROKER", ""), "group.consumer.session.timeout.ms")],
+)
+def test_the_session_of_a_consumer_group_is_what_the_metadata_log_tells(resource: tuple[str, str], name: str) -> None:
+    """Sixty seconds, as the cluster truly had, not the 45 that are assumed otherwise."""
+    life = LONG_SESSION.run().life("g")
+    # with a longer poll interval than the session, a silence of 60 s has one reading
+    life = life._replace(members=tuple(row._replace(rebalance_timeout_ms=300_000) for row in life.members))
+    configs = Configs([ConfigRow(*resource, name, "60000", 0, None, None)])
+    story = story_of(life, Recorded(), configs)
+    assert (story.session_timeout_ms, story.is_session_known) == (60_000, True)
+    assert [one.end for one in story.lives if one.end is not End.STILL] == [End.EXPIRED]
+    known, assumed = (
+        {name for row in answer_group(life, STATIC, given) for name in row.assumptions}
+        for given in (configs, Configs())
+    )
+    assert "CONSUMER_SESSION" in assumed
+    assert "CONSUMER_SESSION" not in known
+    answers, totals = compare(story, question_of(["consumer.session.timeout.ms=45000"]).changed)
+    assert totals.reproduced_count == totals.recorded_count
+    moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
+    assert moved.shift_ms is not None and abs(moved.shift_ms.least + 15_000) < 6000
+
+
+def test_a_session_which_changed_cannot_be_played() -> None:
+    """The error says to ask for less time, or to tell what it was before the metadata log was captured."""
+    life = LONG_SESSION.run().life("g")
+    crashed_ms = life.generations[-1].valid_from
+    changed = ConfigRow("GROUP", "g", "consumer.session.timeout.ms", "60000", 9, crashed_ms - 5000, None)
+    with pytest.raises(WhatIfError, match="45000 and 60000: ask with --from"):
+        story_of(life, Recorded(), Configs([changed]))
+    told = question_of(["group.instance.id=static"], ["consumer.session.timeout.ms=60000"]).recorded
+    story = story_of(life, told, Configs([changed]))
+    assert (story.session_timeout_ms, story.is_session_known) == (60_000, False)
+
+
+STATIC = question_of(["group.instance.id=static"])
 
 
 @pytest.mark.parametrize("fault", ["pause", "crash"])
