@@ -50,8 +50,8 @@ INITIAL_ASSIGNMENT_EPOCH: Final = 1
 """Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
 STABLE_MEMBER: Final = "STABLE"
 
-END_OFFSET_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
-"""A sampled log end which is older than this says nothing of the lag now."""
+SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
+"""A sampled log end which is older than this says nothing of the lag now, by default."""
 
 ROWS_AT_ONCE: Final = 1 << 20
 """Commits held in memory while the newest ones are sought: a hundred bytes each."""
@@ -227,10 +227,10 @@ class SilverAt:
             offsets[group_id][place] = offset
         return offsets
 
-    def end_offsets(self) -> dict[TopicPartition, int]:
+    def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, int]:
         """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
-        oldest = pc.field("sampled_at") >= timestamp_scalar(at_ms - END_OFFSET_AGE_MAX_MS)
+        oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
         names = ("topic", "partition", "sampled_at", "end_offset")
         rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
         rows.sort(key=lambda row: row["sampled_at"])

@@ -330,6 +330,7 @@ def describe(
             tool=kind,
             verbose=verbose,
             output_format=output_format,
+            sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
         )
         return DONE
 

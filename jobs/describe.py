@@ -2,7 +2,7 @@
 
 Columns, their order, their widths and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand,
 ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: the coordinator's address, and log
-ends (with them lag) but where they were sampled at most a minute before. Where Kafka prints rows in the order of a hash
+ends (with them lag) but where they were sampled not long before. Where Kafka prints rows in the order of a hash
 table, they come by member id. Of streams groups, `--state` is as kafka-streams-groups prints it; their members and
 offsets come in the columns of kafka-consumer-groups, a subtopology in place of a topic.
 """
@@ -17,6 +17,7 @@ from jobs.answers import Column, Value, table_lines, write_csv, write_json
 from jobs.as_of import (
     CLASSIC,
     CONSUMER,
+    SAMPLE_AGE_MAX_MS,
     SHARE,
     STREAMS,
     Group,
@@ -190,14 +191,16 @@ def describe(
     at_ms: int | None = None,
     group_ids: Collection[str] | None = None,
     tool: Tool | None = None,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
 ) -> list[Description]:
     """Groups at a time (None: the newest), by tool and then as that tool sorts them; no `group_ids`: all groups.
 
+    Log ends sampled longer before than `sample_age_max_ms` are not shown.
     Raises NoSuchGroupError if a group that was asked for is not there.
     """
     silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
     groups = silver.groups(with_offsets=view is View.OFFSETS)
-    ends = silver.end_offsets() if view is View.OFFSETS else {}
+    ends = silver.end_offsets(sample_age_max_ms) if view is View.OFFSETS else {}
     if group_ids is None:
         groups = [group for group in groups if group.group_type != CLASSIC or group.protocol_type in CONSUMER_PROTOCOLS]
     else:
@@ -372,8 +375,17 @@ def run_describe(
     tool: Tool | None,
     verbose: bool,
     output_format: str,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
     out: TextIO | None = None,
 ) -> None:
     """Describe and print."""
-    described = describe(warehouse, cluster_id, view=view, at_ms=at_ms, group_ids=group_ids, tool=tool)
+    described = describe(
+        warehouse,
+        cluster_id,
+        view=view,
+        at_ms=at_ms,
+        group_ids=group_ids,
+        tool=tool,
+        sample_age_max_ms=sample_age_max_ms,
+    )
     write_descriptions(described, output_format, verbose, out or sys.stdout)

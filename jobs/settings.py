@@ -72,6 +72,8 @@ LIST_FIELDS: Final = frozenset({"segments", "topics"})
 NUMBER_FIELDS: Final = frozenset({"task_bytes_max", "batch_decompressed_bytes_max", *INFERENCE_FIELDS})
 NUMBER_MAX: Final = 2**53
 """Far beyond all sense, and sums of a few such still fit 64 bits."""
+INT_MAX: Final = 2**31 - 1
+"""Of the settings for share groups, which are of type INT to Kafka."""
 
 
 def environment_name(key: str) -> str:
@@ -161,8 +163,9 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         if not isinstance(values[field], str) or not values[field]:
             raise SettingsError(f"{field} must be a text that is not empty")
     for field in sorted(NUMBER_FIELDS):
-        if type(values[field]) is not int or not 1 <= values[field] <= NUMBER_MAX:
-            raise SettingsError(f"{field} must be a whole number of at least 1 and at most 2^53")
+        most = INT_MAX if field in SHARE_FIELDS else NUMBER_MAX
+        if type(values[field]) is not int or not 1 <= values[field] <= most:
+            raise SettingsError(f"{field} must be a whole number from 1 to {most}")
     for field in LIST_FIELDS:
         items = values[field]
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):

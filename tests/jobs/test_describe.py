@@ -14,6 +14,7 @@ import pytest
 from jobs.answers import FORMULA_STARTS
 from jobs.as_of import ArgumentError, NoSuchGroupError, SilverAt, TopicPartition, parse_time
 from jobs.choices import Tool, View
+from jobs.cli import main
 from jobs.describe import describe, write_descriptions
 from jobs.sinks import Warehouse
 from tests.conftest import PROJECT_ROOT
@@ -233,6 +234,24 @@ def test_lag_is_told_only_by_a_sample_of_that_time(
     )
     assert tuple(text(warehouse, View.OFFSETS, 3).splitlines()[-1].split()[4:6]) == shown
     assert tuple(text(warehouse, View.OFFSETS, 3 + 60).splitlines()[-1].split()[4:6]) == ("-", "-")
+
+
+@pytest.mark.parametrize(("age_max_ms", "shown"), [("60000", ["25", "5"]), ("59999", ["-", "-"])])
+def test_how_old_a_sample_may_be_is_a_setting(
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    age_max_ms: str,
+    shown: list[str],
+) -> None:
+    """The log's end was sampled a minute before."""
+    sample = {"cluster_id": CLUSTER, "topic": "t", "partition": 0, "sampled_at": at(2), "log_start_offset": 0}
+    rows = {GENERATIONS: [generation("g", 1, None)], COMMITS: [commit("g", 1, 20)]}
+    write(warehouse, {**rows, "bronze.end_offsets": [sample | {"end_offset": 25}]})
+    monkeypatch.setenv("GROUPLEDGER_INFERENCE_LAG_SAMPLE_AGE_MAX_MS", age_max_ms)
+    place = ["--warehouse", warehouse.root, "--cluster-id", CLUSTER]
+    assert main(["describe", "--at", str(at_ms(3)), *place]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[4:6] == shown
 
 
 def test_groups_that_are_not_there_are_an_error(warehouse: Warehouse) -> None:

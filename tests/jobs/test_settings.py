@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.whatif.settings import Recorded
 from jobs.errors import SettingsError
 from jobs.settings import CONFIG_FILE, INFERENCE_FIELDS, KEYS, PROJECT_ROOT, environment_name, load_settings
+from jobs.whatif import asked
 
 
 def test_defaults_are_those_of_the_project_file() -> None:
@@ -55,6 +57,21 @@ def test_every_setting_of_inference_can_be_set(tmp_path: Path) -> None:
     assert by_file.inference == by_environment.inference == InferenceSettings(**wanted)
 
 
+def test_whatif_takes_the_settings_for_what_held() -> None:
+    """Unless --recorded says otherwise."""
+    environment = {
+        "GROUPLEDGER_SHARE_DELIVERY_COUNT_LIMIT": "7",
+        "GROUPLEDGER_SHARE_RECORD_LOCK_DURATION_MS": "20000",
+        "GROUPLEDGER_INFERENCE_MODERN_SESSION_TIMEOUT_MS": "50000",
+    }
+    question = asked(
+        ["group.protocol=consumer"], ["share.delivery.count.limit=9"], load_settings(environment=environment)
+    )
+    assert question.recorded == Recorded(
+        consumer_session_timeout_ms=50_000, delivery_count_limit=9, record_lock_duration_ms=20_000
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -67,6 +84,7 @@ def test_every_setting_of_inference_can_be_set(tmp_path: Path) -> None:
         ("cluster_id = 3", "cluster_id"),
         ("[share]\ndelivery_count_limit = 0", "delivery_count_limit"),
         ("[share]\ndelivery_count_limit = true", "delivery_count_limit"),
+        ("[share]\ndelivery_count_limit = 2147483648", "delivery_count_limit"),
         ("[share]\nrecord_lock_duration_ms = 1.5", "record_lock_duration_ms"),
         ("[inference]\nstalled_ms = 0", "stalled_ms"),
         ("[inference]\nstorm_window_ms = '10m'", "storm_window_ms"),
