@@ -24,6 +24,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest, TopicPartitions
 from coordinator_core.consumer.state import ConsumerGroup, MemberState
 from coordinator_core.consumer.subscriptions import subscriptions_of
+from coordinator_core.consumer.target import subscribed_names
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.member_timers import rebalance_key, session_key
@@ -358,7 +359,9 @@ class ConsumerMachine(GroupMachine):
         """The client owns its target, but for what those hold who say nothing any more."""
         member = group.members[client.member_id]
         target = partitions_of(group.target_assignment.get(member.member_id, {}))
-        there = {partition for partition in target if partition[0] in self.coordinator.image.names}
+        # A target may hold what its member does not read: see `targets_are_complete`. Nobody is told of that.
+        names, read = self.coordinator.image.names, set(subscribed_names(group, member))
+        there = {partition for partition in target if names.get(partition[0]) in read}
         missing = there - client.owned
         return (
             member.member_epoch == group.assignment_epoch
