@@ -14,6 +14,7 @@ to rest: who waits is answered, and who is silent is gone.
 """
 
 import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -149,18 +150,18 @@ class GroupMachine(RuleBasedStateMachine):
     def forget(self) -> None:
         """The coordinator was loaded anew: nobody gets an answer to what was asked before."""
 
+    @abstractmethod
     def epochs_of(self, group: Any) -> dict[str, int]:
         """Name -> what never falls, of the group as the records have it; nothing of a group that is not there."""
-        raise NotImplementedError(type(group))
 
+    @abstractmethod
     def timer_keys(self) -> Iterator[str]:
         """Keys of the timers which have to run now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self) -> None:
         """All do as they are told, and nothing fails. A rule of each machine, too."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rest(self) -> None:
         """Nobody does anything any more."""
-        raise NotImplementedError
