@@ -10,7 +10,7 @@ test: test-env ## The whole suite.
 	PYTHONPATH=. $(PYTHON) -m pytest -q
 
 test-live: test-env ## All scenarios in the hands of a real broker (Kafka 4.3.1 from Maven), and Kafka's own tools on their logs.
-	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live
+	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/jobs/test_simulate.py
 
 check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
 	$(PYTHON) -m ruff format --check .

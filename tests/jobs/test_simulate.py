@@ -23,8 +23,10 @@ from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 
 SCENARIOS = PROJECT_ROOT / "scenarios"
-CHECKED = ("rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once")
+CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once"]
 """Scenarios which go all the way through Spark here."""
+if os.environ.get("GROUPLEDGER_LIVE") == "all":
+    CHECKED.append("busy-day")  # many minutes: with `make test-live`
 
 Rows = list[dict[str, Any]]
 
