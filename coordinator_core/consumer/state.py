@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
 
 from immutables import Map
 
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
-
-if TYPE_CHECKING:
-    from coordinator_core.consumer.subscriptions import Subscriptions
 
 
 class ConsumerGroupState(StrEnum):
@@ -104,7 +100,7 @@ class ConsumerGroup:
     """How many members ever came: the place of the next one."""
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
     """Slots of Kafka's hash table of members, which decide its order."""
-    subscriptions: Subscriptions | None = field(default=None, init=False, compare=False, repr=False)
+    subscriptions: object = field(default=None, init=False, compare=False, repr=False)
     """Counts over the members, made when first asked for (`subscriptions.subscriptions_of`)."""
 
     def members_in_table_order(self) -> list[ConsumerMember]:

@@ -74,7 +74,7 @@ class Subscriptions:
 def subscriptions_of(group: ConsumerGroup) -> Subscriptions:
     """The counts of a group, kept with it."""
     found = group.subscriptions
-    if found is None:
+    if not isinstance(found, Subscriptions):
         found = Subscriptions(group)
         object.__setattr__(group, "subscriptions", found)  # not part of the state: made of it
     return found
