@@ -322,15 +322,14 @@ def _under_lock(stretches: Iterable[_Stretch], lock_ms: int) -> list[RecordAnswe
             held_ms_max = _held_ms_max(changes[index - 1] if index else None, change)
             if change.state == AVAILABLE:
                 answers.append(_handed_back(stretch, change, held_ms_max, lock_ms))
-            elif lock_ms < max(change.held.value, change.held.before) and (
-                held_ms_max is None or held_ms_max >= lock_ms
-            ):
+            elif _is_shorter(lock_ms, change.held) and (held_ms_max is None or held_ms_max >= lock_ms):
                 unknown[stretch.topic_id, stretch.partition].append((stretch, change))
     answers += [_ended(found) for found in unknown.values()]
     return answers
 
 
 def _is_shorter(lock_ms: int, held: Held) -> bool:
+    """Than any lock which may have been taken."""
     return lock_ms < max(held.value, held.before)
 
 

@@ -244,3 +244,37 @@ def test_a_lock_duration_which_changed() -> None:
     assert (answers[2].confidence, answers[2].assumptions) == ("CERTAIN", ("SAME_DELIVERIES",))
     (first, *_) = configured(rows, *configs, record_lock_duration_ms=20_000)
     assert (first.verdict, first.confidence) == (kept, "CERTAIN")
+
+
+def test_a_lock_of_the_old_duration_may_still_run_after_a_change() -> None:
+    """All changes came when it was 15 s, but the locks may be of 60 s: 15 s would not be the same, nor sure."""
+    configs = (config("60000", name=LOCK, until=150_000), config("15000", name=LOCK, since=150_000))
+    rows = [row(160_000, 0, 9, "AVAILABLE", 1), row(180_000, 0, 9, "ACKNOWLEDGED", 2)]
+    answers = configured(rows, *configs, record_lock_duration_ms=15_000)
+    assert [(answer.verdict, answer.recorded) for answer in answers] == [
+        (RecordVerdict.CANNOT_TELL, "AVAILABLE at delivery 1"),
+        (RecordVerdict.CANNOT_TELL, "10 offsets acknowledged or archived"),
+    ]
+
+
+def test_a_lock_shorter_before_a_change_may_have_run_out() -> None:
+    """Held for 20 s at most: too short for the new 60 s, not for the 15 s that held before."""
+    configs = (config("15000", name=LOCK, until=150_000), config("60000", name=LOCK, since=150_000))
+    rows = [row(140_000, 0, 9, "AVAILABLE", 1), row(160_000, 0, 9, "AVAILABLE", 2)]
+    answers = configured(rows, *configs, record_lock_duration_ms=30_000)
+    assert answers[1].verdict is RecordVerdict.CANNOT_TELL
+
+
+def test_a_lock_which_the_log_tells_only_later_is_assumed_before() -> None:
+    """The log begins with 60 s at 150 s; that it was as much before was told: LIKELY, and LOCK_RECORDED says why."""
+    rows = [
+        row(10_000, 0, 9, "AVAILABLE", 1),
+        row(160_000, 20, 29, "AVAILABLE", 1),
+        row(400_000, 40, 49, "AVAILABLE", 1),
+    ]
+    later = Configs([config("60000", name=LOCK, since=150_000), config("20000", name=LOCK, since=390_000)])
+    told = InForce("g", Recorded(record_lock_duration_ms=60_000), later)
+    answers = answer_shares(rows, Changes(record_lock_duration_ms=60_000), told)
+    assert [(answer.verdict, answer.confidence) for answer in answers[:2]] == [(RecordVerdict.KEPT, "LIKELY")] * 2
+    assert all("LOCK_RECORDED" in answer.assumptions for answer in answers[:2])
+    assert answers[2].verdict is RecordVerdict.CANNOT_TELL
