@@ -109,9 +109,10 @@ def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 def _names(codes: Any, names: Sequence[str | None]) -> pa.DictionaryArray:
     """Names by code; null for -1, and for a name which is not known."""
-    known = pa.array(names, pa.string())
-    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
-    return pa.DictionaryArray.from_arrays(indices, known)
+    is_unknown = np.array([name is None for name in (*names, None)])  # the last one is for -1
+    indices = pa.array(codes.astype(np.int32), mask=is_unknown[codes])
+    # Parquet takes no null in a dictionary
+    return pa.DictionaryArray.from_arrays(indices, pa.array([name or "" for name in names], pa.string()))
 
 
 def _numbers(values: Any) -> pa.Array:
