@@ -16,7 +16,6 @@ the broker are known.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from coordinator_core.history.rows import GenerationRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 
 TOPIC_DELETED: Final = "TOPIC_DELETED"
@@ -118,18 +118,23 @@ class Deletions:
         commits = self._life.commits
         return _Step(tuple(rows), int(commits.recorded_at_ms[rows[-1]]), int(commits.log_offset[rows[-1]]))
 
-    def _applied_by_partition(self) -> dict[Partition, list[int]]:
-        """Applied rows of the partitions that lost an offset, in the order in which they were applied."""
+    def _applied_by_partition(self) -> dict[Partition, I64]:
+        """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
         commits = self._life.commits
-        deleted = {
-            (int(commits.topic[row]), int(commits.partition[row])) for row in np.flatnonzero(commits.change == _DELETE)
+        deleted = np.unique(commits.topic[commits.change == _DELETE])
+        rows = np.flatnonzero((commits.outcome == _APPLIED) & np.isin(commits.topic, deleted))
+        rows = rows[np.lexsort((commits.applied_log_offset[rows], commits.partition[rows], commits.topic[rows]))]
+        topics, partitions = commits.topic[rows], commits.partition[rows]
+        starts = np.flatnonzero((np.diff(topics, prepend=-1) != 0) | (np.diff(partitions, prepend=-1) != 0))
+        return {
+            (int(topics[start]), int(partitions[start])): rows[start:end]
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True)
         }
-        topics = np.isin(commits.topic, np.array(sorted({topic for topic, _ in deleted}), np.int32))
-        by_partition: defaultdict[Partition, list[int]] = defaultdict(list)
-        rows = np.flatnonzero((commits.outcome == _APPLIED) & topics)
-        for row in rows[np.argsort(commits.applied_log_offset[rows], kind="stable")].tolist():
-            by_partition[int(commits.topic[row]), int(commits.partition[row])].append(row)
-        return dict(by_partition)
+
+    def _last_before(self, rows: I64, row: int) -> int:
+        """The place, among applied rows, of the last one that was in force when this one was written, or -1."""
+        commits = self._life.commits
+        return bisect_right(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
 
     def _age_ms(self, row: int, generation: GenerationRow | None) -> int | None:
         """How old, at most, the offset was for the retention check when it was deleted.
@@ -138,7 +143,7 @@ class Deletions:
         """
         commits = self._life.commits
         rows = self._applied[int(commits.topic[row]), int(commits.partition[row])]
-        place = bisect_right(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
+        place = self._last_before(rows, row)
         if place < 1:
             return None
         base_ms = int(commits.recorded_at_ms[rows[place - 1]])
@@ -164,7 +169,7 @@ class Deletions:
         for (topic, partition), rows in self._applied.items():
             if topic != commits.topic[row] or partition in deleted:
                 continue
-            place = bisect_right(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
+            place = self._last_before(rows, row)
             if place >= 0 and commits.change[rows[place]] != _DELETE:
                 return True
         return False
