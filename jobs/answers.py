@@ -8,6 +8,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from jobs.sql import printable
@@ -47,6 +48,14 @@ def text_cell(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return UNKNOWN if value is None else printable(str(value))
+
+
+def time_text(timestamp_ms: int | None) -> str | None:
+    """ISO 8601 in UTC with milliseconds."""
+    if timestamp_ms is None:
+        return None
+    at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
 def csv_cell(value: Value) -> str:

@@ -12,14 +12,13 @@ from typing import Any, Final, TextIO
 
 import pyarrow.compute as pc
 
-from jobs.answers import Value, write_answers
+from jobs.answers import Value, time_text, write_answers
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.audit_report import SOURCES, Span, completeness, write_completeness
 from jobs.choices import Listing
 from jobs.coverage import epoch_ms
 from jobs.dead_letters import DeadLetters, Origin, read_dead_letters
-from jobs.owner import time_text
 from jobs.payload import OffsetRange, Payload, read_payloads
 from jobs.sinks import Warehouse
 from schemas.tables.gold import ARCHIVED_RECORDS

@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from jobs.answers import Value, write_answers
+from jobs.answers import Value, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
 from jobs.coverage import epoch_ms, from_table
-from jobs.owner import time_text
 from jobs.sinks import Warehouse
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table

@@ -420,12 +420,8 @@ def whatif(
             help="What held, where the log does not tell it; may be repeated. [default: Kafka's defaults]",
         ),
     ] = None,
-    from_time: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Only from then on: ISO 8601 or epoch ms.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 or epoch ms.")
-    ] = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
@@ -434,7 +430,6 @@ def whatif(
     """A group's recorded history under other settings: what would have been different, and what nobody can tell."""
 
     def job() -> int:
-        from jobs.as_of import parse_time  # noqa: PLC0415
         from jobs.whatif import asked, tell  # noqa: PLC0415
         from jobs.whatif import whatif as run_whatif  # noqa: PLC0415
 
@@ -445,8 +440,8 @@ def whatif(
             cluster_id=settings.cluster_id,
             group_id=group,
             question=question,
-            from_ms=None if from_time is None else parse_time(from_time),
-            to_ms=None if to_time is None else parse_time(to_time),
+            from_ms=_time(from_time),
+            to_ms=_time(to_time),
         )
         tell(rows, output_format)
         return DONE

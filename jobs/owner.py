@@ -6,7 +6,6 @@ groups have no owners: several of their members may read one partition.
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final, TextIO
 
 import pyarrow.compute as pc
@@ -16,7 +15,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
-from jobs.answers import Value, write_answers
+from jobs.answers import Value, time_text, write_answers
 from jobs.as_of import STREAMS, SilverAt
 from jobs.silver_reader import LOG_PARTITION, rows_of
 from jobs.sinks import Warehouse
@@ -115,11 +114,3 @@ def _row(owner: OwnerRow) -> tuple[Value, ...]:
         time_text(owner.valid_from),
         time_text(owner.valid_to),
     )
-
-
-def time_text(timestamp_ms: int | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds."""
-    if timestamp_ms is None:
-        return None
-    at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"

@@ -6,7 +6,6 @@ deliveries and archives would have been different, on which assumptions, and wha
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final, TextIO
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
 from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
 from coordinator_core.whatif.shares import Transition
-from jobs.answers import Value, write_answers, write_csv, write_json
+from jobs.answers import Value, time_text, write_answers, write_csv, write_json
 from jobs.errors import JobError
 from jobs.settings import Settings
 from jobs.share_reader import configs
@@ -142,7 +141,7 @@ def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = Non
 
 def _plain(name: str, value: object) -> Value:
     if name == "at_ms":
-        return None if value is None else _time_text(int(str(value)))
+        return None if value is None else time_text(int(str(value)))
     if isinstance(value, tuple):
         return " ".join(value)
     assert value is None or isinstance(value, str | int)
@@ -193,7 +192,7 @@ RECORD_COLUMNS: Final = (
 
 
 def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:
-    at = None if row.at_ms is None else _time_text(row.at_ms)
+    at = time_text(row.at_ms)
     shift = None if row.shift_ms_min is None else _span(row.shift_ms_min, row.shift_ms_max, signed=True) + " ms"
     return (at, row.generation, row.recorded, row.verdict, row.would_be, shift, *_measures(row), row.confidence)
 
@@ -210,7 +209,7 @@ def _measures(row: WhatIfRow) -> tuple[str, str, str]:
 
 
 def _record_cells(row: WhatIfRow) -> tuple[Value, ...]:
-    at = None if row.at_ms is None else _time_text(row.at_ms)
+    at = time_text(row.at_ms)
     offsets = f"{row.first_offset}..{row.last_offset}"
     deliveries = _span(row.deliveries_min, row.deliveries_max, signed=True)
     return (at, row.topic, row.partition, offsets, row.recorded, row.verdict, row.would_be, deliveries, row.confidence)
@@ -220,7 +219,3 @@ def _span(least: int | None, most: int | None, *, signed: bool = False) -> str:
     """`3`, or `3..5`."""
     low, high = ("?" if value is None else f"{value:+}" if signed and value else str(value) for value in (least, most))
     return low if low == high else f"{low}..{high}"
-
-
-def _time_text(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.owner import owners_at, run_owner, time_text
+from jobs.answers import time_text
+from jobs.owner import owners_at, run_owner
 from jobs.sinks import Warehouse
 from tests.jobs.history import CLUSTER, HOSTILE, at_ms, between, event, write
 
