@@ -36,7 +36,7 @@ from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import AUDITS
 
-AUDIT_FORMAT: Final = 1
+AUDIT_FORMAT: Final = 2
 """Raised when the rules of inference change: gold of an older format is made anew."""
 TASKS_PER_CORE: Final = 2
 

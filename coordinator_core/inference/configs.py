@@ -1,11 +1,11 @@
-"""Configs in force at a time, from silver.configs: of share groups first, else of all brokers.
+"""Configs in force at a time, from silver.configs: of a group first, else of all brokers.
 
 A group's own config (`share.delivery.count.limit`) overrides the brokers' (`group.share.delivery.count.limit`), as
 GroupConfigManager has it. What the brokers' files say is in no log: then the caller's default is given, and said to be
 not known.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,6 +21,13 @@ ALL_BROKERS: Final = ""
 
 DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
 RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
+SHARE_SESSION_TIMEOUT: Final = "share.session.timeout.ms"
+SESSION_TIMEOUTS: Final[Mapping[str, str]] = {
+    "CONSUMER": "consumer.session.timeout.ms",
+    "SHARE": SHARE_SESSION_TIMEOUT,
+    "STREAMS": "streams.session.timeout.ms",
+}
+"""Group type -> the config of its members' sessions; classic members bring their own."""
 ISOLATION_LEVEL: Final = "share.isolation.level"
 CLEANUP_POLICY: Final = "cleanup.policy"
 
@@ -81,7 +88,7 @@ class Configs:
         }
 
     def numbers(self, name: str, groups: Sequence[str], group: I64, at_ms: I64, default: int) -> KnownNumbers:
-        """A config of share groups which is a number, as `group.<name>` for brokers.
+        """A config of groups which is a number, as `group.<name>` for brokers.
 
         `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. Known is what holds at that
         time and held `SETTLING_MS` before. Where single brokers have values of their own, theirs is not known.
@@ -96,6 +103,26 @@ class Configs:
         for timeline, rows in self._of_groups(name, groups, group):
             _fill(timeline, at_ms, rows, values, is_known)
         return KnownNumbers(values, is_known)
+
+    def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
+        """The session time-out (ms) of a member that is gone since `ended_at_ms`, of a group which is not classic;
+        None: the log does not tell it.
+
+        The coordinator sets a session's end at each heartbeat, by what is in force then
+        (GroupMetadataManager.scheduleConsumerGroupSessionTimeout and its likes): where the config changed while the
+        session ran out, what was in force before the change is taken.
+        """
+        ending_ms = self._number_at(SESSION_TIMEOUTS[group_type], group_id, ended_at_ms)
+        if ending_ms is None:
+            return None
+        return self._number_at(SESSION_TIMEOUTS[group_type], group_id, ended_at_ms - ending_ms)
+
+    def _number_at(self, name: str, group_id: str, at_ms: int) -> int | None:
+        """What is known at a time; while a change settles, what was known before it."""
+        times = np.array([at_ms, at_ms - SETTLING_MS], np.int64)
+        found = self.numbers(name, (group_id,), np.zeros(2, np.int64), times, -1)
+        known: list[int] = found.values[found.is_known].tolist()
+        return known[0] if known else None
 
     def equals(self, name: str, value: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
         """Whether a group's own config has a value, for each row. False where the log does not tell."""
@@ -125,6 +152,10 @@ class Configs:
         bounds = np.searchsorted(group[order], np.arange(len(groups) + 1))
         for code in configured:
             yield self._timelines[GROUP, groups[code], name], order[bounds[code] : bounds[code + 1]]
+
+
+NO_CONFIGS: Final = Configs()
+"""No metadata log was captured."""
 
 
 def _timeline(rows: list[ConfigRow]) -> _Timeline:

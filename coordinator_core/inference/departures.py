@@ -7,7 +7,9 @@ same records). What else it shows:
   classic member is heard when a join phase that it took part in ends, and whenever it commits; members of the other
   groups when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
   one of its owner.
-* The time-outs. A classic member's are in its record. Those of other groups are the brokers': only settings tell.
+* The time-outs. A classic member's are in its record. Those of other groups are configs of the group, else of the
+  brokers: the metadata log tells them where they were set at run time, and only settings where they were not. What a
+  method is called says which it went by: `..._CONFIGURED_SESSION` the metadata log, `..._USUAL_SESSION` the setting.
 * A static member of a consumer or streams group that goes for a while says so (member epoch -2). It is dropped when its
   session expires meanwhile.
 
@@ -21,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -80,8 +83,11 @@ class Heard(NamedTuple):
 class Departures:
     """Members of one group that went, to be asked why."""
 
-    def __init__(self, life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings) -> None:
+    def __init__(
+        self, life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings, configs: Configs
+    ) -> None:
         self._settings = settings
+        self._configs = configs
         self._commits = _OwnCommits(life.commits, owners)
         self._events = _events_by_member(life.events)
 
@@ -91,8 +97,8 @@ class Departures:
         heard = self._heard(member, previous, now)
         session_ms = member.session_timeout_ms
         if session_ms is not None and session_ms > 0:
-            return self._by_known_session(member, previous, heard, ended_at_ms, session_ms)
-        return self._by_usual_session(member, heard, ended_at_ms)
+            return self._by_own_session(member, previous, heard, ended_at_ms, session_ms)
+        return self._by_group_session(member, heard, ended_at_ms)
 
     def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
         end = now.from_log_offset
@@ -105,7 +111,7 @@ class Departures:
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
         return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
 
-    def _by_known_session(
+    def _by_own_session(
         self, member: MemberRow, previous: GenerationRow | None, heard: Heard, ended_at_ms: int, session_ms: int
     ) -> Departure:
         timeouts = [session_ms]
@@ -117,13 +123,12 @@ class Departures:
         if heard.at_ms is None:
             return Departure(*_usual(member), GUESS)
         silent_ms = ended_at_ms - heard.at_ms
-        if silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION:
+        if _is_heard_within(session_ms, silent_ms):
             return Departure(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
-    def _by_usual_session(self, member: MemberRow, heard: Heard, ended_at_ms: int) -> Departure:
-        """Where the session time-out is the brokers' own, and a setting all there is."""
-        settings = self._settings
+    def _by_group_session(self, member: MemberRow, heard: Heard, ended_at_ms: int) -> Departure:
+        """Where the session time-out is the group's or the brokers': as the metadata log tells it, else as set."""
         if self._is_away(member, ended_at_ms):
             return Departure(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
         if self._is_overdue(member, ended_at_ms):
@@ -131,6 +136,12 @@ class Departures:
         if heard.at_ms is None:
             return Departure(*_usual(member), GUESS)
         silent_ms = ended_at_ms - heard.at_ms
+        session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
+        if session_ms is not None:
+            if _is_heard_within(session_ms, silent_ms):
+                return Departure(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", LIKELY)
+            return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
+        settings = self._settings
         if silent_ms < settings.session_timeout_ms_min // 2:
             return Departure(LEFT, "JUST_HEARD", LIKELY)
         return _by_silence(member, heard, silent_ms, settings.modern_session_timeout_ms, "SILENT_FOR_USUAL_SESSION")
@@ -162,6 +173,11 @@ class Departures:
             ),
             None,
         )
+
+
+def _is_heard_within(session_ms: int, silent_ms: int) -> bool:
+    """Heard so lately that its session, even from the heartbeat before, cannot have run out."""
+    return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
 
 
 def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> Departure:

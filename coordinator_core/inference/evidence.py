@@ -16,7 +16,13 @@ from typing import Final, Self
 
 import numpy as np
 
-from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
+from coordinator_core.inference.configs import (
+    DELIVERY_COUNT_LIMIT,
+    RECORD_LOCK_DURATION,
+    SHARE_SESSION_TIMEOUT,
+    Configs,
+    KnownNumbers,
+)
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
     ACKNOWLEDGED,
@@ -101,6 +107,8 @@ class Evidence:
     """The last member had left, not long before."""
     is_settled: BoolArray
     """There were members, and none left before a session that closed then would have expired."""
+    is_session_known: BoolArray
+    """The log tells the session time-out which that goes by; else it is the setting."""
 
     @classmethod
     def of(cls, log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> Self:
@@ -111,6 +119,8 @@ class Evidence:
         highest = _highest_returned(log, group)
         limit = _corrected(log, limit, group, highest)
         lock = configs.numbers(RECORD_LOCK_DURATION, log.keys.group_ids, group, at_ms, settings.record_lock_duration_ms)
+        session_ms = settings.modern_session_timeout_ms
+        session = configs.numbers(SHARE_SESSION_TIMEOUT, log.keys.group_ids, group, at_ms, session_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
         surely_below = is_below_limit & (limit.is_known | (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN))
         records = _records(log, surely_below, is_below_limit)
@@ -119,7 +129,7 @@ class Evidence:
         changed_row = _reloads(log)
         leader_changed, lost_to = _reloaded(log, previous, changed_row)
         waited_ms = at_ms - _last_moment(log, previous)
-        is_group_empty, is_settled = _membership(log, group, at_ms, members, settings.modern_session_timeout_ms)
+        is_group_empty, is_settled = _membership(log, group, at_ms, members, session.values)
         return cls(
             limit=limit,
             is_below_limit=is_below_limit,
@@ -133,6 +143,7 @@ class Evidence:
             is_too_soon_for_lock=lock.is_known & (waited_ms < lock.values - CLOCK_SLACK_MS),
             is_group_empty=is_group_empty,
             is_settled=is_settled,
+            is_session_known=session.is_known,
         )
 
 
@@ -354,7 +365,7 @@ def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:
 
 
 def _membership(
-    log: ShareLog, group: I64, at_ms: I64, members: ShareMembers, session_timeout_ms: int
+    log: ShareLog, group: I64, at_ms: I64, members: ShareMembers, session_timeout_ms: I64
 ) -> tuple[BoolArray, BoolArray]:
     """`Evidence.is_group_empty` and `Evidence.is_settled`."""
     is_empty = np.zeros(len(group), np.bool_)
@@ -370,7 +381,7 @@ def _membership(
         times = at_ms[rows]
         present, newest_left_ms, next_left_ms = _presence(stays, times)
         is_empty[rows] = (present == 0) & (times - newest_left_ms <= CLOSE_MS)
-        until_ms = times + session_timeout_ms + CLOSE_MS
+        until_ms = times + session_timeout_ms[rows] + CLOSE_MS
         nobody_left = (newest_left_ms < times - CLOSE_MS) & (next_left_ms > until_ms)
         is_settled[rows] = (present > 0) & nobody_left & (until_ms <= observed_ms)
     return is_empty, is_settled

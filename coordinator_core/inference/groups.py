@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from coordinator_core.history.rows import AssignmentRow
 from coordinator_core.inference.commit_anomalies import find_anomalies
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import SHARE, group_days, share_group_days
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
@@ -34,11 +35,11 @@ class GroupGold:
         self.share_days += other.share_days
 
 
-def audit_group(life: GroupLife, settings: InferenceSettings) -> GroupGold:
+def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
     """All that is inferred of one group. A function of the set of rows: their order does not matter."""
     life = _in_order(life)
     owners = partition_owners(life)
-    rebalances = find_rebalances(life, owners, settings)
+    rebalances = find_rebalances(life, owners, settings, configs)
     anomalies = find_anomalies(life, owners, settings)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     return GroupGold(

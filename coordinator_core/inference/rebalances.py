@@ -13,6 +13,7 @@ from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.departures import CLASSIC, Departures
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
@@ -24,9 +25,11 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 """A group which other records brought to life has this number at most before its first generation is written."""
 
 
-def find_rebalances(life: GroupLife, owners: Sequence[OwnerRow], settings: InferenceSettings) -> list[RebalanceRow]:
+def find_rebalances(
+    life: GroupLife, owners: Sequence[OwnerRow], settings: InferenceSettings, configs: Configs = NO_CONFIGS
+) -> list[RebalanceRow]:
     """All rebalances of one group, in log order."""
-    departures = Departures(life, owners, settings)
+    departures = Departures(life, owners, settings, configs)
     completed = completion_times(life.events)
     rows: list[RebalanceRow] = []
     begins_ms: list[int] = []

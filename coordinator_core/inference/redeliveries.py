@@ -17,6 +17,7 @@ claim. Rules by `method`, the first that holds:
 | LOCK_DURATION | handed back one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
 | GROUP_EMPTY | no lock can have ended, and the last member had just left | SESSION_CLOSED, LIKELY |
 | NOBODY_LEFT | no lock can have ended, and no member left while its session could expire | RELEASED, LIKELY |
+| NOBODY_LEFT_FOR_CONFIGURED_SESSION | the same, by the session time-out of the metadata log | RELEASED, LIKELY |
 | DELIVERY_COUNT | the state and count alone | nothing but the cause, CERTAIN |
 | FIRST_SNAPSHOT | the first record that was captured shows it; `at` is the latest time possible | as above |
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
@@ -38,6 +39,7 @@ METHODS: Final = (
     "LOCK_DURATION",
     "GROUP_EMPTY",
     "NOBODY_LEFT",
+    "NOBODY_LEFT_FOR_CONFIGURED_SESSION",
     "DELIVERY_COUNT",
     "FIRST_SNAPSHOT",
     "LEADER_RELOAD",
@@ -121,6 +123,7 @@ def _how(log: ShareLog, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8,
     is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen
     is_alone = is_returned & ~records.is_request
     is_early = is_alone & evidence.is_too_soon_for_lock
+    is_in_session = is_early & evidence.is_settled
     rules: tuple[tuple[BoolArray, str, str | None, int], ...] = (
         (is_lost, "LEADER_RELOAD", None, LIKELY),
         (is_first_seen, "FIRST_SNAPSHOT", None, CERTAIN),
@@ -128,7 +131,8 @@ def _how(log: ShareLog, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8,
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
         (is_alone & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
         (is_early & evidence.is_group_empty, "GROUP_EMPTY", "SESSION_CLOSED", LIKELY),
-        (is_early & evidence.is_settled, "NOBODY_LEFT", "RELEASED", LIKELY),
+        (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
+        (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),
     )
     holds = [rule[0] for rule in rules]
     method = np.select(holds, [_METHOD[rule[1]] for rule in rules], _METHOD["DELIVERY_COUNT"])

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.settings import Question, WhatIfError
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
-from coordinator_core.whatif.story import NO_CONFIGS, story_of
+from coordinator_core.whatif.story import story_of
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
 """Name of an assumption -> what it says."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.history.rows import GenerationRow, MemberRow
-from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.lives import (
     CLASSIC,
@@ -25,15 +25,13 @@ from coordinator_core.whatif.lives import (
 )
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded, WhatIfError
 
-CONSUMER_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[CONSUMER]
 """As groups have it; brokers have `group.consumer.session.timeout.ms`."""
 HEARTBEAT_MS: Final = 3000
 """heartbeat.interval.ms by default."""
 CONSUMER_HEARTBEAT_MS: Final = 5000
 """group.consumer.heartbeat.interval.ms by default."""
 DEFAULT_INITIAL_DELAY_MS: Final = 3000
-NO_CONFIGS: Final = Configs()
-"""No metadata log was captured."""
 
 
 class Mark(NamedTuple):

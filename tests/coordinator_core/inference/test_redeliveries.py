@@ -228,6 +228,24 @@ def test_nobody_left_so_it_was_released() -> None:
     assert unseen == [None, None], "the log ends before a session that closed would have expired"
 
 
+@pytest.mark.parametrize(
+    ("session_ms", "expected"),
+    [
+        (None, (None, "DELIVERY_COUNT")),
+        ("45000", (None, "DELIVERY_COUNT")),
+        ("20000", ("RELEASED", "NOBODY_LEFT_FOR_CONFIGURED_SESSION")),
+    ],
+)
+def test_how_long_a_session_lasts_is_the_group_s(session_ms: str | None, expected: tuple[str | None, str]) -> None:
+    """A member went 30 seconds later: by the usual session it may be the one whose session closed, by a shorter one
+    that the metadata log tells it is not."""
+    records = (SNAPSHOT, returned(9_000), returned(10_000, AV1, AV2), Record(90_000, (Change(10, 19, None, ACK1),)))
+    names = {"share_record_lock_duration_ms": "4000", "share_delivery_count_limit": "5"}
+    configs = group_configs(**names, **({} if session_ms is None else {"share_session_timeout_ms": session_ms}))
+    row = told(audit(records, configs, members((0, None), (0, 40_000))))[-1]
+    assert (row[6], row[7]) == expected
+
+
 def test_an_assumed_limit_proves_nothing_of_other_ranges() -> None:
     """Where no log tells the limit, a range archived at count 3 may be at it: no proof of a release beside it."""
     records = (SNAPSHOT, Record(9_000, (Change(0, 3, None, AV1), Change(4, 9, None, ("ARCHIVED", 3)))))

@@ -1,0 +1,78 @@
+"""Configs in force at a time: a group's own first, then the brokers', then what the caller assumes."""
+
+import numpy as np
+import pytest
+
+from coordinator_core.inference.configs import SESSION_TIMEOUTS, ConfigRow, Configs
+
+SESSION = "consumer.session.timeout.ms"
+OTHER_MS = 40_000
+
+
+def set_to(
+    value: str, since: int, until: int | None = None, *, name: str = SESSION, resource: tuple[str, str] = ("GROUP", "g")
+) -> ConfigRow:
+    """A stretch of a config."""
+    return ConfigRow(*resource, name, value, since, since, until)
+
+
+OF_GROUP = set_to("50000", 0)
+OF_BROKERS = set_to("60000", 0, name=f"group.{SESSION}", resource=("BROKER", ""))
+OF_ONE_BROKER = set_to("45000", 0, name=f"group.{SESSION}", resource=("BROKER", "1"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([OF_GROUP], 50_000),
+        ([OF_BROKERS], 60_000),
+        ([OF_BROKERS, OF_GROUP], 50_000),
+        ([OF_BROKERS, OF_ONE_BROKER], None),
+        ([OF_GROUP._replace(resource_name="another")], None),
+        ([OF_GROUP._replace(name="share.session.timeout.ms")], None),
+        ([OF_GROUP._replace(value="soon")], None),
+        ([], None),
+    ],
+)
+def test_whose_session_time_out_holds(rows: list[ConfigRow], expected: int | None) -> None:
+    """The group's own overrides the brokers'; where single brokers differ, or nothing is told, it is not known."""
+    assert Configs(rows).session_timeout_ms("CONSUMER", "g", 1_000_000) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended_at_ms", "expected"),
+    [
+        (100_000, 45_000),
+        (100_000 + 30_000, 45_000),
+        (100_000 + 60_000, 45_000),
+        (100_000 + 61_000, 60_000),
+        (400_000 + 40_000, 60_000),
+        (400_000 + 46_000, 45_000),
+        (600_000 + 10_000, None),
+    ],
+)
+def test_a_session_ends_by_what_was_in_force_when_it_was_set(ended_at_ms: int, expected: int | None) -> None:
+    """After a change, members that were heard before it still expire by the old value."""
+    rows = [
+        set_to("45000", 0, 100_000),
+        set_to("60000", 100_000, 400_000),
+        set_to("45000", 400_000, 600_000),
+    ]
+    assert Configs(rows).session_timeout_ms("CONSUMER", "g", ended_at_ms) == expected
+
+
+@pytest.mark.parametrize("group_type", SESSION_TIMEOUTS)
+def test_each_type_of_group_has_its_own(group_type: str) -> None:
+    """consumer., share. and streams.session.timeout.ms are three configs."""
+    rows = [set_to(str(number), 0, name=name) for number, name in enumerate(SESSION_TIMEOUTS.values(), 45_000)]
+    expected = list(SESSION_TIMEOUTS).index(group_type) + 45_000
+    assert Configs(rows).session_timeout_ms(group_type, "g", 1_000_000) == expected
+
+
+def test_a_value_is_known_once_it_has_settled() -> None:
+    """In the second after a change brokers may not have it yet: it is taken, but not known."""
+    configs = Configs([set_to("60000", 100_000, 200_000)])
+    at_ms = np.array([99_999, 100_000, 101_000, 199_999, 200_000], np.int64)
+    found = configs.numbers(SESSION, ("g",), np.zeros(5, np.int64), at_ms, OTHER_MS)
+    assert found.values.tolist() == [OTHER_MS, 60_000, 60_000, 60_000, OTHER_MS]
+    assert found.is_known.tolist() == [False, False, True, True, False]

@@ -1,0 +1,70 @@
+"""Left or expired, where the session time-out is a config of the group: known from the metadata log, or assumed."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.groups import audit_group
+from coordinator_core.inference.settings import InferenceSettings
+from tests.coordinator_core.inference.group_lives import GROUP, epoch, goes, joins, life_of, reconciled, target
+
+END = 300_000
+GONE = (
+    (0, [*joins("a"), *joins("b"), *epoch(2), *target(2, {"a": (0,), "b": (1,)})]),
+    (1, [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,))]),
+    (END, [*goes("b"), *epoch(3)]),
+)
+DEFAULTS = InferenceSettings()
+SESSION = "consumer.session.timeout.ms"
+
+
+def beats(end: int) -> list[tuple[int, int, int]]:
+    """Commits of member b, every two seconds until it stopped."""
+    return [(at, 1, at) for at in range(1_000, end, 2_000)]
+
+
+def why(
+    silent_ms: int, configs: Sequence[ConfigRow] = (), settings: InferenceSettings | None = None
+) -> tuple[str, ...]:
+    """Cause, method and confidence of b's departure, so long after its last commit."""
+    life = life_of(GONE, beats(END - silent_ms + 1))
+    row = audit_group(life, settings or InferenceSettings(), Configs(configs)).rebalances[-1]
+    assert row.members_left == ("b",)
+    return row.cause, row.method, row.confidence
+
+
+def session(value: str, name: str = SESSION) -> ConfigRow:
+    """The group's own session time-out, since long ago."""
+    return ConfigRow("GROUP", GROUP, name, value, 0, 0, None)
+
+
+EXPIRED = ("MEMBER_EXPIRED", "SILENT_FOR_CONFIGURED_SESSION", "LIKELY")
+HEARD = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
+USUAL = ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
+UNTOLD = ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS")
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "configs", "expected"),
+    [
+        (45_000, [], USUAL),
+        (45_000, [session("45000")], EXPIRED),
+        (120_000, [], UNTOLD),
+        (120_000, [session("120000")], EXPIRED),
+        (45_000, [session("120000")], HEARD),
+        (45_000, [session("120000", "share.session.timeout.ms")], USUAL),
+        (120_000, [ConfigRow("BROKER", "", f"group.{SESSION}", "120000", 0, 0, None)], EXPIRED),
+        (120_000, [session("45000")], UNTOLD),
+    ],
+)
+def test_the_session_time_out_of_the_group_decides(
+    silent_ms: int, configs: list[ConfigRow], expected: tuple[str, str, str]
+) -> None:
+    """What the metadata log tells goes before the setting, and the method says which it was."""
+    assert why(silent_ms, configs) == expected
+
+
+def test_the_setting_holds_where_the_log_tells_nothing() -> None:
+    """Other brokers' files, another setting."""
+    assert why(60_000, settings=InferenceSettings(modern_session_timeout_ms=60_000)) == USUAL
