@@ -111,6 +111,10 @@ class InvalidRecord(DecodeError):
     code = "INVALID_RECORD"
 
 
+class StateUnreadable(CoreError):
+    """Saved state of an earlier run is not what this code wrote: it is to be made anew from the log."""
+
+
 class EncodeError(CoreError):
     """The caller asked to encode a value which the wire format cannot hold."""
 

@@ -176,6 +176,23 @@ def _fill_slots(slots: I32, hashes: U64, count: int) -> None:
         slots[slot] = key_id + 1
 
 
+@njit(cache=True, nogil=True)
+def _intern_all(table: InternTable, data: U8, starts: I64) -> None:
+    """Intern keys which all have room."""
+    for key in range(len(starts) - 1):
+        intern(table, data, starts[key], starts[key + 1] - starts[key])
+
+
+class Interned(NamedTuple):
+    """The keys of an interner in order of their ids: key `i` is `data[starts[i]:starts[i + 1]]`."""
+
+    starts: I64
+    data: U8
+
+
+NO_KEYS: Final = Interned(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+
+
 class Interner:
     """Owns an `InternTable`. Plain arrays throughout, so that it can be pickled."""
 
@@ -191,6 +208,21 @@ class Interner:
             pool=np.zeros(max(byte_capacity, 1), np.uint8),
             size=np.zeros(1, np.int64),
         )
+
+    @classmethod
+    def of(cls, interned: Interned) -> "Interner":
+        """An interner in which these keys, all different, have the ids from 0 on."""
+        interner = cls()
+        interner.reserve(len(interned.starts) - 1, len(interned.data))
+        data = interned.data.view()
+        data.flags.writeable = False
+        _intern_all(interner.table, data, interned.starts)
+        return interner
+
+    def export(self) -> Interned:
+        """Its keys."""
+        starts = self.table.starts[: len(self) + 1].copy()
+        return Interned(starts, self.table.pool[: starts[-1]].copy())
 
     def __len__(self) -> int:
         return int(self.table.size[0])

@@ -5,14 +5,13 @@ operations ever existed. So each operation is replayed whole, and its state befo
 What differs closes open intervals and opens new ones, and is said in words as events. Only what the operation's keys
 name is compared, so the cost follows the change and not the size of the group.
 
-An interval is keyed by what it is about; `_Open` holds where it began. All rows of a closed interval carry the
+An interval is keyed by what it is about; `Open` holds where it began. All rows of a closed interval carry the
 attributes at its end. `finish` gives the intervals that are still open.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -21,6 +20,8 @@ from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow, TopicName
+from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
+from coordinator_core.history.tracks import Open, OpenGeneration, Track
 from coordinator_core.history.views import AssignmentKey, Member
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
@@ -103,44 +104,6 @@ class Operation:
 
 
 @dataclass(slots=True)
-class _Open:
-    """Where an interval began."""
-
-    log_offset: int
-    timestamp_ms: int
-    incarnation: int
-    generation: int
-
-
-@dataclass(slots=True)
-class _Generation:
-    """The open generation of a group."""
-
-    group_type: str
-    incarnation: int
-    generation: int
-    log_offset: int
-    timestamp_ms: int
-    previous_generation: int | None
-    is_contiguous: bool
-    current_state_at: int | None
-
-
-@dataclass(slots=True)
-class _Track:
-    """What is open for one group."""
-
-    incarnation: int = -1
-    generation: _Generation | None = None
-    members: dict[str, _Open] = field(default_factory=dict)
-    assignments: dict[str, dict[str, dict[AssignmentKey, _Open]]] = field(default_factory=dict)
-    """Member id -> kind -> what it has."""
-    assignors: Counter[str] = field(default_factory=Counter)
-    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Group type -> newest (incarnation, generation)."""
-
-
-@dataclass(slots=True)
 class _Step:
     """One operation while it is compared: state before and after, and where in it things happened."""
 
@@ -157,7 +120,7 @@ class _Step:
     touched: dict[str, None] = field(default_factory=dict)
     """Members named by the operation's keys, in order."""
     events: list[EventRow] = field(default_factory=list)
-    opened: _Open | None = None
+    opened: Open | None = None
     """Where every interval begins that this operation opens."""
 
     def offset_of(self, record_type: RecordType) -> int:
@@ -220,11 +183,16 @@ class GroupRows:
 
 
 class GroupHistory:
-    """History of all groups of one `__consumer_offsets` partition. Feed operations in log order."""
+    """History of all groups of one `__consumer_offsets` partition. Feed operations in log order.
 
-    def __init__(self, shard: GroupShard | None = None) -> None:
+    `saved`: groups as an earlier history of the same log left them, by group id (`save`). They sleep as bytes until an
+    operation names them; one that is never named costs nothing, and what was open of it stays as it was.
+    """
+
+    def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
         self.shard = shard if shard is not None else GroupShard()
-        self._tracks: dict[str, _Track] = {}
+        self._tracks: dict[str, Track] = {}
+        self._asleep: dict[str, bytes] = dict(saved or {})
         self._rows = GroupRows()
         self._names: dict[tuple[str, str, str], int] = {}
 
@@ -235,6 +203,8 @@ class GroupHistory:
 
     def apply(self, operation: Operation) -> None:
         """Replay one operation and write down what it changed."""
+        if operation.group_id in self._asleep:
+            self._wake(operation.group_id)
         if all(isinstance(record.key, OffsetKey) for record in operation.records):
             # most of a large log: no group can change
             group = self.shard.groups.get(operation.group_id)
@@ -248,14 +218,40 @@ class GroupHistory:
             return
         track = self._tracks.get(operation.group_id)
         if track is None:
-            track = self._tracks[operation.group_id] = _Track()
+            track = self._tracks[operation.group_id] = Track()
         self._compare_group(track, step)
         self._compare_share_partitions(step)
         self._learn_topics(step)
         self._rows.events.extend(_numbered(step.events))
 
+    def save(self) -> dict[str, bytes]:
+        """By group id, what a later history needs to go on. Those still asleep are given as they came."""
+        groups, partitions = self.shard.groups, self.shard.share_partitions
+        return self._asleep | {
+            group_id: pack_group(SavedGroup(groups.get(group_id), partitions.get(group_id), self._tracks.get(group_id)))
+            for group_id in sorted({*groups, *partitions, *self._tracks})
+        }
+
+    @property
+    def asleep(self) -> Set[str]:
+        """Groups which no operation has named: what was open of them is open, and as it was."""
+        return self._asleep.keys()
+
+    def _wake(self, group_id: str) -> None:
+        saved = unpack_group(self._asleep.pop(group_id))
+        shard = self.shard
+        if saved.group is not None:
+            shard = replace(shard, groups=shard.groups.set(group_id, saved.group))
+        if saved.share_partitions is not None:
+            partitions = shard.share_partitions.set(group_id, saved.share_partitions)
+            shard = replace(shard, share_partitions=partitions)
+        if saved.track is not None:
+            self._tracks[group_id] = saved.track
+        self.shard = shard
+
     def finish(self) -> GroupRows:
-        """Rows of everything still open, with the newest attributes; the history may not go on afterwards."""
+        """Rows of everything still open, groups asleep aside, with the newest attributes; the history may not go on
+        afterwards."""
         for group_id, track in self._tracks.items():
             group = self.shard.groups.get(group_id)
             if group is None:
@@ -342,7 +338,7 @@ class GroupHistory:
         elif record.record_type in TARGET_METADATA_RECORDS:
             step.say("TARGET_COMPUTED", record.offset, generation=value.assignment_epoch)
 
-    def _compare_group(self, track: _Track, step: _Step) -> None:
+    def _compare_group(self, track: Track, step: _Step) -> None:
         before, after = step.before, step.after
         if after is None:
             if before is not None:
@@ -360,7 +356,7 @@ class GroupHistory:
         else:
             self._advance(track, step, before, after)
 
-    def _begin(self, track: _Track, step: _Step, after: Group) -> None:
+    def _begin(self, track: Track, step: _Step, after: Group) -> None:
         """A group that was not there."""
         track.incarnation += 1
         is_contiguous = _is_first(after)
@@ -371,7 +367,7 @@ class GroupHistory:
         self._compare_protocol(step, None, after)
         self._compare_members(track, step, None, after)
 
-    def _convert(self, track: _Track, step: _Step, before: Group, after: Group) -> None:
+    def _convert(self, track: Track, step: _Step, before: Group, after: Group) -> None:
         """Another group type under the same id. With members it is the same group; an empty one is made anew.
 
         A conversion that keeps its members goes on from the generation it has; where that falls it was none.
@@ -407,7 +403,7 @@ class GroupHistory:
         if is_online and not after.members:
             step.say("GROUP_EMPTIED", step.generation_at)
 
-    def _advance(self, track: _Track, step: _Step, before: Group, after: Group) -> None:
+    def _advance(self, track: Track, step: _Step, before: Group, after: Group) -> None:
         """The same group, one operation on."""
         old, new = views.generation(before), views.generation(after)
         current = track.generation
@@ -458,7 +454,7 @@ class GroupHistory:
 
     def _compare_members(
         self,
-        track: _Track,
+        track: Track,
         step: _Step,
         before: Group | None,
         after: Group,
@@ -498,7 +494,7 @@ class GroupHistory:
         self._say_undecodable(step, after)
 
     def _close_gone(
-        self, track: _Track, step: _Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
+        self, track: Track, step: _Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
     ) -> None:
         """Members which are no more: away, or replaced by a new member of the same group instance id."""
         taken_over = frozenset(replaced.values())
@@ -521,7 +517,7 @@ class GroupHistory:
             return sorted(names)
         return list(step.touched)
 
-    def _compare_member(self, track: _Track, step: _Step, old: Member, new: Member) -> None:
+    def _compare_member(self, track: Track, step: _Step, old: Member, new: Member) -> None:
         if old is new:
             return
         member_id = new.member_id
@@ -534,7 +530,7 @@ class GroupHistory:
         self._count_assignor(track, new, +1)
 
     def _compare_assignments(
-        self, track: _Track, step: _Step, before: Group | None, after: Group, member_id: str
+        self, track: Track, step: _Step, before: Group | None, after: Group, member_id: str
     ) -> None:
         old = views.assignment_sources(before, member_id) if before is not None else {}
         new = views.assignment_sources(after, member_id)
@@ -557,9 +553,9 @@ class GroupHistory:
         if opened is not None and not any(opened.values()):
             del track.assignments[member_id]
 
-    def _opened(self, track: _Track, step: _Step, after: Group) -> _Open:
+    def _opened(self, track: Track, step: _Step, after: Group) -> Open:
         if step.opened is None:
-            step.opened = _Open(
+            step.opened = Open(
                 log_offset=step.operation.last_offset,
                 timestamp_ms=step.operation.timestamp_ms,
                 incarnation=track.incarnation,
@@ -568,14 +564,14 @@ class GroupHistory:
         return step.opened
 
     def _open_generation(
-        self, track: _Track, step: _Step, after: Group, *, previous: int | None, is_contiguous: bool
+        self, track: Track, step: _Step, after: Group, *, previous: int | None, is_contiguous: bool
     ) -> None:
         group_type, generation = views.group_type(after), views.generation(after)
         if track.newest.get(group_type, (-1, 0)) >= (track.incarnation, generation):
             # Never so in a log of Kafka's own. It keeps the table's key unique whatever the log says.
             track.incarnation += 1
         track.newest[group_type] = (track.incarnation, generation)
-        track.generation = _Generation(
+        track.generation = OpenGeneration(
             group_type=group_type,
             incarnation=track.incarnation,
             generation=generation,
@@ -586,16 +582,16 @@ class GroupHistory:
             current_state_at=views.current_state_at(after),
         )
 
-    def _open_member(self, track: _Track, step: _Step, after: Group, member_id: str) -> None:
+    def _open_member(self, track: Track, step: _Step, after: Group, member_id: str) -> None:
         track.members[member_id] = self._opened(track, step, after)
         self._count_assignor(track, after.members[member_id], +1)
 
-    def _count_assignor(self, track: _Track, member: Member, count: int) -> None:
+    def _count_assignor(self, track: Track, member: Member, count: int) -> None:
         assignor = views.server_assignor(member)
         if assignor is not None:
             track.assignors[assignor] += count
 
-    def _end(self, track: _Track, step: _Step, before: Group, reason: str) -> None:
+    def _end(self, track: Track, step: _Step, before: Group, reason: str) -> None:
         """Close everything of a group; `before` is its last state."""
         group_id = step.operation.group_id
         self._close_all_assignments(track, group_id, before, step)
@@ -603,7 +599,7 @@ class GroupHistory:
             self._close_member(track, group_id, before, member_id, step, reason)
         self._close_generation(track, group_id, before, step)
 
-    def _close_all_assignments(self, track: _Track, group_id: str, group: Group, step: _Step | None) -> None:
+    def _close_all_assignments(self, track: Track, group_id: str, group: Group, step: _Step | None) -> None:
         for member_id, kinds in track.assignments.items():
             for kind, held in kinds.items():
                 self._close_assignments(track, group_id, group, member_id, kind, list(held), step)
@@ -611,7 +607,7 @@ class GroupHistory:
 
     def _close_assignments(
         self,
-        track: _Track,
+        track: Track,
         group_id: str,
         group: Group,
         member_id: str,
@@ -647,7 +643,7 @@ class GroupHistory:
 
     def _close_member(
         self,
-        track: _Track,
+        track: Track,
         group_id: str,
         group: Group,
         member_id: str,
@@ -675,7 +671,7 @@ class GroupHistory:
             )
         )
 
-    def _close_generation(self, track: _Track, group_id: str, group: Group, step: _Step | None) -> None:
+    def _close_generation(self, track: Track, group_id: str, group: Group, step: _Step | None) -> None:
         opened, track.generation = track.generation, None
         if opened is None:
             return

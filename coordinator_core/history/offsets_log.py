@@ -4,7 +4,7 @@ The lane names what is not its own: records of other types, the tombstones of of
 simple group. Put back in log order and cut into operations, they are what the group history reads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
-from coordinator_core.offsets.lane import CommitColumns, LaneOutput, OffsetLane
+from coordinator_core.offsets.lane import CommitColumns, LaneOutput, LaneState, OffsetLane
 from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
@@ -48,13 +48,33 @@ def _offset(placed: _Placed) -> int:
     return placed.record.offset
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetsLogState:
+    """All that a replay knows between two chunks: what a later one needs to go on."""
+
+    lane: LaneState
+    groups: Mapping[str, bytes]
+    """By group id."""
+
+
 class OffsetsLogReplay:
     """Replays one `__consumer_offsets` partition. Feed its chunks in log order, then finish."""
 
-    def __init__(self) -> None:
-        self._lane = OffsetLane()
-        self._history = GroupHistory()
+    def __init__(self, state: OffsetsLogState | None = None) -> None:
+        """Begin at the start of a log, or where another replay's `export_state` was taken."""
+        self._lane = OffsetLane(None if state is None else state.lane)
+        self._history = GroupHistory(saved=None if state is None else state.groups)
         self._named: set[int] = set()
+
+    def export_state(self) -> OffsetsLogState:
+        """What a new replay needs to go on from here. Take it between two feeds."""
+        return OffsetsLogState(self._lane.export_state(), self._history.save())
+
+    @property
+    def asleep(self) -> Set[str]:
+        """Groups of the state begun with which nothing has named: what was open of them is, and `finish` does not give
+        it again."""
+        return self._history.asleep
 
     def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
         """Rows which this chunk decided or closed."""

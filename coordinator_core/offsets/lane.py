@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from coordinator_core.codec import decode_key, decode_value, uuid_bytes, uuid_text
 from coordinator_core.errors import CoreError, DecodeError
-from coordinator_core.interning import Interner, InternTable
+from coordinator_core.interning import NO_KEYS, Interned, Interner, InternTable
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
 from coordinator_core.offsets import fast
@@ -147,35 +147,60 @@ class LaneOutput:
     counts: LaneCounts
 
 
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """All that a lane knows between two chunks: what a later lane needs to go on."""
+
+    keys: Interned
+    groups: Interned
+    topics: Interned
+    topic_ids: Interned
+    key_arrays: KeyArrays
+    """One element a key."""
+    group_touched: BoolArray
+    """One element a group."""
+    carried: RowArrays
+    """The rows of open transactions."""
+    carried_metadata: U8
+
+
 class OffsetLane:
     """Offset commits of one log partition. Keeps the offset in force per key, and the rows of open
     transactions.
 
-    Holds arrays and lists only, so that it can be pickled between two chunks. After an exception from `feed`,
-    which no bytes can cause, it is not to be used any more.
+    After an exception from `feed`, which no bytes can cause, it is not to be used any more.
     """
 
-    def __init__(self) -> None:
-        self._keys = Interner()
-        self._groups = Interner()
-        self._topics = Interner()
-        self._topic_ids = Interner()
-        self._key_arrays = KeyArrays(
-            group=np.zeros(0, np.int32),
-            topic=np.zeros(0, np.int32),
-            partition=np.zeros(0, np.int32),
-            has_offset=np.zeros(0, np.bool_),
-            committed_offset=np.zeros(0, np.int64),
-            record_offset=np.zeros(0, np.int64),
-            pending_head=np.zeros(0, np.int32),
-        )
-        self._group_touched = np.zeros(0, np.bool_)
+    def __init__(self, state: LaneState | None = None) -> None:
+        """Begin at the start of a log, or where another lane's `export_state` was taken."""
+        start = _AT_START if state is None else state
+        self._keys = Interner.of(start.keys)
+        self._groups = Interner.of(start.groups)
+        self._topics = Interner.of(start.topics)
+        self._topic_ids = Interner.of(start.topic_ids)
+        self._key_arrays = KeyArrays._make(column.copy() for column in start.key_arrays)
+        self._group_touched = start.group_touched.copy()
         self._group_names: list[str] = []
         self._topic_names: list[str] = []
         self._topic_id_texts: list[str] = []
-        self._carried = fast.empty_rows(0)
-        self._carried_metadata = _NO_BYTES
+        self._carried = RowArrays._make(column.copy() for column in start.carried)
+        self._carried_metadata = start.carried_metadata
         self._fit()
+        self._name()
+
+    def export_state(self) -> LaneState:
+        """What a new lane needs to go on from here. Take it between two feeds."""
+        count = len(self._keys)
+        return LaneState(
+            keys=self._keys.export(),
+            groups=self._groups.export(),
+            topics=self._topics.export(),
+            topic_ids=self._topic_ids.export(),
+            key_arrays=KeyArrays._make(column[:count].copy() for column in self._key_arrays),
+            group_touched=self._group_touched[: len(self._groups)].copy(),
+            carried=RowArrays._make(column.copy() for column in self._carried),
+            carried_metadata=self._carried_metadata,
+        )
 
     def feed(self, chunk: RecordChunk) -> LaneOutput:
         """Replay the next chunk of the log. Raises CoreError if its positions lie outside its data."""
@@ -508,6 +533,26 @@ def _longer(column: NDArray[Any], count: int, fill: int = 0) -> NDArray[Any]:
     longer = np.full(count, fill, column.dtype)
     longer[: len(column)] = column
     return longer
+
+
+_AT_START: Final = LaneState(
+    keys=NO_KEYS,
+    groups=NO_KEYS,
+    topics=NO_KEYS,
+    topic_ids=NO_KEYS,
+    key_arrays=KeyArrays(
+        group=np.zeros(0, np.int32),
+        topic=np.zeros(0, np.int32),
+        partition=np.zeros(0, np.int32),
+        has_offset=np.zeros(0, np.bool_),
+        committed_offset=np.zeros(0, np.int64),
+        record_offset=np.zeros(0, np.int64),
+        pending_head=np.zeros(0, np.int32),
+    ),
+    group_touched=np.zeros(0, np.bool_),
+    carried=fast.empty_rows(0),
+    carried_metadata=_NO_BYTES,
+)
 
 
 def _counted(text: bytes) -> bytes:

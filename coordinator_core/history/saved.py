@@ -1,0 +1,112 @@
+"""A group between two runs: its state and what is open of it, as bytes, and back.
+
+The bytes are MessagePack of the dataclasses' fields, mappings in the order of their keys: a persistent map's own order
+hangs on Python's hash seed. Reading them makes nothing but these dataclasses, whoever wrote them. They are good for the
+code that wrote them and no other: `STATE_FORMAT` says which (`fingerprint` notices where a field was changed and the
+number was not).
+"""
+
+import dataclasses
+import hashlib
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_args, get_origin
+
+from cattrs.errors import BaseValidationError
+from cattrs.preconf.msgpack import make_converter
+from cattrs.strategies import configure_tagged_union
+from immutables import Map
+from msgpack import UnpackException
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.tracks import Track
+from coordinator_core.replay import Group
+from coordinator_core.share.state import ShareGroupStatePartitions
+
+STATE_FORMAT: Final = 1
+"""Raised whenever saved state of before can not be read, or would mean something else: it is then made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGroup:
+    """One group id at the end of a run."""
+
+    group: Group | None
+    """None: there is no such group now; the track remembers those that were."""
+    share_partitions: ShareGroupStatePartitions | None
+    track: Track | None
+
+
+def pack_group(saved: SavedGroup) -> bytes:
+    """As bytes."""
+    packed: bytes = _CONVERTER.dumps(saved)
+    return packed
+
+
+def unpack_group(packed: bytes) -> SavedGroup:
+    """From the bytes of `pack_group`. Raises StateUnreadable for any other."""
+    try:
+        return _CONVERTER.loads(packed, SavedGroup, strict_map_key=False)
+    except (BaseValidationError, UnpackException, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StateUnreadable("the saved state of a group cannot be read") from error
+
+
+def fingerprint() -> str:
+    """A sum over all that is saved: names and types of the fields."""
+    seen: dict[type, None] = {}
+    _collect(SavedGroup, seen)
+    text = "\n".join(
+        f"{kind.__qualname__}: " + ", ".join(f"{field.name} {hints[field.name]}" for field in dataclasses.fields(kind))
+        for kind in seen
+        if (hints := typing.get_type_hints(kind))
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _collect(kind: Any, seen: dict[type, None]) -> None:
+    for argument in get_args(kind):
+        _collect(argument, seen)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in seen:
+        seen[kind] = None
+        for hint in typing.get_type_hints(kind).values():
+            _collect(hint, seen)
+
+
+def _is_mapping(kind: Any) -> bool:
+    return get_origin(kind) in {Map, Mapping, dict}
+
+
+def _has_plain_keys(kind: Any) -> bool:
+    """Keys which MessagePack gives back as they were."""
+    return get_args(kind)[0] in {str, int}
+
+
+def _unstructure_mapping(kind: Any) -> Callable[[Any], Any]:
+    value_of = _CONVERTER.get_unstructure_hook(get_args(kind)[1])
+    if _has_plain_keys(kind):
+        return lambda mapping: {key: value_of(mapping[key]) for key in sorted(mapping)}
+    return lambda mapping: [(key, value_of(mapping[key])) for key in sorted(mapping, key=repr)]
+
+
+def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:
+    key_kind, value_kind = get_args(kind)
+    value_of = _CONVERTER.get_structure_hook(value_kind)
+    make = Map if get_origin(kind) is Map else dict
+    if _has_plain_keys(kind):
+        return lambda saved, _: make({key: value_of(value, value_kind) for key, value in saved.items()})
+    key_of = _CONVERTER.get_structure_hook(key_kind)
+    return lambda saved, _: make({key_of(key, key_kind): value_of(value, value_kind) for key, value in saved})
+
+
+_CONVERTER: Final = make_converter(detailed_validation=False, forbid_extra_keys=True)
+_CONVERTER.register_unstructure_hook_factory(_is_mapping, _unstructure_mapping)
+_CONVERTER.register_structure_hook_factory(_is_mapping, _structure_mapping)
+_GROUP: Final[Any] = Group
+configure_tagged_union(_GROUP, _CONVERTER)
+_CONVERTER.register_unstructure_hook(
+    _GROUP | None, lambda group: None if group is None else _CONVERTER.unstructure(group, _GROUP)
+)
+_CONVERTER.register_structure_hook(
+    _GROUP | None, lambda saved, _: None if saved is None else _CONVERTER.structure(saved, _GROUP)
+)

@@ -1,0 +1,107 @@
+"""The state of a replayed log partition as named arrays and bytes: what a run leaves behind for the next.
+
+Arrays go into NumPy's own archive format (npz), whose entries carry checksums and which is read without pickle: a
+state file can be damaged or forged, but never run anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.interning import Interned
+from coordinator_core.offsets.fast import KeyArrays, RowArrays
+from coordinator_core.offsets.lane import LaneState as OffsetLaneState
+from coordinator_core.share_state.lane import LaneState as ShareLaneState
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_INTERNED: Final = ("keys", "groups", "topics", "topic_ids")
+
+
+def pack_offset_lane(state: OffsetLaneState) -> bytes:
+    """As bytes."""
+    arrays: dict[str, NDArray[Any]] = {"touched": state.group_touched, "carried_metadata": state.carried_metadata}
+    for name in _INTERNED:
+        interned: Interned = getattr(state, name)
+        arrays |= {f"{name}.starts": interned.starts, f"{name}.data": interned.data}
+    arrays |= {f"key.{name}": column for name, column in state.key_arrays._asdict().items()}
+    arrays |= {f"row.{name}": column for name, column in state.carried._asdict().items()}
+    return _pack(arrays)
+
+
+def unpack_offset_lane(packed: bytes) -> OffsetLaneState:
+    """From the bytes of `pack_offset_lane`. Raises StateUnreadable for any other."""
+    arrays = _unpack(packed)
+    try:
+        return OffsetLaneState(
+            **{name: Interned(arrays[f"{name}.starts"], arrays[f"{name}.data"]) for name in _INTERNED},
+            key_arrays=KeyArrays._make(arrays[f"key.{name}"] for name in KeyArrays._fields),
+            group_touched=arrays["touched"],
+            carried=RowArrays._make(arrays[f"row.{name}"] for name in RowArrays._fields),
+            carried_metadata=arrays["carried_metadata"],
+        )
+    except KeyError as error:
+        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+
+
+def pack_share_lane(state: ShareLaneState) -> bytes:
+    """As bytes."""
+    return _pack(
+        {
+            **_texts("group_ids", state.group_ids),
+            **_texts("topic_ids", state.topic_ids),
+            "partitions": state.partitions,
+            "key_columns": state.key_columns,
+            "batches": state.batches,
+            "open_states": state.open_states,
+            "open_changed": state.open_changed,
+        }
+    )
+
+
+def unpack_share_lane(packed: bytes) -> ShareLaneState:
+    """From the bytes of `pack_share_lane`. Raises StateUnreadable for any other."""
+    arrays = _unpack(packed)
+    try:
+        return ShareLaneState(
+            group_ids=_from_texts("group_ids", arrays),
+            topic_ids=_from_texts("topic_ids", arrays),
+            partitions=arrays["partitions"],
+            key_columns=arrays["key_columns"],
+            batches=arrays["batches"],
+            open_states=arrays["open_states"],
+            open_changed=arrays["open_changed"],
+        )
+    except KeyError as error:
+        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+
+
+def _pack(arrays: Arrays) -> bytes:
+    file = BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(BytesIO(packed), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (BadZipFile, ValueError, OSError, EOFError) as error:
+        raise StateUnreadable("the saved state of a lane cannot be read") from error
+
+
+def _texts(name: str, texts: Sequence[str]) -> Arrays:
+    raw = [text.encode() for text in texts]
+    ends = np.cumsum([len(part) for part in raw], dtype=np.int64)
+    return {f"{name}.ends": ends, f"{name}.data": np.frombuffer(b"".join(raw), np.uint8)}
+
+
+def _from_texts(name: str, arrays: Arrays) -> tuple[str, ...]:
+    data = arrays[f"{name}.data"].tobytes()
+    ends = arrays[f"{name}.ends"].tolist()
+    return tuple(data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))

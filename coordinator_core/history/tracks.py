@@ -1,0 +1,44 @@
+"""What is open of a group while its log is replayed: where each interval began."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coordinator_core.history.views import AssignmentKey
+
+
+@dataclass(slots=True)
+class Open:
+    """Where an interval began."""
+
+    log_offset: int
+    timestamp_ms: int
+    incarnation: int
+    generation: int
+
+
+@dataclass(slots=True)
+class OpenGeneration:
+    """The open generation of a group."""
+
+    group_type: str
+    incarnation: int
+    generation: int
+    log_offset: int
+    timestamp_ms: int
+    previous_generation: int | None
+    is_contiguous: bool
+    current_state_at: int | None
+
+
+@dataclass(slots=True)
+class Track:
+    """What is open for one group."""
+
+    incarnation: int = -1
+    generation: OpenGeneration | None = None
+    members: dict[str, Open] = field(default_factory=dict)
+    assignments: dict[str, dict[str, dict[AssignmentKey, Open]]] = field(default_factory=dict)
+    """Member id -> kind -> what it has."""
+    assignors: Counter[str] = field(default_factory=Counter)
+    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Group type -> newest (incarnation, generation)."""
