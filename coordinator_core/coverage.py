@@ -5,7 +5,7 @@ so the order in which captures happen does not matter, and seeing the same again
 says one thing of each offset from 0 to the last one known.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -32,8 +32,8 @@ class CoverageKind(IntEnum):
 class CoverageRange:
     """Consecutive offsets of which one thing is known. `to_offset` is inclusive; times are epoch milliseconds.
 
-    Only CAPTURED ranges have timestamps: those of their batches, None where these had none. `observed_at_ms` is the
-    start of the run which first saw it so.
+    Only CAPTURED ranges have timestamps: those of their batches, None where these had none; `with_times` derives those
+    of what is missing between them. `observed_at_ms` is the start of the run which first saw it so.
     """
 
     from_offset: int
@@ -80,6 +80,33 @@ def complete_coverage(ranges: Iterable[CoverageRange], *, observed_at_ms: int) -
     return tuple(_joined(_relabelled(r, first_captured) for r in filled))
 
 
+def with_times(
+    ranges: Sequence[CoverageRange],
+) -> Iterator[tuple[CoverageRange, int | None, int | None]]:
+    """Each of some ascending ranges, with the times (epoch ms) between which its records were written.
+
+    Those of a captured range are its own. What is MISSING or CORRUPT was written after the last captured batch before
+    it and before the first one after it, None where there is none. A COMPACTED hole has none: the record was obsolete.
+    """
+    after: list[int | None] = []
+    first_after: int | None = None
+    for r in reversed(ranges):
+        after.append(first_after)
+        if r.first_timestamp_ms is not None:
+            first_after = r.first_timestamp_ms
+    last_before: int | None = None
+    for r, first_ms in zip(ranges, reversed(after), strict=True):
+        match r.kind:
+            case CoverageKind.CAPTURED:
+                yield r, r.first_timestamp_ms, r.last_timestamp_ms
+            case CoverageKind.COMPACTED:
+                yield r, None, None
+            case _:
+                yield r, last_before, first_ms
+        if r.last_timestamp_ms is not None:
+            last_before = r.last_timestamp_ms
+
+
 def _relabelled(r: CoverageRange, first_captured: int) -> CoverageRange:
     if r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
         return r
@@ -90,19 +117,26 @@ def subtract(ranges: Iterable[tuple[int, int]], holes: Iterable[tuple[int, int]]
     """Offset ranges less others; both ends inclusive everywhere, any order in, ascending and disjoint out."""
     result: list[tuple[int, int]] = []
     cuts = union(holes)
+    index = 0
     for first, last in union(ranges):
         position = first
-        for cut_first, cut_last in cuts:
-            if cut_last < position:
-                continue
-            if cut_first > last:
-                break
+        while index < len(cuts) and cuts[index][0] <= last:
+            cut_first, cut_last = cuts[index]
             if cut_first > position:
                 result.append((position, cut_first - 1))
-            position = cut_last + 1
+            position = max(position, cut_last + 1)
+            if cut_last > last:
+                break  # it reaches into the next range
+            index += 1
         if position <= last:
             result.append((position, last))
     return result
+
+
+def intersect(a: Iterable[tuple[int, int]], b: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The offsets which are in both; both ends inclusive."""
+    ranges = union(a)
+    return subtract(ranges, subtract(ranges, b))
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """Coverage of log partitions: from the scan of their segments, and as rows of bronze.coverage."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract
+from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, with_times
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
@@ -24,6 +24,7 @@ delete) offsets are dense, and a hole is something that was lost."""
 COMPACTION: Final = "compaction left no record here"
 CRC_MISMATCH: Final = "the checksum of the batch does not fit its bytes"
 SKIPPED: Final = "bytes which are no batch were skipped here"
+OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in bronze.quarantine"
 HOLE: Final = "a hole in the log of a topic which is never compacted"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
@@ -31,44 +32,79 @@ LogPartition = tuple[str, int]
 """(topic, partition)"""
 
 
-def scanned_coverage(
-    reads: Sequence[SegmentRead],
-    *,
-    topic: str,
-    offset_end: int | None,
-    log_start_offset: int | None,
-    observed_at_ms: int,
-) -> tuple[CoverageRange, ...]:
-    """What consecutive segments of one source say of their log partition.
+class CoverageScan:
+    """What consecutive reads of one source say of their log partition: built read by read, none of them is kept.
 
-    `reads` ascends by base offset. `offset_end`: where the next part of the same log begins, exclusive; None at its
-    end. Offsets from the first segment's base offset on are spoken of, and those below the log start offset.
+    Offsets from the first read's base offset on are spoken of, and those below the log start offset.
     """
-    ranges: list[CoverageRange] = []
-    next_offset = -1
-    was_skipped = False
-    for read in reads:
-        if next_offset < 0:
-            next_offset = read.segment.base_offset
+
+    def __init__(self, topic: str, *, log_start_offset: int | None, observed_at_ms: int) -> None:
+        self._topic = topic
+        self._log_start_offset = log_start_offset or 0
+        self._observed_at_ms = observed_at_ms
+        self._ranges: list[CoverageRange] = []
+        self._next_offset = -1
+        self._was_skipped = False
+
+    def add(self, read: SegmentRead, rejected: NDArray[np.bool_] | None = None) -> None:
+        """The next read. `rejected`: good batches which bronze does not take all the same, one bool each."""
+        if self._next_offset < 0:
+            self._next_offset = read.segment.base_offset
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
-        for first, last in _stretches(read, is_after_skip):
+        for first, last in _stretches(read, is_after_skip, rejected):
             from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
-            was_skipped = was_skipped or bool(is_after_skip[first])
-            if from_offset > next_offset:
-                ranges.append(_hole(next_offset, from_offset - 1, topic, was_skipped, observed_at_ms))
-            was_skipped = False
-            next_offset = to_offset + 1
+            self._was_skipped = self._was_skipped or bool(is_after_skip[first])
+            self._hole_until(from_offset)
+            self._was_skipped = False
+            self._next_offset = to_offset + 1
             if not read.scan.crc_valid[first]:
-                ranges.append(CoverageRange(from_offset, to_offset, CoverageKind.CORRUPT, observed_at_ms, CRC_MISMATCH))
+                self._say(self._range(from_offset, to_offset, CoverageKind.CORRUPT, CRC_MISMATCH))
+            elif rejected is not None and rejected[first]:
+                self._say(self._range(from_offset, to_offset, CoverageKind.CORRUPT, OVERLAPPING))
             else:
-                ranges += _captured(read, first, last, observed_at_ms)
-        was_skipped = was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
-    if offset_end is not None and 0 <= next_offset < offset_end:
-        ranges.append(_hole(next_offset, offset_end - 1, topic, was_skipped, observed_at_ms))
-    if log_start_offset:
-        ranges.append(CoverageRange(0, log_start_offset - 1, CoverageKind.MISSING, observed_at_ms, LOG_START))
-    return merge_coverage(ranges, ())
+                for r in _captured(read, first, last, self._observed_at_ms):
+                    self._say(r)
+        self._was_skipped = self._was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
+
+    def log_starts_at(self, log_start_offset: int) -> None:
+        """Kafka deleted what lies below, maybe while it was being read."""
+        self._log_start_offset = max(self._log_start_offset, log_start_offset)
+
+    def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
+        """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""
+        if offset_end is not None and self._next_offset >= 0:
+            self._hole_until(offset_end)
+        if self._log_start_offset:
+            self._ranges.append(self._range(0, self._log_start_offset - 1, CoverageKind.MISSING, LOG_START))
+        return merge_coverage(self._ranges, ())
+
+    def _hole_until(self, offset: int) -> None:
+        """Nothing was found from the next offset up to this one."""
+        deleted_end = min(offset, self._log_start_offset)
+        if self._next_offset < deleted_end and not self._was_skipped:
+            self._say(self._range(self._next_offset, deleted_end - 1, CoverageKind.MISSING, LOG_START))
+            self._next_offset = deleted_end
+        if self._next_offset < offset:
+            self._say(self._unexplained(self._next_offset, offset - 1))
+
+    def _unexplained(self, first: int, last: int) -> CoverageRange:
+        if self._was_skipped:
+            return self._range(first, last, CoverageKind.CORRUPT, SKIPPED)
+        if self._topic in COMPACTED_TOPICS:
+            return self._range(first, last, CoverageKind.COMPACTED, COMPACTION)
+        return self._range(first, last, CoverageKind.MISSING, HOLE)
+
+    def _range(self, first: int, last: int, kind: CoverageKind, reason: str) -> CoverageRange:
+        return CoverageRange(first, last, kind, self._observed_at_ms, reason)
+
+    def _say(self, r: CoverageRange) -> None:
+        """Stretches of a long log touch each other: they are joined at once, so that memory is bounded by its holes."""
+        last = self._ranges[-1] if self._ranges else None
+        if last is not None and last.kind is r.kind is CoverageKind.CAPTURED and last.to_offset + 1 == r.from_offset:
+            self._ranges[-1:] = merge_coverage((last,), (r,))
+        else:
+            self._ranges.append(r)
 
 
 def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
@@ -79,7 +115,9 @@ def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
     return is_after
 
 
-def _stretches(read: SegmentRead, is_after_skip: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def _stretches(
+    read: SegmentRead, is_after_skip: NDArray[np.bool_], rejected: NDArray[np.bool_] | None
+) -> Iterator[tuple[int, int]]:
     """Rows [first, last) of batches whose offsets follow each other and of which the same can be said.
 
     A batch that lacks records stands alone, since its holes need a look inside.
@@ -97,6 +135,8 @@ def _stretches(read: SegmentRead, is_after_skip: NDArray[np.bool_]) -> Iterator[
         | is_alone[:-1]
         | is_after_skip[1:]
     )
+    if rejected is not None:
+        is_break[1:] |= rejected[1:] != rejected[:-1]
     starts = np.flatnonzero(is_break).tolist()
     yield from zip(starts, [*starts[1:], count], strict=True)
 
@@ -137,14 +177,6 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
         yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, COMPACTION)
 
 
-def _hole(first: int, last: int, topic: str, was_skipped: bool, observed_at_ms: int) -> CoverageRange:
-    if was_skipped:
-        return CoverageRange(first, last, CoverageKind.CORRUPT, observed_at_ms, SKIPPED)
-    if topic in COMPACTED_TOPICS:
-        return CoverageRange(first, last, CoverageKind.COMPACTED, observed_at_ms, COMPACTION)
-    return CoverageRange(first, last, CoverageKind.MISSING, observed_at_ms, HOLE)
-
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -158,7 +190,7 @@ def to_datetime(timestamp_ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=timestamp_ms)
 
 
-def to_table(cluster_id: str, coverage: Mapping[LogPartition, Iterable[CoverageRange]]) -> pa.Table:
+def to_table(cluster_id: str, coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> pa.Table:
     """Rows of bronze.coverage of one cluster, by log partition and offset."""
     rows = [
         {
@@ -169,12 +201,12 @@ def to_table(cluster_id: str, coverage: Mapping[LogPartition, Iterable[CoverageR
             "to_offset": r.to_offset,
             "kind": r.kind.name,
             "reason": r.reason,
-            "first_timestamp": None if r.first_timestamp_ms is None else to_datetime(r.first_timestamp_ms),
-            "last_timestamp": None if r.last_timestamp_ms is None else to_datetime(r.last_timestamp_ms),
+            "first_timestamp": None if first_ms is None else to_datetime(first_ms),
+            "last_timestamp": None if last_ms is None else to_datetime(last_ms),
             "observed_at": to_datetime(r.observed_at_ms),
         }
         for (topic, partition), ranges in sorted(coverage.items())
-        for r in ranges
+        for r, first_ms, last_ms in with_times(ranges)
     ]
     return pa.Table.from_pylist(rows, schema=arrow_schema(COVERAGE))
 
@@ -188,11 +220,14 @@ def from_table(rows: pa.Table) -> dict[LogPartition, list[CoverageRange]]:
 
 
 def _range(row: Mapping[str, Any]) -> CoverageRange:
-    first, last = row["first_timestamp"], row["last_timestamp"]
+    kind = CoverageKind[row["kind"]]
+    # those of other ranges are derived anew whenever rows are made
+    is_captured = kind is CoverageKind.CAPTURED
+    first, last = (row["first_timestamp"], row["last_timestamp"]) if is_captured else (None, None)
     return CoverageRange(
         from_offset=row["from_offset"],
         to_offset=row["to_offset"],
-        kind=CoverageKind[row["kind"]],
+        kind=kind,
         observed_at_ms=epoch_ms(row["observed_at"]),
         reason=row["reason"],
         first_timestamp_ms=None if first is None else epoch_ms(first),

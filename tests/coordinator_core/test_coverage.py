@@ -13,9 +13,11 @@ from coordinator_core.coverage import (
     CoverageKind,
     CoverageRange,
     complete_coverage,
+    intersect,
     merge_coverage,
     subtract,
     union,
+    with_times,
 )
 
 CAPTURED, COMPACTED, CORRUPT, MISSING = (
@@ -149,5 +151,31 @@ def test_union_and_subtract_agree_with_sets(a: list[tuple[int, int]], b: list[tu
 
     assert offsets(union(first)) == offsets(first)
     assert offsets(subtract(first, second)) == offsets(first) - offsets(second)
-    parts = subtract(first, second)
-    assert all(earlier[1] < later[0] for earlier, later in pairwise(parts))
+    assert offsets(intersect(first, second)) == offsets(first) & offsets(second)
+    for parts in (subtract(first, second), intersect(first, second)):
+        assert all(earlier[1] < later[0] for earlier, later in pairwise(parts))
+
+
+def test_what_is_missing_lies_between_the_times_of_its_neighbours() -> None:
+    """The last captured batch before and the first one after bound the time of what was lost; compaction lost nothing."""
+    merged = complete_coverage(
+        [
+            captured(10, 19, times=(100, 200)),
+            CoverageRange(20, 29, COMPACTED, 0, "compaction"),
+            captured(30, 39),
+            CoverageRange(50, 54, CORRUPT, 0, "crc"),
+            captured(55, 59, times=(300, 400)),
+            CoverageRange(60, 69, MISSING, 0, "deleted"),
+        ],
+        observed_at_ms=1,
+    )
+    assert [(r.from_offset, r.kind, first_ms, last_ms) for r, first_ms, last_ms in with_times(merged)] == [
+        (0, MISSING, None, 100),
+        (10, CAPTURED, 100, 200),
+        (20, COMPACTED, None, None),
+        (30, CAPTURED, None, None),
+        (40, MISSING, 200, 300),
+        (50, CORRUPT, 200, 300),
+        (55, CAPTURED, 300, 400),
+        (60, MISSING, 400, None),
+    ]

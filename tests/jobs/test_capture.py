@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind
 from jobs import capture as capture_job
 from jobs.capture import RECORD_BATCHES, CaptureSummary, capture
-from jobs.coverage import COMPACTED_TOPICS, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, SKIPPED, from_table
+from jobs.coverage import COMPACTED_TOPICS, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, OVERLAPPING, SKIPPED, from_table
 from jobs.errors import SourceError, WarehouseError
 from jobs.export_segments import ExportError, export_segments
 from jobs.settings import load_settings
@@ -228,6 +228,45 @@ def test_a_file_that_cannot_be_read_is_named(run: Capturing, logs: Path, monkeyp
     assert run.quarantine() == []
 
 
+def test_a_file_that_cannot_be_read_is_no_hole(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two segments of a compacted topic: what it holds is MISSING, not COMPACTED, and comes with a later run."""
+    for base_offset in (0, 1, 2):
+        middle = write_segment(logs, OFFSETS, 0, base_offset, batch(base_offset))
+        if base_offset == 1:
+            gone = middle
+    real = capture_job.find_partitions
+
+    def found_before_it_went(*arguments: Any) -> Sequence[Any]:
+        logs_found = real(*arguments)
+        gone.unlink()
+        return logs_found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(capture_job, "find_partitions", found_before_it_went)
+        run(logs)
+    assert run.coverage() == [
+        (0, 0, "CAPTURED", None),
+        (1, 1, "MISSING", "between two captures"),
+        (2, 2, "CAPTURED", None),
+    ]
+    write_segment(logs, OFFSETS, 0, 1, batch(1))
+    assert run(logs).batch_count == 1
+    assert run.coverage() == [(0, 2, "CAPTURED", None)]
+    assert run.quarantine() == []
+
+
+def test_what_was_lost_lies_between_two_times(run: Capturing, tmp_path: Path) -> None:
+    """A MISSING row has the time of the last batch before it and of the first one after it."""
+    early, late = tmp_path / "early", tmp_path / "late"
+    write_segment(early, SHARE, 0, 0, batch(0, timestamp_ms=1_000) + batch(1, timestamp_ms=2_000))
+    write_segment(late, SHARE, 0, 8, batch(8, timestamp_ms=9_000) + batch(9, timestamp_ms=10_000))
+    run(early)
+    run(late)
+    rows = run.warehouse.read(COVERAGE, ["kind", "first_timestamp", "last_timestamp"]).to_pylist()
+    seconds = [(row["kind"], row["first_timestamp"].timestamp(), row["last_timestamp"].timestamp()) for row in rows]
+    assert seconds == [("CAPTURED", 1, 2.005), ("MISSING", 2.005, 9), ("CAPTURED", 9, 10.005)]
+
+
 def test_holes_have_the_reason_of_their_topic(run: Capturing, logs: Path) -> None:
     """Between batches: compaction in a compacted topic, a loss in another. Before the first: deleted by Kafka."""
     for topic in (OFFSETS, SHARE):
@@ -328,6 +367,7 @@ def test_batches_that_overlap_in_part_are_quarantined(run: Capturing, tmp_path: 
     assert (summary.batch_count, summary.quarantined_count) == (0, 1)
     (row,) = run.quarantine()
     assert (row["code"], row["base_offset"], row["bytes"]) == ("OVERLAPPING_BATCH", 3, batch(3, 5))
+    assert run.coverage() == [(0, 4, "CAPTURED", None), (5, 7, "CORRUPT", OVERLAPPING)]
 
 
 @pytest.mark.parametrize("task_bytes_max", [1, 400, 10**9])
