@@ -1,0 +1,149 @@
+"""Java's .properties format, as `java.util.Properties.load` of JDK 17 reads it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from jobs.errors import ClientPropertiesError
+
+FILE_BYTES_MAX: Final = 4 << 20
+"""A bundle of all certificate authorities of the world is a quarter of a megabyte."""
+
+BLANKS: Final = " \t\f"
+ESCAPES: Final[Mapping[str, str]] = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesFile:
+    """Keys and values of a file, and where they stand. Values may be secrets: no repr shows them."""
+
+    name: str
+    """Of the file, as messages say it."""
+    values: Mapping[str, str] = field(repr=False)
+    lines: Mapping[str, int] = field(repr=False)
+    """Key -> line number, from 1."""
+
+    def error(self, key: str, reason: str) -> ClientPropertiesError:
+        """What to raise when the value of a key cannot be used; `reason` must not hold the value of a secret."""
+        place = f" line {self.lines[key]}" if key in self.lines else ""
+        return ClientPropertiesError(f"{self.name}{place}: {printable(key)}: {reason}")
+
+
+def printable(text: str, most: int = 80) -> str:
+    """A key or a name for a message: one line, of bounded length, without control characters."""
+    shown = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text[: most + 1])
+    return shown if len(shown) <= most else shown[:most] + "..."
+
+
+def read_properties(path: Path, *, encoding: str = "latin-1", name: str | None = None) -> PropertiesFile:
+    """Read a file. Java's tools read it as ISO-8859-1, Kafka's FileConfigProvider as UTF-8.
+
+    Raises ClientPropertiesError: no such file, no right to read it, not a regular file, too large, not in the encoding,
+    a malformed escape.
+    """
+    name = name or str(path)
+    return parse_properties(_decoded(read_bounded(path, name), encoding, name), name)
+
+
+def read_bounded(path: Path, name: str, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+    """The bytes of a regular file of bounded size: no pipe that never ends, no device.
+
+    Raises ClientPropertiesError.
+    """
+    try:
+        if not path.is_file():
+            raise ClientPropertiesError(
+                f"{name}: {'is not a regular file' if path.exists() else 'there is no such file'}"
+            )
+        with path.open("rb") as file:
+            content = file.read(bytes_max + 1)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+        raise ClientPropertiesError(f"{name}: {reason}") from None
+    if len(content) > bytes_max:
+        raise ClientPropertiesError(f"{name}: is larger than {bytes_max} bytes")
+    return content
+
+
+def _decoded(content: bytes, encoding: str, name: str) -> str:
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ClientPropertiesError(f"{name}: byte {error.start} is not {encoding}") from None
+
+
+def parse_properties(text: str, name: str) -> PropertiesFile:
+    """Keys and values; where a key stands twice, the last one counts. Raises ClientPropertiesError."""
+    values: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        try:
+            key, value = _unescaped(key), _unescaped(value)
+        except ValueError as error:
+            raise ClientPropertiesError(f"{name} line {number}: {error}") from None
+        values[key] = value
+        lines[key] = number
+    return PropertiesFile(name, values, lines)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of the first natural line, the line with its continuations), without blank lines and comments."""
+    natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    number = 0
+    while number < len(natural):
+        first = number + 1
+        line = natural[number].lstrip(BLANKS)
+        number += 1
+        if not line or line[0] in "#!":
+            continue
+        while _is_continued(line):
+            line = line[:-1]
+            if number == len(natural):
+                break
+            line += natural[number].lstrip(BLANKS)
+            number += 1
+        if line:
+            yield first, line
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value, still escaped: the key ends at the first `=`, `:` or blank without a backslash before it."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    key, rest = line[:end], line[end:].lstrip(BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(BLANKS)
+    return key, rest
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        letter = text[at]
+        at += 1
+        if letter != "\\" or at == len(text):
+            parts.append("" if letter == "\\" else letter)
+            continue
+        letter = text[at]
+        at += 1
+        if letter == "u":
+            digits = text[at : at + 4]
+            if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                raise ValueError("a \\u escape needs four hexadecimal digits")
+            letter = chr(int(digits, 16))
+            at += 4
+        else:
+            letter = ESCAPES.get(letter, letter)
+        parts.append(letter)
+    # two escapes may be the halves of one character
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,0 +1,95 @@
+"""Settings of a client as one reads them: with the file and the line in every error, and notes on the way."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from jobs.errors import ClientPropertiesError
+from jobs.sources.client.java_properties import PropertiesFile, printable, read_bounded
+
+STORE_BYTES_MAX: Final = 16 << 20
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What String.trim takes away; Kafka trims every value."""
+
+
+@dataclass(slots=True)
+class ClientSettings:
+    """Settings, trimmed as Kafka trims them. Values may be secrets: they are in no repr, error or note."""
+
+    file: PropertiesFile
+    notes: list[str] = field(default_factory=list)
+    """What the user should know: one line each."""
+    values: Mapping[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.values = {key: value.strip(JAVA_BLANKS) for key, value in self.file.values.items()}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def get(self, key: str, default: str = "") -> str:
+        """A value, or the default where the key is not there."""
+        return self.values.get(key, default)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of names, separated by commas; empty where the key is not there or has no value."""
+        return tuple(name.strip() for name in self.get(key).split(",") if name.strip())
+
+    def number(self, key: str, least: int, most: int) -> int | None:
+        """A whole number within bounds, None where the key is not there. Raises ClientPropertiesError."""
+        if key not in self:
+            return None
+        text = self.get(key)
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or not least <= int(text) <= most:
+            raise self.error(key, f"must be a whole number from {least} to {most}")
+        return int(text)
+
+    def error(self, key: str, reason: str) -> ClientPropertiesError:
+        """What to raise; `reason` must not hold the value of a secret."""
+        return self.file.error(key, reason)
+
+    def note(self, key: str, text: str) -> None:
+        """Something to tell the user once."""
+        self.notes.append(f"{self.file.name}: {printable(key)}: {text}")
+
+    def path(self, key: str) -> Path:
+        """The file that a setting names: on this machine, or as spark-submit's --files brought it.
+
+        Raises ClientPropertiesError for a URL, a path of another machine, and what no path may hold.
+        """
+        text = self.get(key)
+        if not text:
+            raise self.error(key, "is empty: name a file or leave it out")
+        if "://" in text or text.lower().startswith(("file:", "jar:", "classpath:")):
+            raise self.error(key, "must be the path of a file, not a URL")
+        if text.startswith(("\\\\", "//")):
+            raise self.error(key, "must be the path of a file on this machine, not of another one")
+        if not text.isprintable():
+            raise self.error(key, "holds control characters")
+        return find_file(text)
+
+    def read(self, key: str) -> bytes:
+        """The content of the file that a setting names. Raises ClientPropertiesError."""
+        path = self.path(key)
+        try:
+            return read_bounded(path, printable(str(path), 300), STORE_BYTES_MAX)
+        except ClientPropertiesError as error:
+            raise self.error(key, str(error)) from None
+
+
+def find_file(path: str) -> Path:
+    """A file by its path; where it is not there, by its name among those that spark-submit's --files brought."""
+    found = Path(path)
+    if os.path.lexists(found) or "pyspark" not in sys.modules:
+        return found
+    from pyspark import SparkFiles  # noqa: PLC0415
+
+    try:
+        brought = Path(SparkFiles.getRootDirectory()) / found.name
+    except Exception:  # no Spark runs in this process
+        return found
+    return brought if brought.is_file() else found
