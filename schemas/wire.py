@@ -101,6 +101,9 @@ class Role(StrEnum):
     CONTROL_VALUE = "control-value"
     METADATA = "metadata"
     """A record of the KRaft metadata log; `record_type` is Kafka's apiKey."""
+    REQUEST = "request"
+    RESPONSE = "response"
+    """Of the network protocol; `api_key` says which."""
 
 
 class Prefix(StrEnum):
@@ -128,6 +131,7 @@ class Message:
     """Versions with compact lengths and tag sections (KIP-482)."""
     topic: str | None = None
     record_type: int | None = None
+    api_key: int | None = None
 
 
 def version_range(text: str, highest: int) -> range:

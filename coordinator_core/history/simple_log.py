@@ -33,6 +33,11 @@ CONFIG_PREFIXES: Final = (
 CONFIG_NAMES: Final = frozenset({"cleanup.policy"})
 
 
+def is_kept_config(name: str) -> bool:
+    """Whether a config is one of those which silver keeps."""
+    return name.startswith(CONFIG_PREFIXES) or name in CONFIG_NAMES
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
     """A topic id whose topic was deleted at a time (epoch ms)."""
@@ -136,7 +141,7 @@ def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChange
     """The change that a ConfigRecord tells, where it is of a kind that is kept."""
     if fields.resource_type not in _RESOURCE_TYPES:
         return None
-    if not fields.name.startswith(CONFIG_PREFIXES) and fields.name not in CONFIG_NAMES:
+    if not is_kept_config(fields.name):
         return None
     resource_type = ConfigResourceType(fields.resource_type).name
     return ConfigChanged(resource_type, fields.resource_name, fields.name, fields.value, offset, timestamp_ms)

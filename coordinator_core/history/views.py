@@ -241,7 +241,7 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
         try:
             if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
                 decode_subscription(member.subscription)
-            _embedded_assignment(group.protocol_type, member.assignment)
+            embedded_assignment(group.protocol_type, member.assignment)
         except DecodeError as error:
             yield member.member_id, error
 
@@ -298,7 +298,7 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _classic_keys(protocol_type: str | None, assignment: bytes) -> frozenset[AssignmentKey]:
     try:
-        assigned = _embedded_assignment(protocol_type, assignment)
+        assigned = embedded_assignment(protocol_type, assignment)
     except DecodeError:
         return frozenset()  # said once, as an anomaly of the record which brought it
     return frozenset((None, topic, partition, None) for topic, partitions in assigned for partition in partitions)
@@ -311,7 +311,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def _embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Topics and partitions, or connectors and tasks. No bytes at all: the leader left the member out."""
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
         assignment = decode_assignment(data)

@@ -1,0 +1,115 @@
+"""Requests which kafka-python does not know, in the shape in which its connections send requests and read responses.
+
+A connection asks a request for its version range, has a header put on it, takes its bytes, and later asks the header
+what reads the response. Both are declared in `schemas.admin_protocol`; the one codec encodes and decodes.
+"""
+
+from typing import Any, Final
+
+from coordinator_core.codec import Struct, decode, encode, make, read_uvarint
+from coordinator_core.errors import CoreError
+from schemas.wire import Message, message_versions, version_range
+
+FRAME_LENGTH_BYTES: Final = 4
+CORRELATION_ID_BYTES: Final = 4
+
+
+class ApiRequest:
+    """One request. The fields of its message are keyword arguments; what is not given has Kafka's default.
+
+    The answer to it is the response's struct, with the declared fields as attributes.
+    """
+
+    min_version: int
+    max_version: int
+    _min_version: int | None = None
+    _max_version: int | None = None
+
+    def __init__(self, api: tuple[Message, Message], **fields: Any) -> None:
+        self._request, self._response = api
+        self._fields = make(self._request, **fields)
+        versions = message_versions(self._request)
+        self.min_version, self.max_version = versions[0], versions[-1]
+        self.API_KEY = self._request.api_key
+        self.API_VERSION: int | None = None
+        self.name = self._request.name
+        self.header: _Header | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.name}(version={self.API_VERSION})"
+
+    def expect_response(self) -> bool:
+        """Every request has one."""
+        return True
+
+    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+        """Put on the header with which it goes out."""
+        assert self.API_KEY is not None and self.API_VERSION is not None, "a version was agreed upon"
+        self.header = _Header(self._response, self.API_KEY, self.API_VERSION, correlation_id, client_id)
+
+    def encode(self, *, framed: bool = False, header: bool = False) -> bytes:
+        """The bytes of the request: with its length where framed, with its header where asked."""
+        assert self.API_VERSION is not None, "a version was agreed upon"
+        data = encode(self._request, self._fields, self.API_VERSION)
+        if header:
+            assert self.header is not None, "it has a header"
+            data = self.header.encode(_is_flexible(self._request, self.API_VERSION)) + data
+        return len(data).to_bytes(FRAME_LENGTH_BYTES, "big") + data if framed else data
+
+
+class _Header:
+    """A request's header, and what reads the response to it."""
+
+    def __init__(self, response: Message, api_key: int, api_version: int, correlation_id: int, client_id: str) -> None:
+        self.api_key = self.request_api_key = api_key
+        self.api_version = self.request_api_version = api_version
+        self.correlation_id = correlation_id
+        self._client_id = client_id
+        self._response = response
+
+    def encode(self, is_flexible: bool) -> bytes:
+        """Version 1 of Kafka's RequestHeader, or 2 with an empty tag section: the client id is never compact."""
+        client_id = self._client_id.encode()
+        numbers = ((self.api_key, 2), (self.api_version, 2), (self.correlation_id, 4), (len(client_id), 2))
+        return b"".join(number.to_bytes(size, "big") for number, size in numbers) + client_id + bytes(is_flexible)
+
+    def get_response_class(self) -> "_ResponseReader":
+        """What reads the response."""
+        return _ResponseReader(self._response, self.api_version)
+
+
+class _ResponseReader:
+    """Reads a response from a stream which holds nothing else."""
+
+    def __init__(self, message: Message, version: int) -> None:
+        self._message = message
+        self._version = version
+        self.correlation_id = -1
+
+    def parse_header(self, stream: Any) -> "_ResponseReader":
+        """Read the response's header; gives an object that has its `correlation_id`."""
+        self.correlation_id = int.from_bytes(stream.read(CORRELATION_ID_BYTES), "big")
+        return self
+
+    def decode(self, stream: Any) -> Struct:
+        """Read the rest. Raises ValueError for bytes that are no such response, which closes the connection."""
+        data = stream.read()
+        try:
+            position = _skip_tags(data) if _is_flexible(self._message, self._version) else 0
+            return decode(self._message, data, self._version, position=position)
+        except (CoreError, IndexError) as error:
+            raise ValueError(f"{self._message.name} cannot be decoded") from error
+
+
+def _skip_tags(data: bytes) -> int:
+    """The position behind the tag section with which a flexible header ends."""
+    count, position = read_uvarint(data, 0)
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        position += size
+    return position
+
+
+def _is_flexible(message: Message, version: int) -> bool:
+    return version in version_range(message.flexible, message_versions(message)[-1])

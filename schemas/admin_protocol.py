@@ -1,0 +1,514 @@
+"""Requests and responses of Kafka's protocol which kafka-python does not declare: descriptions of groups of the newer
+types, and what the share coordinator keeps.
+
+Source: the definitions of Kafka 4.3.1 (kafka-clients, common/message), with which a test compares them. Version 0 of
+ShareGroupDescribe was early access, and is gone.
+"""
+
+from typing import Final
+
+from schemas.wire import (
+    Array,
+    Bool,
+    Field,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Prefix,
+    Role,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+)
+
+ALL: Final = "0+"
+
+GROUP_IDS: Final = (
+    Field("group_ids", Array(String), about="The groups to describe."),
+    Field("include_authorized_operations", Bool, about="Whether to say what the asker may do with them."),
+)
+THROTTLE_TIME: Final = Field("throttle_time_ms", Int32, about="How long the broker held the answer back, for a quota.")
+ERROR_CODE: Final = Field("error_code", Int16, about="Kafka's error, 0 for none.")
+ERROR_MESSAGE: Final = Field("error_message", String, nullable=ALL, default=None, about="In words, null for none.")
+AUTHORIZED_OPERATIONS: Final = Field(
+    "authorized_operations", Int32, default=-(2**31), about="Bits of what the asker may do, if asked for."
+)
+
+TOPIC_PARTITIONS: Final = Struct(
+    "TopicPartitions",
+    (
+        Field("topic_id", Uuid, about="Id of the topic."),
+        Field("topic_name", String, about="Its name."),
+        Field("partitions", Array(Int32), about="Partitions of it."),
+    ),
+)
+ASSIGNMENT: Final = Struct("Assignment", (Field("topic_partitions", Array(TOPIC_PARTITIONS), about="By topic."),))
+
+# --- consumer groups
+
+CONSUMER_GROUP_DESCRIBE_REQUEST: Final = Message(
+    "ConsumerGroupDescribeRequest",
+    Role.REQUEST,
+    Prefix.NONE,
+    versions="0-1",
+    flexible=ALL,
+    fields=GROUP_IDS,
+    api_key=69,
+)
+
+CONSUMER_GROUP_MEMBER: Final = Struct(
+    "Member",
+    (
+        Field("member_id", String, about="The member."),
+        Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none."),
+        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
+        Field("member_epoch", Int32, about="Epoch the member is reconciled to."),
+        Field("client_id", String, about="client.id."),
+        Field("client_host", String, about="Where it connects from."),
+        Field("subscribed_topic_names", Array(String), about="Topics it subscribes to by name."),
+        Field("subscribed_topic_regex", String, nullable=ALL, default=None, about="Its pattern, null for none."),
+        Field("assignment", ASSIGNMENT, about="What it has, with what it has still to give up."),
+        Field("target_assignment", ASSIGNMENT, about="What it is to have."),
+        Field(
+            "member_type",
+            Int8,
+            versions="1+",
+            default=-1,
+            ignorable=True,
+            about="0 for a member of the classic protocol, 1 for one of the consumer protocol, -1 unknown.",
+        ),
+    ),
+)
+
+CONSUMER_GROUP_DESCRIBE_RESPONSE: Final = Message(
+    "ConsumerGroupDescribeResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="0-1",
+    flexible=ALL,
+    api_key=69,
+    fields=(
+        THROTTLE_TIME,
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    "DescribedGroup",
+                    (
+                        ERROR_CODE,
+                        ERROR_MESSAGE,
+                        Field("group_id", String, about="The group."),
+                        Field("group_state", String, about="Its state."),
+                        Field("group_epoch", Int32, about="Its epoch."),
+                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
+                        Field("assignor_name", String, about="Assignor which most members ask for."),
+                        Field("members", Array(CONSUMER_GROUP_MEMBER), about="Its members."),
+                        AUTHORIZED_OPERATIONS,
+                    ),
+                )
+            ),
+            about="One for each group that was asked for.",
+        ),
+    ),
+)
+
+# --- share groups
+
+SHARE_GROUP_DESCRIBE_REQUEST: Final = Message(
+    "ShareGroupDescribeRequest", Role.REQUEST, Prefix.NONE, versions="1", flexible=ALL, fields=GROUP_IDS, api_key=77
+)
+
+SHARE_GROUP_MEMBER: Final = Struct(
+    "Member",
+    (
+        Field("member_id", String, about="The member."),
+        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
+        Field("member_epoch", Int32, about="Epoch the member has."),
+        Field("client_id", String, about="client.id."),
+        Field("client_host", String, about="Where it connects from."),
+        Field("subscribed_topic_names", Array(String), about="Topics it subscribes to."),
+        Field("assignment", ASSIGNMENT, about="What it reads from."),
+    ),
+)
+
+SHARE_GROUP_DESCRIBE_RESPONSE: Final = Message(
+    "ShareGroupDescribeResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="1",
+    flexible=ALL,
+    api_key=77,
+    fields=(
+        THROTTLE_TIME,
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    "DescribedGroup",
+                    (
+                        ERROR_CODE,
+                        ERROR_MESSAGE,
+                        Field("group_id", String, about="The group."),
+                        Field("group_state", String, about="Its state."),
+                        Field("group_epoch", Int32, about="Its epoch."),
+                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
+                        Field("assignor_name", String, about="The brokers' assignor."),
+                        Field("members", Array(SHARE_GROUP_MEMBER), about="Its members."),
+                        AUTHORIZED_OPERATIONS,
+                    ),
+                )
+            ),
+            about="One for each group that was asked for.",
+        ),
+    ),
+)
+
+SHARE_OFFSETS_GROUP: Final = Struct(
+    "DescribeShareGroupOffsetsRequestGroup",
+    (
+        Field("group_id", String, about="The group."),
+        Field(
+            "topics",
+            Array(
+                Struct(
+                    "DescribeShareGroupOffsetsRequestTopic",
+                    (
+                        Field("topic_name", String, about="Topic."),
+                        Field("partitions", Array(Int32), about="Partitions of it."),
+                    ),
+                )
+            ),
+            nullable=ALL,
+            about="What to describe, null for all that the group reads.",
+        ),
+    ),
+)
+DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST: Final = Message(
+    "DescribeShareGroupOffsetsRequest",
+    Role.REQUEST,
+    Prefix.NONE,
+    versions="0-1",
+    flexible=ALL,
+    api_key=90,
+    fields=(
+        Field(
+            "groups",
+            Array(SHARE_OFFSETS_GROUP),
+            about="The groups to describe.",
+        ),
+    ),
+)
+
+DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE: Final = Message(
+    "DescribeShareGroupOffsetsResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="0-1",
+    flexible=ALL,
+    api_key=90,
+    fields=(
+        THROTTLE_TIME,
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    "DescribeShareGroupOffsetsResponseGroup",
+                    (
+                        Field("group_id", String, about="The group."),
+                        Field(
+                            "topics",
+                            Array(
+                                Struct(
+                                    "DescribeShareGroupOffsetsResponseTopic",
+                                    (
+                                        Field("topic_name", String, about="Topic."),
+                                        Field("topic_id", Uuid, about="Its id."),
+                                        Field(
+                                            "partitions",
+                                            Array(
+                                                Struct(
+                                                    "DescribeShareGroupOffsetsResponsePartition",
+                                                    (
+                                                        Field("partition_index", Int32, about="Partition."),
+                                                        Field("start_offset", Int64, about="-1: not set yet."),
+                                                        Field("leader_epoch", Int32, about="Of its leader."),
+                                                        Field(
+                                                            "lag",
+                                                            Int64,
+                                                            versions="1+",
+                                                            default=-1,
+                                                            ignorable=True,
+                                                            about="Records not yet done with.",
+                                                        ),
+                                                        ERROR_CODE,
+                                                        ERROR_MESSAGE,
+                                                    ),
+                                                )
+                                            ),
+                                        ),
+                                    ),
+                                )
+                            ),
+                            about="By topic.",
+                        ),
+                        ERROR_CODE,
+                        ERROR_MESSAGE,
+                    ),
+                )
+            ),
+            about="One for each group that was asked for.",
+        ),
+    ),
+)
+
+# --- the share coordinator
+
+READ_STATE_PARTITION: Final = Struct(
+    "PartitionData",
+    (
+        Field("partition", Int32, about="Partition of it."),
+        Field("leader_epoch", Int32, about="Any but -1 may be written down."),
+    ),
+)
+READ_STATE_TOPIC: Final = Struct(
+    "ReadStateData",
+    (
+        Field("topic_id", Uuid, about="Id of the topic."),
+        Field(
+            "partitions",
+            Array(READ_STATE_PARTITION),
+            about="Partitions to read.",
+        ),
+    ),
+)
+READ_SHARE_GROUP_STATE_REQUEST: Final = Message(
+    "ReadShareGroupStateRequest",
+    Role.REQUEST,
+    Prefix.NONE,
+    versions="0",
+    flexible=ALL,
+    api_key=84,
+    fields=(
+        Field("group_id", String, about="The group."),
+        Field(
+            "topics",
+            Array(READ_STATE_TOPIC),
+            about="By topic.",
+        ),
+    ),
+)
+
+READ_SHARE_GROUP_STATE_RESPONSE: Final = Message(
+    "ReadShareGroupStateResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="0",
+    flexible=ALL,
+    api_key=84,
+    fields=(
+        Field(
+            "results",
+            Array(
+                Struct(
+                    "ReadStateResult",
+                    (
+                        Field("topic_id", Uuid, about="Id of the topic."),
+                        Field(
+                            "partitions",
+                            Array(
+                                Struct(
+                                    "PartitionResult",
+                                    (
+                                        Field("partition", Int32, about="Partition of it."),
+                                        ERROR_CODE,
+                                        ERROR_MESSAGE,
+                                        Field("state_epoch", Int32, about="State epoch."),
+                                        Field("start_offset", Int64, about="-1: not set yet."),
+                                        Field(
+                                            "state_batches",
+                                            Array(
+                                                Struct(
+                                                    "StateBatch",
+                                                    (
+                                                        Field("first_offset", Int64, about="First offset."),
+                                                        Field("last_offset", Int64, about="Last offset, inclusive."),
+                                                        Field("delivery_state", Int8, about="Code of its state."),
+                                                        Field("delivery_count", Int16, about="Its delivery count."),
+                                                    ),
+                                                )
+                                            ),
+                                            about="What is in flight or done.",
+                                        ),
+                                    ),
+                                )
+                            ),
+                            about="By partition.",
+                        ),
+                    ),
+                )
+            ),
+            about="By topic.",
+        ),
+    ),
+)
+
+# --- streams groups
+
+STREAMS_GROUP_DESCRIBE_REQUEST: Final = Message(
+    "StreamsGroupDescribeRequest", Role.REQUEST, Prefix.NONE, versions="0", flexible=ALL, fields=GROUP_IDS, api_key=89
+)
+
+KEY_VALUE: Final = Struct(
+    "KeyValue", (Field("key", String, about="Name."), Field("value", String, about="What it is set to."))
+)
+TOPIC_INFO: Final = Struct(
+    "TopicInfo",
+    (
+        Field("name", String, about="Topic."),
+        Field("partitions", Int32, about="Number of its partitions, 0 where none is enforced."),
+        Field("replication_factor", Int16, about="0 for the brokers' default."),
+        Field("topic_configs", Array(KEY_VALUE), about="Configs of the topic."),
+    ),
+)
+TASK_IDS: Final = Struct(
+    "TaskIds",
+    (
+        Field("subtopology_id", String, about="Subtopology."),
+        Field("partitions", Array(Int32), about="Partitions of its tasks."),
+    ),
+)
+TASKS: Final = Struct(
+    "Assignment",
+    (
+        Field("active_tasks", Array(TASK_IDS), about="Tasks that process."),
+        Field("standby_tasks", Array(TASK_IDS), about="Tasks that keep a copy of state."),
+        Field("warmup_tasks", Array(TASK_IDS), about="Tasks that build one up."),
+    ),
+)
+TASK_OFFSET: Final = Struct(
+    "TaskOffset",
+    (
+        Field("subtopology_id", String, about="Subtopology."),
+        Field("partition", Int32, about="Partition of the task."),
+        Field("offset", Int64, about="Offset in its changelogs, summed up."),
+    ),
+)
+
+STREAMS_GROUP_MEMBER: Final = Struct(
+    "Member",
+    (
+        Field("member_id", String, about="The member."),
+        Field("member_epoch", Int32, about="Epoch the member is reconciled to."),
+        Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none."),
+        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
+        Field("client_id", String, about="client.id."),
+        Field("client_host", String, about="Where it connects from."),
+        Field("topology_epoch", Int32, about="Epoch of the member's topology."),
+        Field("process_id", String, about="The Streams instance, which may have several members."),
+        Field(
+            "user_endpoint",
+            Struct("Endpoint", (Field("host", String, about="Host."), Field("port", UInt16, about="Port."))),
+            nullable=ALL,
+            default=None,
+            about="For interactive queries, null for none.",
+        ),
+        Field("client_tags", Array(KEY_VALUE), about="For assignments which spread copies."),
+        Field("task_offsets", Array(TASK_OFFSET), about="How far its tasks are."),
+        Field("task_end_offsets", Array(TASK_OFFSET), about="How far they could be."),
+        Field("assignment", TASKS, about="What it has."),
+        Field("target_assignment", TASKS, about="What it is to have."),
+        Field("is_classic", Bool, about="Whether it still speaks the classic protocol."),
+    ),
+)
+
+STREAMS_GROUP_DESCRIBE_RESPONSE: Final = Message(
+    "StreamsGroupDescribeResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="0",
+    flexible=ALL,
+    api_key=89,
+    fields=(
+        THROTTLE_TIME,
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    "DescribedGroup",
+                    (
+                        ERROR_CODE,
+                        ERROR_MESSAGE,
+                        Field("group_id", String, about="The group."),
+                        Field("group_state", String, about="Its state."),
+                        Field("group_epoch", Int32, about="Its epoch."),
+                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
+                        Field(
+                            "topology",
+                            Struct(
+                                "Topology",
+                                (
+                                    Field("epoch", Int32, about="Epoch of the topology."),
+                                    Field(
+                                        "subtopologies",
+                                        Array(
+                                            Struct(
+                                                "Subtopology",
+                                                (
+                                                    Field("subtopology_id", String, about="Subtopology."),
+                                                    Field("source_topics", Array(String), about="Topics it reads."),
+                                                    Field(
+                                                        "repartition_sink_topics",
+                                                        Array(String),
+                                                        about="Repartition topics it writes.",
+                                                    ),
+                                                    Field(
+                                                        "state_changelog_topics",
+                                                        Array(TOPIC_INFO),
+                                                        about="Changelogs of its state.",
+                                                    ),
+                                                    Field(
+                                                        "repartition_source_topics",
+                                                        Array(TOPIC_INFO),
+                                                        about="Repartition topics it reads.",
+                                                    ),
+                                                ),
+                                            )
+                                        ),
+                                        nullable=ALL,
+                                        default=None,
+                                        about="Null where its topics are not there or do not fit.",
+                                    ),
+                                ),
+                            ),
+                            nullable=ALL,
+                            default=None,
+                            about="What the group runs, null with an error.",
+                        ),
+                        Field("members", Array(STREAMS_GROUP_MEMBER), about="Its members."),
+                        AUTHORIZED_OPERATIONS,
+                    ),
+                )
+            ),
+            about="One for each group that was asked for.",
+        ),
+    ),
+)
+
+# --- requests with their responses
+
+CONSUMER_GROUP_DESCRIBE: Final = (CONSUMER_GROUP_DESCRIBE_REQUEST, CONSUMER_GROUP_DESCRIBE_RESPONSE)
+SHARE_GROUP_DESCRIBE: Final = (SHARE_GROUP_DESCRIBE_REQUEST, SHARE_GROUP_DESCRIBE_RESPONSE)
+READ_SHARE_GROUP_STATE: Final = (READ_SHARE_GROUP_STATE_REQUEST, READ_SHARE_GROUP_STATE_RESPONSE)
+STREAMS_GROUP_DESCRIBE: Final = (STREAMS_GROUP_DESCRIBE_REQUEST, STREAMS_GROUP_DESCRIBE_RESPONSE)
+DESCRIBE_SHARE_GROUP_OFFSETS: Final = (DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST, DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE)
+
+APIS: Final = (
+    CONSUMER_GROUP_DESCRIBE,
+    SHARE_GROUP_DESCRIBE,
+    READ_SHARE_GROUP_STATE,
+    STREAMS_GROUP_DESCRIBE,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+)
