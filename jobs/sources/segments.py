@@ -8,7 +8,7 @@ files are memory-mapped, and the `batch` column of the rows points into the mapp
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,10 @@ from jobs.errors import SourceError
 from jobs.sinks import filesystem_of
 from schemas.tables import TABLES
 
-SOURCE_KIND: Final = "SEGMENT"
+SEGMENT: Final = "SEGMENT"
+"""Source kind of a broker's own files."""
+KAFKA: Final = "KAFKA"
+"""Source kind of what a broker answered."""
 
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of batches in one Arrow record batch. It bounds what a reader of bronze holds at a time, and keeps the 32-bit
@@ -51,14 +54,17 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment file. `path` is what `jobs.sinks.filesystem_of` opens."""
+    """One segment file, or another piece of a log which has this form."""
 
     path: str
+    """Of a file: what `jobs.sinks.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
     name: str
     base_offset: int
+    """Where it was read from: offsets between this and the first batch are a hole."""
     size_bytes: int
     is_last: bool
     """The newest of its partition: Kafka may still be writing it."""
+    source_kind: str = SEGMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,18 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self.segments)
 
 
+class LogPlace(Protocol):
+    """Which log partition something is of."""
+
+    @property
+    def topic(self) -> str:
+        """The internal topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
     """A segment's bytes and what they hold."""
@@ -84,6 +102,8 @@ class SegmentRead:
     segment: Segment
     data: pa.Buffer
     scan: SegmentScan
+    log_start_offset: int | None = None
+    """Of the log when this was read, where the source tells it: Kafka deleted what lies below."""
 
 
 def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
@@ -139,7 +159,7 @@ def as_array(data: pa.Buffer) -> U8:
 
 
 def to_record_batches(
-    read: SegmentRead, log: PartitionLog, rows: NDArray[np.bool_] | None = None
+    read: SegmentRead, log: LogPlace, rows: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a segment as rows of SOURCE_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
 
@@ -172,7 +192,7 @@ def _runs(scan: SegmentScan, rows: NDArray[np.bool_] | None) -> Iterator[tuple[i
             first = last
 
 
-def _rows(read: SegmentRead, log: PartitionLog, first: int, last: int) -> pa.RecordBatch:
+def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordBatch:
     batches = read.scan.batches
     part = slice(first, last)
     count = last - first
@@ -206,7 +226,7 @@ def _rows(read: SegmentRead, log: PartitionLog, first: int, last: int) -> pa.Rec
             pa.binary(), count, [None, pa.py_buffer(positions), read.data.slice(start, end - start)]
         ),
         "source": pa.repeat(pa.scalar(read.segment.path), count),
-        "source_kind": pa.repeat(pa.scalar(SOURCE_KIND), count),
+        "source_kind": pa.repeat(pa.scalar(read.segment.source_kind), count),
         "crc_valid": pa.array(read.scan.crc_valid[part]),
     }
     return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)

@@ -1,0 +1,438 @@
+"""Log partitions read from their leaders: the raw record batches of Kafka's Fetch, framed like segment files.
+
+Fetch gives bytes of the log as they are on the broker's disk, with isolation level 0 up to the high watermark: control
+batches and what open transactions wrote are among them. One answer becomes one `SegmentRead`, so what comes after is
+the code which serves segment files.
+
+A batch belongs to the range of offsets in which its last offset lies. So ranges which lie side by side give each batch
+once, wherever they are cut, and a range which ends where a fetch can go on gives whole batches only.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
+
+from coordinator_core.codec import uuid_bytes
+from coordinator_core.log import fast
+from coordinator_core.log.chunk import BatchColumns
+from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from jobs.errors import BrokerError
+from jobs.sources.broker import (
+    NO_ERROR,
+    OFFSET_OUT_OF_RANGE,
+    RETRIABLE,
+    TIMEOUT_MS,
+    Broker,
+    BrokerAddress,
+    Deadline,
+    Leader,
+    OffsetSpec,
+    error_name,
+)
+from jobs.sources.segments import KAFKA, U8, Segment, SegmentRead
+
+FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one answer; a single larger batch still comes. Larger answers are slower, and hold more memory."""
+FETCH_WAIT_MS: Final = 500
+"""How long a broker waits for the first byte; what we ask for is there, but for a leader that was just elected."""
+VERSION_BEFORE_TOPIC_IDS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLog:
+    """One log partition of a cluster, as it was when it was looked at."""
+
+    address: BrokerAddress
+    topic: str
+    partition: int
+    topic_id: str | None
+    log_start_offset: int
+    next_offset: int
+    """The high watermark: where the next read will begin."""
+
+    def range(self, from_offset: int | None = None, to_offset: int | None = None) -> "LogRange":
+        """Some offsets of it, `to_offset` exclusive; None: from its start, up to its end."""
+        return LogRange(
+            self.topic,
+            self.partition,
+            self.topic_id,
+            self.log_start_offset if from_offset is None else from_offset,
+            self.next_offset if to_offset is None else to_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets of a log partition: the batches whose last offset lies in it."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    from_offset: int
+    to_offset: int
+    """Exclusive; at most the high watermark."""
+
+
+def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_ms: int = TIMEOUT_MS) -> list[BrokerLog]:
+    """The log partitions of some topics, by topic and partition; topics which the cluster does not have are left out.
+
+    Raises BrokerError when the cluster cannot be reached, when it has none of the topics, or when one may not be read.
+    """
+    with Broker.connect(address, timeout_ms=timeout_ms) as broker:
+        return list_broker_logs(broker, address, topics)
+
+
+def list_broker_logs(broker: Broker, address: BrokerAddress, topics: Sequence[str]) -> list[BrokerLog]:
+    """The same over a connection which is there."""
+    found = broker.topics(topics)
+    if not found:
+        raise BrokerError(
+            f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}",
+            code="NO_TOPIC",
+        )
+    places = [(info.topic, partition) for info in found.values() for partition in range(info.partition_count)]
+    starts = broker.offsets(places, OffsetSpec.EARLIEST)
+    ends = broker.offsets(places, OffsetSpec.LATEST)
+    return [
+        BrokerLog(address, topic, partition, found[topic].topic_id, starts[topic, partition], ends[topic, partition])
+        for topic, partition in sorted(places)
+    ]
+
+
+def read_broker_log(
+    log: BrokerLog,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    *,
+    timeout_ms: int = TIMEOUT_MS,
+    fetch_bytes_max: int = FETCH_BYTES_MAX,
+) -> Iterator[SegmentRead]:
+    """The batches of one log partition, over a connection of its own."""
+    with Broker.connect(log.address, timeout_ms=timeout_ms) as broker:
+        chosen = log.range(from_offset, to_offset)
+        for _, read in read_ranges(broker, [chosen], fetch_bytes_max=fetch_bytes_max):
+            yield read
+
+
+def read_ranges(
+    broker: Broker, ranges: Iterable[LogRange], *, fetch_bytes_max: int = FETCH_BYTES_MAX
+) -> Iterator[tuple[LogRange, SegmentRead]]:
+    """The batches of several ranges, range by range, those of one leader together; in a range by offset.
+
+    One fetch asks for all ranges of a leader in their order, so many small logs cost one request. The next answer is on
+    its way while the last one is worked on; at most about three answers are held.
+
+    A read without batches says that the log now starts higher (`log_start_offset`). Offsets of a range which no read
+    gave are holes: compacted, or deleted where they lie below the log start offset. Raises BrokerError when a broker
+    does not answer for the connection's time-out, when reading is not allowed, or when the log was cut or made anew.
+    """
+    reader = _Reader(broker, [it for it in ranges if it.from_offset < it.to_offset], fetch_bytes_max)
+    return reader.read()
+
+
+@dataclass(slots=True, eq=False)
+class _Progress:
+    """How far a range was read."""
+
+    range: LogRange
+    next_offset: int
+    held: deque[SegmentRead] = field(default_factory=deque)
+    is_done: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.range.topic}-{self.range.partition}"
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A fetch whose answer is awaited."""
+
+    leader: Leader
+    asked: list[_Progress]
+    """In the order of the request: the broker fills its answer in this order."""
+    answer: "Future[Any]"
+
+
+class _Reader:
+    """Fetches ranges one after another, and frames the answers."""
+
+    def __init__(self, broker: Broker, ranges: Sequence[LogRange], fetch_bytes_max: int) -> None:
+        self._broker = broker
+        self._fetch_bytes_max = fetch_bytes_max
+        self._deadline = Deadline(broker.timeout_ms)
+        self._was_diagnosed = False
+        self._has_progressed = False
+        self._resume_at = 0.0
+        self._open = deque(_Progress(it, it.from_offset) for it in ranges)
+
+    def read(self) -> Iterator[tuple[LogRange, SegmentRead]]:
+        """Everything, range by range."""
+        self._open = deque(sorted(self._open, key=lambda it: self._leader(it).node_id))
+        flight: _Flight | None = None
+        while self._open:
+            first = self._open[0]
+            if first.held:
+                yield first.range, first.held.popleft()
+            elif first.is_done:
+                self._open.popleft()
+            else:
+                self._land(flight or self._start())
+                # a broker which asked us to wait is asked again only when there is nothing else to do
+                is_waiting = time.monotonic() < self._resume_at
+                flight = None if is_waiting or all(it.is_done for it in self._open) else self._start()
+
+    def _leader(self, progress: _Progress) -> Leader:
+        return self._broker.leader(progress.range.topic, progress.range.partition, deadline=self._deadline)
+
+    def _start(self) -> _Flight:
+        """Ask the leader of the first range that is not done for it, and for the others which it leads."""
+        time.sleep(max(0.0, self._resume_at - time.monotonic()))
+        missing = [it for it in self._open if not it.is_done]
+        leader = self._leader(missing[0])
+        held_bytes = sum(read.data.size for it in self._open for read in it.held)
+        if held_bytes >= self._fetch_bytes_max:
+            missing = missing[:1]
+        asked = [(it, it_leader) for it in missing if (it_leader := self._leader(it)).node_id == leader.node_id]
+        answer = self._broker.start(self._request(asked), leader.node_id, self._deadline.left_ms)
+        return _Flight(leader, [it for it, _ in asked], answer)
+
+    def _request(self, asked: Sequence[tuple[_Progress, Leader]]) -> Any:
+        by_topic: dict[str, list[tuple[_Progress, Leader]]] = {}
+        for progress, leader in asked:
+            by_topic.setdefault(progress.range.topic, []).append((progress, leader))
+        has_ids = all(progress.range.topic_id is not None for progress, _ in asked)
+        fetch_topic = FetchRequest.FetchTopic
+        return FetchRequest(
+            max_version=None if has_ids else VERSION_BEFORE_TOPIC_IDS,
+            replica_id=-1,
+            max_wait_ms=min(FETCH_WAIT_MS, self._deadline.left_ms),
+            min_bytes=1,
+            max_bytes=self._fetch_bytes_max,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                fetch_topic(
+                    topic=topic,
+                    topic_id=_uuid(members[0][0].range.topic_id),
+                    partitions=[
+                        fetch_topic.FetchPartition(
+                            partition=progress.range.partition,
+                            current_leader_epoch=leader.leader_epoch,
+                            fetch_offset=progress.next_offset,
+                            last_fetched_epoch=-1,
+                            log_start_offset=-1,
+                            partition_max_bytes=self._fetch_bytes_max,
+                        )
+                        for progress, leader in members
+                    ],
+                )
+                for topic, members in by_topic.items()
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    def _land(self, flight: _Flight) -> None:
+        """Wait for the answer and share it out; after a failure, make ready to ask again."""
+        try:
+            answer = flight.answer.result(self._deadline.left_ms / 1000)
+        except (kafka_errors.KafkaError, TimeoutError) as error:
+            self._recover(flight, error)
+            return
+        first = flight.asked[0]
+        self._was_throttled(answer.throttle_time_ms)
+        self._has_progressed = False
+        code = answer.error_code
+        if code != NO_ERROR:
+            self._check(first, code)
+        topic_names = {_uuid(it.range.topic_id): it.range.topic for it in flight.asked}
+        found = {
+            (topic.topic or topic_names.get(topic.topic_id), partition.partition_index): partition
+            for topic in answer.responses
+            for partition in topic.partitions
+        }
+        for it in flight.asked:
+            partition = found.get((it.range.topic, it.range.partition))
+            if partition is None:
+                continue
+            if partition.error_code == NO_ERROR:
+                self._take(it, partition, flight.leader, is_first=it is first)
+            elif partition.error_code == OFFSET_OUT_OF_RANGE:
+                self._move_to_log_start(it, flight.leader)
+            else:
+                code = partition.error_code
+                self._check(it, code)
+        if not self._has_progressed and not self._deadline.back_off():
+            reason = f": {error_name(code)}" if code != NO_ERROR else ""
+            raise BrokerError(
+                f"{first.place} could not be read on from offset {first.next_offset} for"
+                f" {self._broker.timeout_ms} ms{reason}",
+                code="TIMEOUT",
+            )
+
+    def _take(self, progress: _Progress, found: Any, leader: Leader, *, is_first: bool) -> None:
+        """Frame the bytes of one log partition."""
+        chosen = progress.range
+        data = pa.py_buffer(found.records or b"")
+        if data.size == 0:
+            # The first partition of a request always gets a batch if it has one below the high watermark: compaction
+            # has left none. One further down may find the answer full.
+            if is_first and found.high_watermark >= chosen.to_offset:
+                progress.is_done = True
+                self._progressed()
+            return
+        framed = frame_answer(data, progress.next_offset, chosen.to_offset)
+        if not framed.is_end and framed.scan.next_offset <= progress.next_offset:
+            if is_first:
+                raise BrokerError(
+                    f"{progress.place} cannot be read at offset {progress.next_offset}: what {leader.host_port} has"
+                    " there is no record batch. Its disk may be damaged: read its segment files with --segments",
+                    code="DAMAGED_LOG",
+                )
+            return  # a cut batch: it comes whole when its partition is the first of a request
+        if len(framed.scan.batches) or framed.scan.findings:
+            progress.held.append(_as_read(progress, leader, framed.data, framed.scan, found.log_start_offset))
+        progress.next_offset = max(progress.next_offset, framed.scan.next_offset)
+        progress.is_done = framed.is_end or progress.next_offset >= chosen.to_offset
+        self._progressed()
+
+    def _progressed(self) -> None:
+        self._deadline.restart()
+        self._has_progressed = True
+        self._was_diagnosed = False
+
+    def _move_to_log_start(self, progress: _Progress, leader: Leader) -> None:
+        """Kafka deleted what was to be read next: go on from the new start, and say it."""
+        place = progress.range.topic, progress.range.partition
+        start = self._broker.offsets([place], OffsetSpec.EARLIEST)[place]
+        if start > progress.next_offset:
+            progress.held.append(_as_read(progress, leader, NOTHING, scan_segment(b"", base_offset=start), start))
+            progress.next_offset = min(start, progress.range.to_offset)
+            progress.is_done = progress.next_offset >= progress.range.to_offset
+            self._progressed()
+            return
+        end = self._broker.offsets([place], OffsetSpec.LATEST)[place]
+        if end < progress.next_offset:
+            raise BrokerError(
+                f"{progress.place} now ends at offset {end}, and was to be read from {progress.next_offset}: an unclean"
+                " leader election has cut it",
+                code="LOG_CUT",
+            )
+
+    def _check(self, progress: _Progress, code: int) -> None:
+        """Look at the topic anew after a refusal which may pass; raise one that stays."""
+        chosen = progress.range
+        if code not in RETRIABLE:
+            raise self._broker.refused(code, f"to read {progress.place}", chosen.topic)
+        self._broker.forget_leaders(chosen.topic)
+        topic = self._broker.topics([chosen.topic]).get(chosen.topic)
+        if topic is not None and topic.topic_id != chosen.topic_id:
+            raise BrokerError(
+                f"topic {chosen.topic} was deleted and made anew while it was read", code="TOPIC_MADE_ANEW"
+            )
+
+    def _recover(self, flight: _Flight, error: BaseException) -> None:
+        """After no answer: look who leads now, and ask again."""
+        first = flight.asked[0]
+        if isinstance(error, TimeoutError):
+            self._broker.drop_connection(flight.leader.node_id)
+        try:
+            if not self._was_diagnosed:
+                self._broker.raise_if_final(flight.leader.node_id, error, self._deadline)
+                self._was_diagnosed = True
+            if not self._deadline.back_off():
+                raise self._broker.failure(flight.leader.node_id, error)
+        except BrokerError as failure:
+            raise BrokerError(f"{first.place} at offset {first.next_offset}: {failure}", code=failure.code) from None
+        for topic in {it.range.topic for it in flight.asked}:
+            self._broker.forget_leaders(topic)
+        self._broker.refresh_brokers(self._deadline)
+
+    def _was_throttled(self, throttle_time_ms: int) -> None:
+        """A quota: kafka-python sends nothing more until then."""
+        if throttle_time_ms:
+            self._resume_at = time.monotonic() + throttle_time_ms / 1000
+            self._deadline.extend(throttle_time_ms)
+
+
+NOTHING: Final = pa.py_buffer(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class FramedAnswer:
+    """The batches of an answer which belong to a range."""
+
+    data: pa.Buffer
+    scan: SegmentScan
+    is_end: bool
+    """The range ends within the answer."""
+
+
+def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAnswer:
+    """Frame what a fetch at `from_offset` gave, without the batches which end at `to_offset` or above.
+
+    The last batch of an answer may be cut: it is left out, and comes with the next. Damage stays, for its findings.
+    """
+    array = np.frombuffer(data, np.uint8)
+    base_offset = _scan_base(array, from_offset)
+    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
+    columns, _, end_position, stop = fast.frame_ordered_batches(array, 0, len(array), base_offset, offset_max)
+    batches = BatchColumns(*columns)
+    if stop not in {fast.STOP_END, fast.STOP_TRUNCATED}:
+        scan = scan_segment(array, base_offset=base_offset)
+        batches, end_position = scan.batches, len(array)
+        if scan.skipped and scan.skipped[-1][1] == end_position:
+            end_position = scan.skipped[-1][0]
+    beyond = np.flatnonzero(batches.last_offset >= to_offset)
+    is_end = len(beyond) > 0
+    if is_end:
+        end_position = int(batches.position[beyond[0]])
+    return FramedAnswer(
+        data.slice(0, end_position), scan_segment(array[:end_position], base_offset=base_offset), is_end
+    )
+
+
+def _scan_base(array: U8, from_offset: int) -> int:
+    """The offset below which no batch of an answer may lie.
+
+    The first batch holds the offset which was asked for, or is the next one that compaction left, which may be further
+    away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
+    """
+    columns, is_true, *_ = fast.frame_batches(array, 0, len(array))
+    batches = BatchColumns(*columns)
+    if not len(is_true) or not is_true[0]:
+        return from_offset
+    first_offset, last_offset = int(batches.base_offset[0]), int(batches.last_offset[0])
+    if len(is_true) > 1 and batches.base_offset[1] <= last_offset:
+        return from_offset
+    is_far = last_offset - from_offset >= RELATIVE_OFFSET_MAX // 2
+    return first_offset if is_far or first_offset <= from_offset <= last_offset else from_offset
+
+
+def _as_read(
+    progress: _Progress, leader: Leader, data: pa.Buffer, scan: SegmentScan, log_start_offset: int
+) -> SegmentRead:
+    segment = Segment(
+        path=f"kafka://{leader.host_port}",
+        name=f"{progress.place}@{progress.next_offset}",
+        base_offset=progress.next_offset,
+        size_bytes=data.size,
+        is_last=False,
+        source_kind=KAFKA,
+    )
+    return SegmentRead(segment, data, scan, log_start_offset)
+
+
+def _uuid(topic_id: str | None) -> UUID | None:
+    return None if topic_id is None else UUID(bytes=uuid_bytes(topic_id))
