@@ -1,29 +1,30 @@
-"""A Kafka 4.3.1 broker in a process of its own, on free ports of 127.0.0.1, over a log directory which may hold
+"""Kafka 4.3.1 brokers, each in a process of its own, on free ports of 127.0.0.1, over a log directory which may hold
 partition folders already.
 
-The process ends when its standard input does (java/LiveBroker.java): also where the test run is killed.
+    with LiveBroker(home, tmp_path / "broker", settings=CLIENT_SETTINGS) as broker:
+        ...                         # broker.address, broker.data / "__consumer_offsets-0", broker.snapshot()
+        broker.restart(kill=True)   # same folder, same port
+
+Without CLIENT_SETTINGS a broker changes nothing in its logs by itself. The process ends when its standard input does
+(java/Commands.java): also where the test run is killed.
 """
 
 import json
 import shutil
 import socket
-import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Timer
 from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.live.kafka_home import KafkaHome
+from tests.live.program import JavaProgram, ProgramError
 
 START_TIMEOUT_S: Final = 90
-ANSWER_TIMEOUT_S: Final = 45
-END_TIMEOUT_S: Final = 20
-PORTS_TRIED_MAX: Final = 3
-"""A free port may be taken by another process before the broker has it."""
-LOG_LINES_TOLD: Final = 30
+STARTS_MAX: Final = 3
+"""A free port may be taken by another process before the broker has it, or not be given back yet."""
 
 PARTITION_SETTINGS: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
@@ -36,7 +37,6 @@ HOUR_MS: Final = 3_600_000
 
 SETTINGS: Final[Mapping[str, str | int]] = {
     "process.roles": "broker,controller",
-    "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "num.network.threads": 1,
     "num.io.threads": 2,
@@ -68,9 +68,53 @@ SETTINGS: Final[Mapping[str, str | int]] = {
     "share.coordinator.cold.partition.snapshot.interval.ms": HOUR_MS,
 }
 
+CLIENT_SETTINGS: Final[Mapping[str, str | int]] = {
+    "num.io.threads": 4,
+    "offsets.topic.num.partitions": 3,
+    "share.coordinator.state.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.regex.refresh.interval.ms": 600_000,
+    "group.share.min.session.timeout.ms": 1_000,
+    "group.share.session.timeout.ms": 6_000,
+    "group.share.min.heartbeat.interval.ms": 200,
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.record.lock.duration.ms": 1_000,
+    "group.share.record.lock.duration.ms": 1_000,
+    "group.share.initialize.retry.interval.ms": 2_000,
+    "group.streams.min.session.timeout.ms": 1_000,
+    "group.streams.session.timeout.ms": 6_000,
+    "group.streams.min.heartbeat.interval.ms": 200,
+    "group.streams.heartbeat.interval.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 200,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    "share.coordinator.snapshot.update.records.per.snapshot": 20,
+}
+"""For brokers with real clients: members that vanish are missed within seconds, locks run out after one."""
 
-class BrokerError(Exception):
-    """The broker did not start, did not answer, or answered with an error."""
+PRUNING_SETTINGS: Final[Mapping[str, str | int]] = {
+    "offsets.topic.segment.bytes": 64 * 1024,
+    "share.coordinator.state.topic.segment.bytes": 64 * 1024,
+    "share.coordinator.state.topic.prune.interval.ms": 3_000,
+    "share.coordinator.snapshot.update.records.per.snapshot": 10,
+    "share.coordinator.cold.partition.snapshot.interval.ms": 6_000,
+    "log.cleaner.enable": "true",
+    "log.cleaner.threads": 1,
+    "log.cleaner.backoff.ms": 500,
+    "log.cleaner.min.cleanable.ratio": "0.05",
+    "log.cleaner.delete.retention.ms": 4_000,
+    "log.retention.check.interval.ms": 1_000,
+    "file.delete.delay.ms": 100,
+}
+"""To be added: share state is pruned and offsets are compacted within seconds."""
+
+BROKER: Final = "PLAINTEXT"
+CONTROLLER: Final = "CONTROLLER"
+"""Names of listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +128,34 @@ class BrokerTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker, which is a controller as well, among those of its cluster."""
+
+    node_id: int
+    ports: Mapping[str, int]
+    """By listener name."""
+    voters: Mapping[int, int]
+    """Port of the controller listener, by node id; of all nodes."""
+
+    @classmethod
+    def alone(cls, listeners: Iterable[str] = ()) -> Self:
+        """The only one; free ports for its listeners."""
+        names = (BROKER, CONTROLLER, *listeners)
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        return cls(1, ports, {1: ports[CONTROLLER]})
+
+    def settings(self) -> Mapping[str, str | int]:
+        """Who it is, where it listens, who votes."""
+        listeners = {name: f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()}
+        return {
+            "node.id": self.node_id,
+            "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.voters.items()),
+            "listeners": ",".join(listeners.values()),
+            "advertised.listeners": ",".join(url for name, url in listeners.items() if name != CONTROLLER),
+        }
+
+
 class LiveBroker:
     """A running broker; leave the `with` block, or call `stop`, to end it."""
 
@@ -95,11 +167,15 @@ class LiveBroker:
         topics: Sequence[BrokerTopic] = (),
         logs: Path | None = None,
         settings: Mapping[str, str | int] | None = None,
+        listeners: Sequence[str] = (),
+        node: Node | None = None,
     ) -> None:
         """Start it in a new folder, and wait until it serves.
 
         `logs` holds `<topic>-<partition>` folders, which are copied into the log directory; their topics must be among
-        `topics`. Raises BrokerError with the end of the broker's log where it does not start.
+        `topics`. `listeners` are names of more of them, which `settings` tell about. A `node` of a cluster is not
+        waited for: that is `wait`, after all are started. Raises ProgramError with the end of the broker's log where it
+        does not start.
         """
         self.folder = folder
         self.data = folder / "data"
@@ -109,9 +185,19 @@ class LiveBroker:
         counts = {
             PARTITION_SETTINGS[it.topic]: len(it.leader_epochs) for it in topics if it.topic in PARTITION_SETTINGS
         }
+        self._home = home
+        self._topics = [asdict(topic) for topic in topics]
+        self._listeners = tuple(listeners)
         self._settings = {**SETTINGS, **counts, **(settings or {}), "log.dirs": str(self.data)}
-        (folder / "topics.json").write_text(json.dumps([asdict(topic) for topic in topics]))
-        self._process, self.address = self._start(home)
+        if node is not None:
+            self._node = node
+            self._program = self._launch()
+            return
+        for start in range(1, STARTS_MAX + 1):
+            self._node = Node.alone(self._listeners)
+            self._program = self._launch()
+            if self._serves(is_last_try=start == STARTS_MAX):
+                break
 
     def __enter__(self) -> Self:
         return self
@@ -122,9 +208,23 @@ class LiveBroker:
         self.stop()
 
     @property
+    def node_id(self) -> int:
+        """Of the broker."""
+        return self._node.node_id
+
+    @property
+    def address(self) -> str:
+        """Host and port, without TLS or SASL."""
+        return self.address_of(BROKER)
+
+    def address_of(self, listener: str) -> str:
+        """Host and port of a listener."""
+        return f"127.0.0.1:{self._node.ports[listener]}"
+
+    @property
     def process_id(self) -> int:
         """Of the broker's process."""
-        return self._process.pid
+        return self._program.process_id
 
     @property
     def log(self) -> Path:
@@ -142,88 +242,66 @@ class LiveBroker:
         self.ask({"do": "dump", "to": str(to), "words": ["--files", ",".join(map(str, files)), *words]})
         return to
 
+    def create_topic(
+        self, topic: str, partitions: int, replicas: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """As an administrator does."""
+        asked = {"topic": topic, "partitions": partitions, "replicas": replicas, "configs": configs or {}}
+        self.ask({"do": "create_topic", **asked})
+
+    def set_config(self, kind: str, name: str, configs: Mapping[str, str]) -> None:
+        """Of a TOPIC, BROKER or GROUP."""
+        self.ask({"do": "set_config", "type": kind, "name": name, "configs": configs})
+
     def ask(self, command: Mapping[str, Any]) -> Any:
-        """Send a command to java/LiveBroker.java and give its answer. Raises BrokerError."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            raise BrokerError(f"the broker has ended\n{self._end_of_log()}") from error
-        return self._answer(self._process, ANSWER_TIMEOUT_S)
+        """Send a command to java/LiveBroker.java and give its answer. Raises ProgramError."""
+        return self._program.ask(command)
+
+    def wait(self) -> None:
+        """Until it serves. Raises ProgramError."""
+        self._program.answer(START_TIMEOUT_S)
+
+    def restart(self, *, kill: bool = False) -> None:
+        """End it, in order or by SIGKILL, and start it again over the same folder, at the same address."""
+        self.kill() if kill else self.stop()
+        self.start()
+
+    def start(self) -> None:
+        """Once more, after `stop` or `kill`; waits until it serves."""
+        for start in range(1, STARTS_MAX + 1):
+            self._program = self._launch()
+            if self._serves(is_last_try=start == STARTS_MAX):
+                break
 
     def stop(self) -> None:
-        """Shut it down; where that takes too long, end it."""
-        if self._process.poll() is None:
-            try:
-                self.ask({"do": "stop"})
-            except BrokerError:
-                self._process.kill()
-        _end(self._process)
+        """Shut it down; where that takes too long, kill it."""
+        self._program.stop()
 
-    def _start(self, home: KafkaHome) -> tuple[subprocess.Popen[str], str]:
-        for tried in range(1, PORTS_TRIED_MAX + 1):
-            process = self._launch(home)
-            try:
-                return process, str(self._answer(process, START_TIMEOUT_S))
-            except BrokerError as error:
-                _end(process)
-                if tried == PORTS_TRIED_MAX or "Address already in use" not in str(error):
-                    raise
-        raise AssertionError("a broker starts, or a try ends in an error")
+    def kill(self) -> None:
+        """End it at once."""
+        self._program.kill()
 
-    def _launch(self, home: KafkaHome) -> subprocess.Popen[str]:
-        port, controller_port = _free_ports(2)
-        addresses = {
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        }
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in (self._settings | addresses).items()))
-        with self.log.open("w") as log:
-            return subprocess.Popen(
-                home.command(str(properties), str(self.folder / "topics.json")),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=self.folder,
-            )
-
-    def _answer(self, process: subprocess.Popen[str], timeout_s: float) -> Any:
-        assert process.stdout is not None
-        timer = Timer(timeout_s, process.kill)
-        timer.start()
+    def _serves(self, *, is_last_try: bool) -> bool:
         try:
-            line = process.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line:
-            raise BrokerError(f"no answer from the broker within {timeout_s:g} s, or it ended\n{self._end_of_log()}")
-        answer = json.loads(line)
-        if "ok" not in answer:
-            raise BrokerError(f"{answer.get('error', line)}\n{self._end_of_log()}")
-        return answer["ok"]
+            self.wait()
+        except ProgramError as error:
+            self.kill()
+            if is_last_try or "Address already in use" not in str(error):
+                raise
+            time.sleep(1)
+            return False
+        return True
 
-    def _end_of_log(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_TOLD:])
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Close what ties a process to this one, and wait for its end."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # of a command which it will not read any more
-                pipe.close()
-    try:
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    def _launch(self) -> JavaProgram:
+        properties, start = self.folder / "server.properties", self.folder / "start.json"
+        settings = {**self._settings, **self._node.settings()}
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        start.write_text(json.dumps({"address": self.address, "topics": self._topics}))
+        return JavaProgram(self._home.command("LiveBroker", str(properties), str(start)), self.folder, self.log)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 which nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for it in sockets:

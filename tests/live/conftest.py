@@ -1,7 +1,8 @@
-"""Scenarios, simulated and loaded by a real broker. `make test` takes the short one, `make test-live` all of them."""
+"""Real brokers: with simulated scenarios in their logs (`make test` takes the short one, `make test-live` all of them),
+and with real clients."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,8 @@ from tests.conformance.recordings import make_warehouse
 from tests.conformance.tables import Tables, read_tables
 from tests.conformance.truth import Truth
 from tests.conftest import PROJECT_ROOT
-from tests.live.broker import LiveBroker
+from tests.live.broker import CLIENT_SETTINGS, LiveBroker
+from tests.live.clients import LiveClients, PlayedGroup
 from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
@@ -37,6 +39,18 @@ VARIATIONS: Final[tuple[Mapping[str, str | int], ...]] = (
     {"duration": "541s", "seed": 17},
 )
 """Of the short scenario."""
+
+
+PLAY_SEED: Final = 7
+
+
+@dataclass
+class Played:
+    """A broker, and clients which have done all they can do, and rest."""
+
+    broker: LiveBroker
+    clients: LiveClients
+    groups: Mapping[str, PlayedGroup]
 
 
 @dataclass
@@ -97,3 +111,14 @@ def tables(simulated: Simulated, spark: SparkSession, tmp_path_factory: pytest.T
     root = tmp_path_factory.mktemp("warehouse")
     make_warehouse(spark, simulated.logs, root, cluster_id="simulated")
     return read_tables(root)
+
+
+@pytest.fixture(scope="session")
+def played(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Groups of every kind, still there: for tests which only look."""
+    root = tmp_path_factory.mktemp("played")
+    with (
+        LiveBroker(home, root / "broker", settings=CLIENT_SETTINGS) as broker,
+        LiveClients(home, root / "clients", broker.address) as clients,
+    ):
+        yield Played(broker, clients, clients.play(PLAY_SEED))

@@ -1,4 +1,4 @@
-"""Kafka 4.3.1 as the tests need it: its jars from Maven, and the tests' own Java program, compiled.
+"""Kafka 4.3.1 as the tests need it: its jars from Maven, and the tests' own Java programs, compiled.
 
 Both are made once, below `.cache` of the project. Mirrors and proxies are those of the user's own Maven settings.
 """
@@ -18,7 +18,7 @@ from tests.conftest import PROJECT_ROOT
 
 HERE: Final = Path(__file__).resolve().parent
 POM: Final = HERE / "pom.xml"
-PROGRAM: Final = HERE / "java" / "LiveBroker.java"
+SOURCES: Final = tuple(sorted((HERE / "java").glob("*.java")))
 LOG_CONFIGURATION: Final = HERE / "java" / "log4j2.xml"
 CACHE: Final = PROJECT_ROOT / ".cache"
 
@@ -32,25 +32,25 @@ class KafkaUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KafkaHome:
-    """What starts a broker."""
+    """What starts a Java program."""
 
     java: str
     jars: Path
     classes: Path
 
-    def command(self, *arguments: str) -> list[str]:
-        """The process of a broker: a small heap, and no more compiling than a short life is worth."""
+    def command(self, program: str, *arguments: str, heap_mb: int = 384) -> list[str]:
+        """The process of a program of ours or of Kafka's: a small heap, and quick to start."""
         return [
             self.java,
             "-Xms64m",
-            "-Xmx384m",
+            f"-Xmx{heap_mb}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Xshare:auto",
             f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}",
             "-cp",
             f"{self.classes}{os.pathsep}{self.jars}/*",
-            PROGRAM.stem,
+            program,
             *arguments,
         ]
 
@@ -62,7 +62,7 @@ def kafka_home() -> KafkaHome:
         jars = CACHE / f"live-kafka-{_sum(POM)}"
         if not jars.is_dir():
             _make(jars, _fetch)
-        classes = CACHE / f"live-kafka-classes-{_sum(POM, PROGRAM)}"
+        classes = CACHE / f"live-kafka-classes-{_sum(POM, *SOURCES)}"
         if not classes.is_dir():
             _make(classes, lambda folder: _compile(javac, jars, folder))
     return KafkaHome(java, jars, classes)
@@ -85,11 +85,11 @@ def _fetch(folder: Path) -> None:
 
 
 def _compile(javac: str, jars: Path, folder: Path) -> None:
-    command = [javac, "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(folder), str(PROGRAM)]
+    command = [javac, "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(folder), *map(str, SOURCES)]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
-        raise RuntimeError(f"{PROGRAM.name} does not compile:\n{error.stderr}") from error
+        raise RuntimeError(f"the tests' Java programs do not compile:\n{error.stderr}") from error
 
 
 def _run(command: list[str], timeout_s: int, what_failed: str) -> None:

@@ -26,9 +26,8 @@ RECORD_COUNT: Final = 100
 
 def told(home: KafkaHome, broker: LiveBroker, *words: str) -> str:
     """What kafka-consumer-groups prints."""
-    java = home.command()[:-1]
     options = ["--bootstrap-server", broker.address, *(word for group in GROUPS for word in ("--group", group))]
-    command = [*java, COMMAND, *options, *words]
+    command = home.command(COMMAND, *options, *words)
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_TIMEOUT_S)
     return done.stdout
 

@@ -1,0 +1,101 @@
+"""A Java program of the tests in a process of its own: commands go in, answers come out, a JSON object a line each.
+
+The process ends when its standard input does (java/Commands.java): also where the test run is killed.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Timer
+from types import TracebackType
+from typing import Any, Final, Self
+
+ANSWER_TIMEOUT_S: Final = 45
+END_TIMEOUT_S: Final = 20
+LOG_LINES_TOLD: Final = 30
+
+
+class ProgramError(Exception):
+    """The program did not start, did not answer, or answered with an error."""
+
+
+class JavaProgram:
+    """A running program; leave the `with` block, or call `stop`, to end it."""
+
+    def __init__(self, command: Sequence[str], folder: Path, log: Path) -> None:
+        """Start it, without waiting for its first answer (`answer`). What it says of itself is added to `log`."""
+        self.log = log
+        with log.open("a") as written:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, text=True, cwd=folder
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def process_id(self) -> int:
+        """Of the program's process."""
+        return self._process.pid
+
+    def ask(self, command: Mapping[str, Any], timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """Send a command and give its answer. Raises ProgramError."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ProgramError(f"the program has ended\n{self._end_of_log()}") from error
+        return self.answer(timeout_s)
+
+    def answer(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """The next answer. Without one in time the program is killed, and ProgramError raised."""
+        assert self._process.stdout is not None
+        timer = Timer(timeout_s, self._process.kill)
+        timer.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            raise ProgramError(f"no answer within {timeout_s:g} s, or the program ended\n{self._end_of_log()}")
+        answer = json.loads(line)
+        if "ok" not in answer:
+            raise ProgramError(f"{answer.get('error', line)}\n{self._end_of_log()}")
+        return answer["ok"]
+
+    def stop(self) -> None:
+        """Let it end in order; where that takes too long, kill it."""
+        if self._process.poll() is None:
+            try:
+                self.ask({"do": "stop"})
+            except ProgramError:
+                self._process.kill()
+        self._end()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would (SIGKILL)."""
+        self._process.kill()
+        self._end()
+
+    def _end(self) -> None:
+        """Close what ties the process to this one, and wait for its end."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # of a command which it will not read any more
+                    pipe.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _end_of_log(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_TOLD:])
