@@ -137,7 +137,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             end = text.find("*/", at + 2)
             at = len(text) if end < 0 else end + 2
         elif letter == "/":
-            at = _end_of_line(text, at)
+            at = _end_of_line(text, at + 2)  # Java skips a sign unseen: after a slash that ends its line, the next line
         else:
             at += 1
             yield _Token(letter, None)

@@ -91,25 +91,26 @@ def parse_properties(text: str, name: str) -> PropertiesFile:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of the first natural line, the line with its continuations), without blank lines and comments."""
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    number = 0
-    while number < len(natural):
-        first = number + 1
-        line = natural[number].lstrip(BLANKS)
-        number += 1
-        if not line or line[0] in "#!":
+    # a backslash and nothing more at the end of a file is an empty key to Java, but not before \r\n
+    last = len(natural) - (2 if natural[-1] == "" and not text.endswith("\r\n") else 1)
+    line, first = "", 0
+    for number, natural_line in enumerate(natural):
+        part = natural_line.lstrip(BLANKS)
+        if not line:
+            if not part or part[0] in "#!":
+                continue
+            first = number + 1
+        backslash_count = len(part) - len(part.rstrip("\\"))
+        if backslash_count % 2 == 0:
+            yield first, line + part
+            line = ""
             continue
-        while _is_continued(line):
-            line = line[:-1]
-            if number == len(natural):
-                break
-            line += natural[number].lstrip(BLANKS)
-            number += 1
-        if line:
+        line += part[:-1]
+        if number == last:
             yield first, line
-
-
-def _is_continued(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+            return
+    if line:
+        yield first, line
 
 
 def _split(line: str) -> tuple[str, str]:
