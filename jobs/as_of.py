@@ -8,7 +8,7 @@ for its own end (epochs, states) comes from the events until T.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
@@ -172,9 +172,9 @@ class SilverAt:
         offsets = self.committed_offsets() if with_offsets else {}
         starts = self._share_starts() if with_offsets else {}
         groups = [
-            _group(
+            group_of(
                 row,
-                tuple(_members(members[group_id], assignments[group_id], pasts[group_id])),
+                tuple(members_of(members[group_id], assignments[group_id], pasts[group_id])),
                 [member["server_assignor"] for member in members[group_id]],
                 pasts[group_id],
                 offsets.get(group_id, {}),
@@ -205,15 +205,8 @@ class SilverAt:
             "topic_id",
             "change",
         )
-        conditions = [*self._of_groups(), pc.field("outcome") == pc.scalar("APPLIED"), *self._until("applied_at")]
-        dataset = self._dataset(OFFSET_COMMITS)
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
-        if dataset is None:
-            return offsets
-        batches = dataset.to_batches(
-            columns=list(names), filter=reduce(and_, conditions), batch_size=ROWS_AT_ONCE, batch_readahead=1
-        )
-        newest = _newest_of(batches)
+        newest = newest_commits(self.applied_commits(names))
         if not newest.num_rows:
             return offsets
         in_force = newest.filter(pc.not_equal(newest["change"], "DELETE"))
@@ -226,6 +219,15 @@ class SilverAt:
         for group_id, place, offset in zip(groups, places, committed, strict=True):
             offsets[group_id][place] = offset
         return offsets
+
+    def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Commits and deletions which had taken effect by the time, in no order."""
+        conditions = [*self._of_groups(), pc.field("outcome") == pc.scalar("APPLIED"), *self._until("applied_at")]
+        dataset = self._dataset(OFFSET_COMMITS)
+        if dataset is not None:
+            yield from dataset.to_batches(
+                columns=list(names), filter=reduce(and_, conditions), batch_size=ROWS_AT_ONCE, batch_readahead=1
+            )
 
     def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, int]:
         """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
@@ -273,14 +275,17 @@ class SilverAt:
     def _until(self, column: str) -> list[Any]:
         return _until(column, self.at_ms)
 
-    def _pasts(self, group_ids: Iterable[str]) -> dict[str, "_Past"]:
+    def _pasts(self, group_ids: Iterable[str]) -> dict[str, "Past"]:
         """What events tell of groups; nothing where the newest is asked for, which rows tell by themselves."""
         events: dict[str, list[dict[str, Any]]] = {}
         if self.at_ms is not None:
             names = ("group_id", "log_offset", "event_index", "event_type", "at", "generation", "member_id", "details")
             rows = self.scan(GROUP_EVENTS, names, pc.field("event_type").isin(pa.array(TELLING)))
             events = _by_group(rows.to_pylist(maps_as_pydicts="strict"))
-        return {group_id: _Past(events.get(group_id, ()), self.at_ms) for group_id in group_ids}
+        return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in group_ids}
+
+    def _is_past(self, event: Row) -> bool:
+        return self.at_ms is None or epoch_ms(event["at"]) <= self.at_ms
 
     def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""
@@ -323,8 +328,9 @@ def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     return groups
 
 
-def _newest_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Of commits, those which took effect last of their group and partition."""
+def newest_commits(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Of applied commits, with `group_id`, `topic`, `partition` and `applied_log_offset`, those which took effect last
+    of their group and partition."""
     held: list[pa.Table] = []
     for batch in batches:
         held.append(pa.Table.from_batches([batch]))
@@ -353,14 +359,13 @@ def _codes(column: pa.ChunkedArray) -> Any:
     return column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
 
 
-class _Past:
-    """What the events of one group tell of epochs and states at a time."""
+class Past:
+    """What the events of one group tell of epochs and states at a moment, given those before it and those after it."""
 
-    def __init__(self, events: Iterable[Row], at_ms: int | None) -> None:
+    def __init__(self, events: Iterable[Row], is_past: Callable[[Row], bool]) -> None:
         events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
-        is_past = [at_ms is None or epoch_ms(event["at"]) <= at_ms for event in events]
-        self._until = [event for event, is_so in zip(events, is_past, strict=True) if is_so]
-        self._later = [event for event, is_so in zip(events, is_past, strict=True) if not is_so]
+        self._until = [event for event in events if is_past(event)]
+        self._later = [event for event in events if not is_past(event)]
         self.reconciled: dict[str, Row] = {}
         """The newest reconciled state of each member."""
         for event in self._until:
@@ -390,7 +395,8 @@ class _Past:
         return epoch
 
 
-def _members(rows: Sequence[Row], assignments: Sequence[Row], past: _Past) -> Iterator[Member]:
+def members_of(rows: Sequence[Row], assignments: Sequence[Row], past: Past) -> Iterator[Member]:
+    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then."""
     held: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
     for row in assignments:
@@ -413,14 +419,15 @@ def _members(rows: Sequence[Row], assignments: Sequence[Row], past: _Past) -> It
         )
 
 
-def _group(
+def group_of(
     row: Row,
     members: tuple[Member, ...],
     asked_assignors: Iterable[str | None],
-    past: _Past,
+    past: Past,
     offsets: Mapping[TopicPartition, CommittedOffset],
     starts: Mapping[TopicPartition, ShareStart],
 ) -> Group:
+    """A group at a moment, by the row of silver.group_generations which holds then."""
     group_type, state = row["group_type"], row["state"]
     assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
     if not past.is_settled(row):
