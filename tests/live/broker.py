@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.live.kafka_home import KafkaHome
-from tests.live.program import JavaProgram, ProgramError
+from tests.live.program import JavaProgram, ProgramError, write_properties
 
 START_TIMEOUT_S: Final = 90
 STARTS_MAX: Final = 3
@@ -295,7 +295,7 @@ class LiveBroker:
     def _launch(self) -> JavaProgram:
         properties, start = self.folder / "server.properties", self.folder / "start.json"
         settings = {**self._settings, **self._node.settings()}
-        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        write_properties(properties, settings)
         start.write_text(json.dumps({"address": self.address, "topics": self._topics}))
         return JavaProgram(self._home.command("LiveBroker", str(properties), str(start)), self.folder, self.log)
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.live.kafka_home import KafkaHome
-from tests.live.program import JavaProgram
+from tests.live.program import JavaProgram, write_properties
 
 START_TIMEOUT_S: Final = 60
 PLAY_TIMEOUT_S: Final = 240
@@ -58,9 +58,8 @@ class LiveClients:
     ) -> None:
         """Start it in a new folder; `settings` are those of Java clients (TLS, SASL). Raises ProgramError."""
         folder.mkdir(parents=True)
-        properties = folder / "client.properties"
         asked = {"bootstrap.servers": bootstrap_servers, **(settings or {})}
-        properties.write_text("".join(f"{name}={value}\n" for name, value in asked.items()))
+        properties = write_properties(folder / "client.properties", asked)
         self._journal = folder / "journal.jsonl"
         command = home.command("LiveClients", str(properties), str(folder), heap_mb=HEAP_MB)
         self._program = JavaProgram(command, folder, folder / "clients.log")
@@ -75,12 +74,17 @@ class LiveClients:
     ) -> None:
         self.stop()
 
-    def play(self, seed: int, kinds: Sequence[str] | None = None) -> Mapping[str, PlayedGroup]:
+    def play(
+        self, seed: int, kinds: Sequence[str] | None = None, acts: Sequence[str] | None = None
+    ) -> Mapping[str, PlayedGroup]:
         """A new group of each kind goes through everything its kind can do, at the same time as the others, and rests.
 
-        Gives all groups by id. Raises ProgramError which names the acts where any failed.
+        `acts`, in order, instead of everything (java/*Life.java: `acts`; the last should be "settle"). Gives all groups
+        by id. Raises ProgramError which names the acts where any failed.
         """
-        asked = {"do": "play", "seed": seed, "kinds": list(kinds if kinds is not None else self.kinds)}
+        asked: dict[str, Any] = {"do": "play", "seed": seed, "kinds": list(kinds if kinds is not None else self.kinds)}
+        if acts is not None:
+            asked["acts"] = list(acts)
         return _groups(self._program.ask(asked, PLAY_TIMEOUT_S))
 
     def churn(self, seed: int, group_count: int, pause_ms_max: int = 2_000) -> None:

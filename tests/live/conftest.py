@@ -18,6 +18,7 @@ from tests.conftest import PROJECT_ROOT
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
 from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
+from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
 IS_WHOLE: Final = os.environ.get("GROUPLEDGER_LIVE") == "all"
@@ -122,3 +123,15 @@ def played(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         LiveClients(home, root / "clients", broker.address) as clients,
     ):
         yield Played(broker, clients, clients.play(PLAY_SEED))
+
+
+@pytest.fixture(scope="session")
+def secure(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker with TLS, SASL and ACLs; in its logs are the groups of the kinds `offsets` and `share`."""
+    root = tmp_path_factory.mktemp("secure")
+    with SecureBroker(home, root / "secure") as broker:
+        settings = broker.client_settings(SASL_TLS, user="admin", store_type="JKS")
+        with LiveClients(home, root / "clients", broker.address_of(SASL_TLS), settings) as clients:
+            clients.play(PLAY_SEED, ["offsets"], ["commit"])
+            clients.play(PLAY_SEED, ["share"], ["join", "mix", "settle"])
+        yield broker

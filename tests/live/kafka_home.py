@@ -54,6 +54,10 @@ class KafkaHome:
             *arguments,
         ]
 
+    def tool(self, name: str) -> str:
+        """Another tool of the same JDK."""
+        return _jdk_tool(name)
+
 
 def kafka_home() -> KafkaHome:
     """Find or make it. Raises KafkaUnavailable without a JDK, without Maven, or where Maven cannot fetch Kafka."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 ANSWER_TIMEOUT_S: Final = 45
 END_TIMEOUT_S: Final = 20
 LOG_LINES_TOLD: Final = 30
+BACKSLASH: Final = "\\"
 
 
 class ProgramError(Exception):
@@ -99,3 +100,10 @@ class JavaProgram:
 
     def _end_of_log(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_TOLD:])
+
+
+def write_properties(path: Path, settings: Mapping[str, object]) -> Path:
+    """Write a Java properties file; values are plain text without line ends. Gives the path."""
+    lines = (f"{name}={str(value).replace(BACKSLASH, 2 * BACKSLASH)}\n" for name, value in settings.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    return path

@@ -80,7 +80,7 @@ public final class LiveClients implements Commands.Program {
                 List<GroupLife> playing = new ArrayList<>();
                 for (JsonNode kind : command.get("kinds")) {
                     GroupLife life = life(kind.asText(), command.get("seed").asLong());
-                    life.plan(life.script());
+                    life.plan(command.has("acts") ? texts(command.get("acts")) : life.script());
                     playing.add(life);
                 }
                 await(playing);
@@ -116,6 +116,12 @@ public final class LiveClients implements Commands.Program {
         lives.put(name, life);
         life.start();
         return life;
+    }
+
+    private static List<String> texts(JsonNode node) {
+        List<String> texts = new ArrayList<>();
+        node.forEach(it -> texts.add(it.asText()));
+        return texts;
     }
 
     private static void await(Iterable<GroupLife> lives) throws InterruptedException {
