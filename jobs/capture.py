@@ -9,11 +9,11 @@ so the offset ranges of the files are what is captured. They are committed toget
 after any crash. Damaged batches have files of their own: what their headers claim binds nobody.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage, intersect, merge_coverage, union
 from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
-from jobs.capture_tasks import DAMAGED, SETTLED, CaptureTask, LogWork, OffsetRange, TaskDone, TopicCount, run_task
+from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
+from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
 from jobs.coverage import LogPartition, epoch_ms
 from jobs.errors import WarehouseError
 from jobs.quarantine import is_of_capture
@@ -32,6 +33,9 @@ from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.tasks import balanced, run_tasks
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
+
+if TYPE_CHECKING:
+    from jobs.sources.broker_log import BrokerLog
 
 RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -129,9 +133,29 @@ def capture(
 
     Raises SourceError for a source that is not there, CaptureConflict when another capture of the cluster was faster.
     """
-    logs = [log for uri in settings.segments for log in find_partitions(uri, settings.topics)]
+    sources = find_sources(settings)
     bronze = Bronze.load(warehouse, settings.cluster_id)
-    return capture_logs(session, warehouse, settings, bronze, logs, capture_id=capture_id, captured_at=captured_at)
+    run = CaptureRun(settings.cluster_id, capture_id, captured_at)
+    return capture_logs(session, warehouse, settings, bronze, sources, run)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The log partitions of all sources, as they are now."""
+
+    segments: Sequence[PartitionLog] = ()
+    live: "Sequence[BrokerLog]" = ()
+
+
+def find_sources(settings: Settings) -> Sources:
+    """Look at all sources. Raises SourceError for one that is not there."""
+    segments = [log for uri in settings.segments for log in find_partitions(uri, settings.topics)]
+    address = settings.broker_address
+    if address is None:
+        return Sources(segments)
+    from jobs.sources.broker_log import find_broker_logs  # noqa: PLC0415  (files need not load Kafka's client)
+
+    return Sources(segments, find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms))
 
 
 def capture_logs(
@@ -139,20 +163,24 @@ def capture_logs(
     warehouse: Warehouse,
     settings: Settings,
     bronze: Bronze,
-    logs: Iterable[PartitionLog],
-    *,
-    capture_id: str,
-    captured_at: datetime,
+    sources: Sources,
+    run: CaptureRun,
 ) -> CaptureSummary:
     """Add to bronze what it lacks of some logs."""
     started = perf_counter()
-    work = plan(logs, bronze, settings.task_bytes_max)
+    work = plan(sources, bronze, settings.task_bytes_max)
     bins = balanced([item.size_bytes for item in work], session.sparkContext.defaultParallelism * TASKS_PER_CORE)
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = application(bronze.cluster_id)
     target = warehouse.target(RECORD_BATCHES, app_id=app_id, version=version)
     tasks = [
-        CaptureTask(target, bronze.cluster_id, capture_id, captured_at, tuple(work[index] for index in indices))
+        CaptureTask(
+            target=target,
+            run=run,
+            work=tuple(work[index] for index in indices),
+            request_timeout_ms=settings.request_timeout_ms,
+            fetch_bytes_max=settings.fetch_bytes_max,
+        )
         for indices in bins
     ]
     done = run_tasks(session, run_task, tasks)
@@ -167,7 +195,7 @@ def capture_logs(
         if committed.skipped:
             raise CaptureConflict
         bronze_version = committed.version
-    merged = _write_coverage(warehouse, bronze, done, epoch_ms(captured_at))
+    merged = _write_coverage(warehouse, bronze, done, epoch_ms(run.captured_at))
     gaps = (CoverageKind.MISSING, CoverageKind.CORRUPT)
     return CaptureSummary(
         topics=_topic_counts(done),
@@ -178,27 +206,52 @@ def capture_logs(
     )
 
 
-def plan(logs: Iterable[PartitionLog], bronze: Bronze, task_bytes_max: int) -> list[LogWork]:
-    """The work of a capture: one item a log partition; large ones which only one source has, cut between segments."""
-    by_partition: dict[LogPartition, list[PartitionLog]] = {}
-    for log in logs:
-        by_partition.setdefault((log.topic, log.partition), []).append(log)
+def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]:
+    """The work of a capture: one item a log partition; large ones which only one source has, cut.
+
+    Segments are cut between files, a live log at any offset: a batch belongs where its last offset lies.
+    """
+    segments: dict[LogPartition, list[PartitionLog]] = {}
+    for log in sources.segments:
+        segments.setdefault((log.topic, log.partition), []).append(log)
+    live = {(log.topic, log.partition): log for log in sources.live}
     work = []
-    for partition, sources in sorted(by_partition.items()):
+    for partition in sorted({*segments, *live}):
         item = LogWork(
-            logs=tuple(sources),
-            offset_end=None,
+            *partition,
+            segments=tuple(segments.get(partition, ())),
+            live=live.get(partition),
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
         )
-        if len(sources) > 1 or item.size_bytes <= task_bytes_max:
+        source_count = len(item.segments) + (item.live is not None)
+        if source_count > 1 or item.size_bytes <= task_bytes_max:
             work.append(item)
-            continue
-        parts = _cut(sources[0], task_bytes_max)
-        ends = [part.segments[0].base_offset for part in parts[1:]]
-        work += [replace(item, logs=(part,), offset_end=end) for part, end in zip(parts, [*ends, None], strict=True)]
+        elif item.live is None:
+            parts = _cut(item.segments[0], task_bytes_max)
+            ends = [part.segments[0].base_offset for part in parts[1:]]
+            work += [
+                replace(item, segments=(part,), offset_end=end) for part, end in zip(parts, [*ends, None], strict=True)
+            ]
+        else:
+            work += _cut_live(item, max(1, task_bytes_max // OFFSET_BYTES))
     return work
+
+
+def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
+    """The same log in parts of at most so many wanted offsets, which lie side by side."""
+    cuts: list[int] = []
+    left = offsets_max
+    for first, last in item.wanted(item.settled):
+        start = first
+        while last - start + 1 > left:
+            start += left
+            cuts.append(start)
+            left = offsets_max
+        left -= last - start + 1
+    starts = [item.from_offset, *cuts]
+    return [replace(item, from_offset=start, offset_end=end) for start, end in zip(starts, [*cuts, None], strict=True)]
 
 
 def _known_offsets(
@@ -232,7 +285,10 @@ def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
 
 
 def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> None:
-    """Put the rows of the files which were read in place of those they had; nothing is written if nothing changes."""
+    """Put the rows of the files which were read in place of those they had, add those of answers that are new.
+
+    Nothing is written if nothing changes.
+    """
     sources = {source for result in done for source in result.read_sources}
     old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
     is_old = pc.and_(
@@ -240,17 +296,15 @@ def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskD
         is_of_capture(old),
     )
     replaced = old.filter(is_old).to_pylist()
+    kept = old.filter(pc.invert(is_old))
     first_seen = {_identity(row): row["seen_at"] for row in replaced}
-    new = [
-        row | {"seen_at": first_seen.get(_identity(row), row["seen_at"])}
-        for result in done
-        for row in result.quarantine
-    ]
-    if sorted(map(_identity, new)) == sorted(map(_identity, replaced)):
+    seen = {_identity(row) for row in kept.filter(is_of_capture(kept)).to_pylist()}
+    found = {_identity(row): row for result in done for row in result.quarantine}
+    new = {it: row | {"seen_at": first_seen.get(it, row["seen_at"])} for it, row in found.items() if it not in seen}
+    if new.keys() == first_seen.keys():
         return
     schema = arrow_schema(QUARANTINE)
-    kept = old.filter(pc.invert(is_old)).cast(schema)
-    rows = pa.concat_tables([kept, pa.Table.from_pylist(new, schema=schema)])
+    rows = pa.concat_tables([kept.cast(schema), pa.Table.from_pylist(list(new.values()), schema=schema)])
     _replace_cluster(warehouse, QUARANTINE, rows, bronze)
 
 

@@ -4,62 +4,77 @@ A log partition is read from each source that has it, in their order; the first 
 one by one and none is kept: memory is bounded by one read, whatever the size of the log.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, union
+from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
-from jobs.arrow_schemas import TIMESTAMP_TYPE
-from jobs.coverage import COMPACTED_TOPICS, CoverageScan, LogPartition, epoch_ms
+from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
+from jobs.coverage import CoverageScan, LogPartition, epoch_ms
 from jobs.quarantine import OVERLAPPING_BATCH
-from jobs.sinks import PartTarget, PartWriter, WrittenFile
-from jobs.sources.segments import PartitionLog, Segment, SegmentRead, read_segment, to_record_batches
+from jobs.sinks import PartTarget, WrittenFile
+from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
 
-DAMAGED: Final = "damaged"
-"""Name of the part file of a batch whose checksum does not fit. One batch a file."""
+if TYPE_CHECKING:
+    from jobs.sources.broker import Broker
+    from jobs.sources.broker_log import BrokerLog, LogRange
 
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
-
-OffsetRange = tuple[int, int]
-"""Both ends inclusive."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
-    """One log partition, or a part of a large one, as far as it is not known yet."""
+    """One log partition, or a part of a large one, as far as it is not known yet.
 
-    logs: tuple[PartitionLog, ...]
-    """The same log partition in each source that has it; the first which has an offset gives it."""
-    offset_end: int | None
+    It is read from each source that has it, segment files first, then the broker; the first which has an offset gives
+    it.
+    """
+
+    topic: str
+    partition: int
+    segments: tuple[PartitionLog, ...] = ()
+    live: "BrokerLog | None" = None
+    from_offset: int = 0
+    """Where the live log is read from."""
+    offset_end: int | None = None
     """Where the next part of the same log begins, exclusive; None at its end."""
-    known: tuple[OffsetRange, ...]
+    known: tuple[OffsetRange, ...] = ()
     """Offsets which bronze has already; ascending, disjoint."""
-    settled: tuple[OffsetRange, ...]
+    settled: tuple[OffsetRange, ...] = ()
     """Offsets which need not be read: bronze has them, or compaction left nothing there."""
-    damaged: frozenset[int]
+    damaged: frozenset[int] = frozenset()
     """Base offsets of damaged batches which bronze has already."""
 
     @property
-    def topic(self) -> str:
-        """The internal topic."""
-        return self.logs[0].topic
-
-    @property
-    def partition(self) -> int:
-        """Its partition."""
-        return self.logs[0].partition
-
-    @property
     def size_bytes(self) -> int:
-        """Bytes of all logs, as far as that can be told before they are read."""
-        return sum(log.size_bytes for log in self.logs)
+        """Bytes to read, as far as that can be told before."""
+        live_bytes = OFFSET_BYTES * sum(last - first + 1 for first, last in self.wanted(self.settled))
+        return live_bytes + sum(log.size_bytes for log in self.segments)
+
+    def wanted(self, settled: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Offsets to ask the broker for: what is not settled, small pieces of settled ones between them included."""
+        if self.live is None:
+            return []
+        first = max(self.from_offset, self.live.log_start_offset)
+        last = (self.live.next_offset if self.offset_end is None else self.offset_end) - 1
+        wanted: list[OffsetRange] = []
+        for start, stop in subtract([(first, last)], settled) if first <= last else ():
+            if wanted and start - wanted[-1][1] <= SETTLED_READ_MAX:
+                wanted[-1] = wanted[-1][0], stop
+            else:
+                wanted.append((start, stop))
+        return wanted
+
+
+OFFSET_BYTES: Final = 100
+"""About what an offset takes in a coordinator's log: the bytes of a live log are not known before they are read."""
+SETTLED_READ_MAX: Final = 10_000
+"""So many settled offsets are sooner read again than left out by a request of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +82,10 @@ class CaptureTask:
     """What one Spark task does."""
 
     target: PartTarget
-    cluster_id: str
-    capture_id: str
-    captured_at: datetime
+    run: CaptureRun
     work: tuple[LogWork, ...]
+    request_timeout_ms: int
+    fetch_bytes_max: int
 
 
 @dataclass(slots=True)
@@ -95,14 +110,6 @@ class TaskDone:
     topics: dict[str, TopicCount] = field(default_factory=dict)
     torn_count: int = 0
     """Torn tails of newest segments: Kafka was writing, the rest comes with the next capture."""
-
-
-@dataclass(frozen=True, slots=True)
-class StretchEnd:
-    """What was read ends here, exclusive: the next read does not go on from the one before."""
-
-    offset: int | None
-    """None: where its last batch ends."""
 
 
 class _Ranges:
@@ -130,258 +137,211 @@ class _Ranges:
         return within, overlaps & ~within
 
 
-def run_task(task: CaptureTask) -> TaskDone:
-    """Read, check and write the log partitions of one task."""
-    done = TaskDone()
-    for work in task.work:
-        _capture_log(task, work, done)
-    return done
-
-
-def _capture_log(task: CaptureTask, work: LogWork, done: TaskDone) -> None:
-    count = done.topics.setdefault(work.topic, TopicCount())
-    count.partition_count += work.offset_end is None
-    known, settled, damaged = list(work.known), list(work.settled), set(work.damaged)
-    for log in work.logs:
-        writer = _LogWriter(task, log, done)
-        known_ranges = _Ranges(known)
-        scan: CoverageScan | None = None
-        observed = list(_new_scan(task, log).finish(None))
-        for item in _reads(task, work, log, settled, done):
-            if isinstance(item, StretchEnd):
-                writer.close()
-                if scan is not None:
-                    observed += scan.finish(item.offset)
-                    scan = None
-                continue
-            if scan is None:
-                scan = _new_scan(task, log)
-            chosen, rejected = _choose(task, log, item, known_ranges, damaged, work.offset_end, done)
-            writer.write(item, chosen)
-            scan.add(item, rejected)
-            _count(count, item, chosen)
-            _quarantine_findings(task, log, item, done)
-        known = union([*known, *writer.ranges])
-        settled = union([*settled, *((r.from_offset, r.to_offset) for r in observed if r.kind in SETTLED)])
-        damaged |= writer.damaged
-        done.coverage.append(((work.topic, work.partition), tuple(observed)))
-
-
-def _new_scan(task: CaptureTask, log: PartitionLog) -> CoverageScan:
-    return CoverageScan(log.topic, log_start_offset=log.log_start_offset, observed_at_ms=epoch_ms(task.captured_at))
-
-
 SETTLED: Final = frozenset({CoverageKind.CAPTURED, CoverageKind.COMPACTED})
 """What is so need not be read again, from any source."""
 
 
-def _count(count: TopicCount, read: SegmentRead, chosen: NDArray[np.bool_]) -> None:
-    batches = read.scan.batches
-    count.batch_count += int(chosen.sum())
-    count.record_count += int(batches.record_count[chosen].sum())
-    count.size_bytes += int(batches.size[chosen].sum())
+def run_task(task: CaptureTask) -> TaskDone:
+    """Read, check and write the log partitions of one task, one kind of source after the other."""
+    done = TaskDone()
+    captures = [_LogCapture(task, work, done) for work in task.work]
+    for it in captures:
+        for log in it.work.segments:
+            _capture_segments(it, log, done)
+    if any(it.work.live is not None for it in captures):
+        _capture_live(task, captures)
+    for it in captures:
+        it.finish()
+    return done
 
 
-def _reads(
-    task: CaptureTask, work: LogWork, log: PartitionLog, settled: Sequence[OffsetRange], done: TaskDone
-) -> Iterator[SegmentRead | StretchEnd]:
-    """The reads of one source, ascending, without what is settled; each stretch of them has its end."""
-    yield from _segment_reads(task, work, log, settled, done)
-
-
-def _segment_reads(
-    task: CaptureTask, work: LogWork, log: PartitionLog, settled: Sequence[OffsetRange], done: TaskDone
-) -> Iterator[SegmentRead | StretchEnd]:
+def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone) -> None:
     """The segments which are not wholly settled, mapped and framed. One that cannot be read is quarantined by name."""
-    is_settled = _Ranges(settled).contain
+    is_settled = _Ranges(capture.settled).contain
+    capture.begin(log.log_start_offset)
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
-        end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else work.offset_end
+        end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
         if end is not None and is_settled(segment.base_offset, end - 1):
-            yield StretchEnd(segment.base_offset)
+            capture.end(segment.base_offset)
+            capture.begin(log.log_start_offset)
             continue
         done.read_sources.append(segment.path)
         try:
             read = read_segment(segment, next_offset_min=next_offset_min)
         except OSError as error:
             message = f"{segment.path} cannot be read: {error.strerror or type(error).__name__}"
-            done.quarantine.append(
-                _quarantine_row(task, log, segment, stage="FILE", code=UNREADABLE_FILE, message=message)
-            )
-            yield StretchEnd(segment.base_offset)
+            capture.quarantine(segment, stage="FILE", code=UNREADABLE_FILE, message=message)
+            capture.end(segment.base_offset)
+            capture.begin(log.log_start_offset)
             continue
         next_offset_min = read.scan.next_offset
-        yield read
-    yield StretchEnd(work.offset_end)
+        capture.add(read)
+    capture.end(capture.work.offset_end)
+    capture.end_source()
 
 
-def _choose(
-    task: CaptureTask,
-    log: PartitionLog,
-    read: SegmentRead,
-    known: _Ranges,
-    damaged: Set[int],
-    offset_end: int | None,
-    done: TaskDone,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(batches which bronze lacks, batches which it has in part), one bool each.
+def _capture_live(task: CaptureTask, captures: Sequence["_LogCapture"]) -> None:
+    """What the broker has of several log partitions, over one connection."""
+    from jobs.sources.broker import Broker  # noqa: PLC0415  (a capture of files need not load Kafka's client)
 
-    The latter go into quarantine: two rows may not overlap.
-    """
-    batches, crc_valid = read.scan.batches, read.scan.crc_valid
-    is_known, is_partial = known.compared(batches)
-    if offset_end is not None:
-        is_partial |= batches.last_offset >= offset_end
-    if damaged:
-        is_known |= np.isin(batches.base_offset, sorted(damaged))
-    rejected = is_partial & crc_valid & ~is_known
-    for row in np.flatnonzero(rejected).tolist():
-        start = int(batches.position[row])
-        size_bytes = int(batches.size[row])
-        done.quarantine.append(
-            _quarantine_row(
-                task,
-                log,
+    waiting = [(it, it.work.live, it.work.wanted(it.settled)) for it in captures if it.work.live is not None]
+    for it, log, wanted in waiting:
+        if not wanted:
+            it.begin(log.log_start_offset)  # what it says of offsets that are deleted
+            it.end(None)
+    waiting = [it for it in waiting if it[2]]
+    if not waiting:
+        return
+    with Broker.connect(waiting[0][1].address, timeout_ms=task.request_timeout_ms) as broker:
+        while waiting:
+            # a request names a log partition once
+            ranges = {log.range(wanted[0][0], wanted[0][1] + 1): it for it, log, wanted in waiting}
+            _capture_ranges(broker, ranges, task.fetch_bytes_max)
+            waiting = [(it, log, wanted[1:]) for it, log, wanted in waiting if wanted[1:]]
+    for it in captures:
+        it.end_source()
+
+
+def _capture_ranges(broker: "Broker", ranges: "Mapping[LogRange, _LogCapture]", fetch_bytes_max: int) -> None:
+    from jobs.sources.broker_log import read_ranges  # noqa: PLC0415
+
+    opened: LogRange | None = None
+    unread = dict(ranges)
+    for chosen, read in read_ranges(broker, ranges, fetch_bytes_max=fetch_bytes_max):
+        if chosen is not opened:
+            if opened is not None:
+                ranges[opened].end(opened.to_offset)
+            opened = chosen
+            unread.pop(chosen).begin_live(chosen)
+        ranges[chosen].add(read)
+    if opened is not None:
+        ranges[opened].end(opened.to_offset)
+    for chosen, capture in unread.items():
+        capture.begin_live(chosen)
+        capture.end(chosen.to_offset)
+
+
+class _LogCapture:
+    """One log partition on its way into bronze: takes reads in the order of offsets, stretch by stretch."""
+
+    def __init__(self, task: CaptureTask, work: LogWork, done: TaskDone) -> None:
+        self._task = task
+        self.work = work
+        self._done = done
+        self._known = list(work.known)
+        self._known_ranges = _Ranges(self._known)
+        self.settled = list(work.settled)
+        self._damaged = set(work.damaged)
+        self._observed: list[CoverageRange] = []
+        self._writer = LogWriter(task.target, work, task.run)
+        self._scan: CoverageScan | None = None
+        self._count = done.topics.setdefault(work.topic, TopicCount())
+        self._count.partition_count += work.offset_end is None
+
+    def begin(self, log_start_offset: int | None, from_offset: int | None = None) -> None:
+        """A stretch begins: offsets are looked at one after another."""
+        self._scan = CoverageScan(
+            self.work.topic,
+            log_start_offset=log_start_offset,
+            observed_at_ms=epoch_ms(self._task.run.captured_at),
+            from_offset=from_offset,
+        )
+
+    def begin_live(self, chosen: "LogRange") -> None:
+        """A range of the live log begins."""
+        assert self.work.live is not None
+        self.begin(self.work.live.log_start_offset, chosen.from_offset)
+
+    def add(self, read: SegmentRead) -> None:
+        """Write what bronze lacks of the next read."""
+        assert self._scan is not None
+        chosen, rejected = self._choose(read)
+        self._writer.write(read, chosen)
+        self._scan.add(read, rejected)
+        batches = read.scan.batches
+        self._count.batch_count += int(chosen.sum())
+        self._count.record_count += int(batches.record_count[chosen].sum())
+        self._count.size_bytes += int(batches.size[chosen].sum())
+        self._quarantine_findings(read)
+
+    def end(self, offset_end: int | None) -> None:
+        """The stretch ends; what was looked at ends at `offset_end`, exclusive, or (None) with its last batch."""
+        assert self._scan is not None
+        self._observed += self._scan.finish(offset_end)
+        self._scan = None
+        self._writer.close()
+
+    def end_source(self) -> None:
+        """The next source need not give what this one gave."""
+        self._known = union([*self._known, *self._writer.ranges])
+        self._known_ranges = _Ranges(self._known)
+        gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
+        self.settled = union([*self.settled, *gave])
+        self._damaged |= self._writer.damaged
+
+    def finish(self) -> None:
+        """Tell what was written and seen."""
+        self._done.files += self._writer.files
+        self._done.coverage.append(((self.work.topic, self.work.partition), merge_coverage(self._observed, ())))
+
+    def quarantine(self, segment: Segment, *, stage: str, code: str, message: str, **place: Any) -> None:
+        """Add a row to bronze.quarantine."""
+        row = dict.fromkeys(("offset", "base_offset", "byte_position", "bytes"))
+        self._done.quarantine.append(
+            row
+            | {
+                "cluster_id": self._task.run.cluster_id,
+                "topic": self.work.topic,
+                "partition": self.work.partition,
+                "stage": stage,
+                "code": code,
+                "message": message,
+                "source": segment.path,
+                "seen_at": self._task.run.captured_at,
+            }
+            | place
+        )
+
+    def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(batches which bronze lacks, good ones which it has in part), one bool each.
+
+        The latter go into quarantine: two rows may not overlap.
+        """
+        batches, crc_valid = read.scan.batches, read.scan.crc_valid
+        is_known, is_partial = self._known_ranges.compared(batches)
+        if self.work.offset_end is not None and read.segment.source_kind == SEGMENT:
+            is_partial |= batches.last_offset >= self.work.offset_end
+        if self._damaged:
+            is_known |= np.isin(batches.base_offset, sorted(self._damaged))
+        rejected = is_partial & crc_valid & ~is_known
+        for row in np.flatnonzero(rejected).tolist():
+            start = int(batches.position[row])
+            size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
+            self.quarantine(
                 read.segment,
                 stage="BATCH",
                 code=OVERLAPPING_BATCH,
                 message="some of its offsets are in bronze already, some are not",
                 base_offset=int(batches.base_offset[row]),
-                byte_position=start,
-                payload=read.data.slice(start, min(size_bytes, QUARANTINE_BYTES_MAX)).to_pybytes(),
+                byte_position=start if read.segment.source_kind == SEGMENT else None,
+                bytes=read.data.slice(start, size_bytes).to_pybytes(),
             )
-        )
-    return ~is_known & ~is_partial, rejected
+        return ~is_known & ~is_partial, rejected
 
-
-class _LogWriter:
-    """Writes the chosen batches of one log partition of one source, and cuts files where offsets may still be found."""
-
-    def __init__(self, task: CaptureTask, log: PartitionLog, done: TaskDone) -> None:
-        self._task = task
-        self._log = log
-        self._done = done
-        self._values = {"cluster_id": task.cluster_id, "topic": log.topic, "partition": log.partition}
-        self._writer: PartWriter | None = None
-        self._next_offset = -1
-        self._first_offset = -1
-        self._may_continue = False
-        self.ranges: list[OffsetRange] = []
-        """Offsets of the files written, damaged batches aside."""
-        self.damaged: set[int] = set()
-        """Base offsets of the damaged batches written."""
-
-    def write(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> None:
-        """Write the chosen batches of the next segment."""
-        valid = read.scan.crc_valid
-        for rows, is_new_file in self._file_parts(read, chosen & valid):
-            if is_new_file:
-                self.close()
-            self._write_rows(read, rows)
-        for row in np.flatnonzero(chosen & ~valid).tolist():
-            only = np.zeros(len(chosen), np.bool_)
-            only[row] = True
-            self.damaged.add(int(read.scan.batches.base_offset[row]))
-            with PartWriter(self._task.target, DAMAGED, self._values) as writer:
-                for batch in to_record_batches(read, self._log, only):
-                    writer.write(self._with_run(batch))
-                self._done.files.append(writer.close())
-        skips_end = max((end for _, end in read.scan.skipped), default=-1)
-        if len(chosen):
-            self._may_continue = bool((chosen & valid)[-1]) and skips_end < read.scan.end_position
-        else:
-            self._may_continue = self._may_continue and skips_end < 0
-
-    def close(self) -> None:
-        """Finish the open file."""
-        if self._writer is not None:
-            self._done.files.append(self._writer.close())
-            self._writer = None
-            self.ranges.append((self._first_offset, self._next_offset - 1))
-
-    def _file_parts(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> Iterable[tuple[NDArray[np.bool_], bool]]:
-        """The chosen rows in parts, each with: does it begin a file?"""
-        rows = np.flatnonzero(chosen)
-        if not len(rows):
-            return
-        batches = read.scan.batches
-        base_offset = batches.base_offset[rows]
-        expected = np.empty(len(rows), np.int64)
-        expected[0] = self._next_offset
-        expected[1:] = batches.last_offset[rows[:-1]] + 1
-        is_gap = base_offset != expected
-        if self._log.topic in COMPACTED_TOPICS:
-            # compaction explains a hole between two neighbours; not one where batches or bytes were left out
-            neighbours = np.empty(len(rows), np.bool_)
-            neighbours[0] = rows[0] == 0 and self._may_continue
-            neighbours[1:] = rows[1:] == rows[:-1] + 1
-            starts = batches.position[rows]
-            after_skip = np.isin(starts, [end for _, end in read.scan.skipped])
-            is_gap &= ~neighbours | after_skip
-        cuts = np.flatnonzero(is_gap[1:]) + 1
-        for part_index, part in enumerate(np.split(rows, cuts)):
-            mask = np.zeros(len(chosen), np.bool_)
-            mask[part] = True
-            yield mask, part_index > 0 or bool(is_gap[0])
-
-    def _write_rows(self, read: SegmentRead, rows: NDArray[np.bool_]) -> None:
-        if self._writer is None:
-            self._writer = PartWriter(self._task.target, "batches", self._values)
-            self._first_offset = int(read.scan.batches.base_offset[rows][0])
-        for batch in to_record_batches(read, self._log, rows):
-            self._writer.write(self._with_run(batch))
-        self._next_offset = int(read.scan.batches.last_offset[rows][-1]) + 1
-
-    def _with_run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        captured_at = pa.scalar(self._task.captured_at, TIMESTAMP_TYPE)
-        return batch.append_column("captured_at", pa.repeat(captured_at, batch.num_rows)).append_column(
-            "capture_id", pa.repeat(pa.scalar(self._task.capture_id), batch.num_rows)
-        )
-
-
-def _quarantine_findings(task: CaptureTask, log: PartitionLog, read: SegmentRead, done: TaskDone) -> None:
-    for finding in read.scan.findings:
-        done.torn_count += finding.code == "TRUNCATED_BATCH" and read.segment.is_last
-        done.quarantine.append(
-            _quarantine_row(
-                task,
-                log,
+    def _quarantine_findings(self, read: SegmentRead) -> None:
+        is_file = read.segment.source_kind == SEGMENT
+        for finding in read.scan.findings:
+            if not is_file and finding.base_offset in self._damaged:
+                continue  # it was found before; a position in an answer says nothing by which to know it again
+            self._done.torn_count += finding.code == "TRUNCATED_BATCH" and read.segment.is_last
+            self.quarantine(
                 read.segment,
                 stage=finding.stage,
                 code=finding.code,
                 message=finding.message,
                 offset=finding.offset,
                 base_offset=finding.base_offset,
-                byte_position=finding.byte_position,
-                payload=finding.payload,
+                byte_position=finding.byte_position if is_file else None,
+                bytes=finding.payload,
             )
-        )
-
-
-def _quarantine_row(
-    task: CaptureTask,
-    log: PartitionLog,
-    segment: Segment,
-    *,
-    stage: str,
-    code: str,
-    message: str,
-    offset: int | None = None,
-    base_offset: int | None = None,
-    byte_position: int | None = None,
-    payload: bytes | None = None,
-) -> dict[str, Any]:
-    return {
-        "cluster_id": task.cluster_id,
-        "topic": log.topic,
-        "partition": log.partition,
-        "offset": offset,
-        "base_offset": base_offset,
-        "stage": stage,
-        "code": code,
-        "message": message,
-        "byte_position": byte_position,
-        "bytes": payload,
-        "source": segment.path,
-        "seen_at": task.captured_at,
-    }

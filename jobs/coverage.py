@@ -35,21 +35,26 @@ LogPartition = tuple[str, int]
 class CoverageScan:
     """What consecutive reads of one source say of their log partition: built read by read, none of them is kept.
 
-    Offsets from the first read's base offset on are spoken of, and those below the log start offset.
+    Offsets from `from_offset` on are spoken of (None: from the first read's base offset on), and those below the log
+    start offset.
     """
 
-    def __init__(self, topic: str, *, log_start_offset: int | None, observed_at_ms: int) -> None:
+    def __init__(
+        self, topic: str, *, log_start_offset: int | None, observed_at_ms: int, from_offset: int | None = None
+    ) -> None:
         self._topic = topic
         self._log_start_offset = log_start_offset or 0
         self._observed_at_ms = observed_at_ms
         self._ranges: list[CoverageRange] = []
-        self._next_offset = -1
+        self._next_offset = -1 if from_offset is None else from_offset
         self._was_skipped = False
 
     def add(self, read: SegmentRead, rejected: NDArray[np.bool_] | None = None) -> None:
         """The next read. `rejected`: good batches which bronze does not take all the same, one bool each."""
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
+        # Kafka may delete what is being read
+        self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
         for first, last in _stretches(read, is_after_skip, rejected):
@@ -66,10 +71,6 @@ class CoverageScan:
                 for r in _captured(read, first, last, self._observed_at_ms):
                     self._say(r)
         self._was_skipped = self._was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
-
-    def log_starts_at(self, log_start_offset: int) -> None:
-        """Kafka deleted what lies below, maybe while it was being read."""
-        self._log_start_offset = max(self._log_start_offset, log_start_offset)
 
     def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
         """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""

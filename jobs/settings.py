@@ -8,11 +8,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.errors import SettingsError
 from schemas.tables import TABLES
+
+if TYPE_CHECKING:
+    from jobs.sources.broker import BrokerAddress
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
@@ -26,6 +29,19 @@ CODECS: Final = ("none", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """How a continuous capture goes about it, and what a capture asks a live cluster beside its logs."""
+
+    trigger_batch_count_max: int
+    trigger_bytes_max: int
+    checkpoint: str
+    """Folder or URI; empty: in the warehouse."""
+    end_offsets_every_ms: int
+    names_every_ms: int
+    lag_every_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, checked. Sizes in bytes."""
 
@@ -34,8 +50,16 @@ class Settings:
     cluster_id: str
     segments: tuple[str, ...]
     """Folders or URIs of broker log directories, absolute."""
+    bootstrap_servers: str
+    """HOST:PORT, several separated by commas; empty: no live cluster."""
+    command_config: str
+    """Path of a Java client's .properties file, absolute; empty: none."""
     topics: tuple[str, ...]
     task_bytes_max: int
+    request_timeout_ms: int
+    fetch_bytes_max: int
+    capture: CaptureSettings
+    """How a continuous capture goes about it."""
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
     """What inference goes by where no log tells it."""
@@ -44,6 +68,15 @@ class Settings:
     codec: str
     codecs: Mapping[str, str]
     """Parquet codec by full table name, where it differs from `codec`."""
+
+    @property
+    def broker_address(self) -> "BrokerAddress | None":
+        """Where the live cluster is, if there is one to read."""
+        if not self.bootstrap_servers:
+            return None
+        from jobs.sources.broker import BrokerAddress  # noqa: PLC0415  (jobs without a cluster need not load it)
+
+        return BrokerAddress(self.bootstrap_servers, self.command_config or None)
 
     def codec_of(self, table_name: str) -> str:
         """The Parquet codec of a table, given its full name."""
@@ -54,31 +87,56 @@ INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings
 SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
 """Of these, brokers' settings for share groups: section `share`; the others are in section `inference`."""
 
+CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
+
 KEYS: Final[Mapping[str, str]] = {
     "warehouse": "warehouse",
     "cluster_id": "cluster_id",
     "sources.segments": "segments",
+    "sources.bootstrap_servers": "bootstrap_servers",
+    "sources.command_config": "command_config",
     "sources.topics": "topics",
     "sources.task_bytes_max": "task_bytes_max",
+    "sources.request_timeout_ms": "request_timeout_ms",
+    "sources.fetch_bytes_max": "fetch_bytes_max",
+    **{f"capture.{name}": name for name in CAPTURE_FIELDS},
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
     "writes.lane": "write_lane",
     "writes.codec": "codec",
     "writes.codecs": "codecs",
 }
-"""Key in the file -> field of `Settings`, or of its `inference`."""
+"""Key in the file -> field of `Settings`, or of its `inference` or `capture`."""
+
+SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": ""}
+"""Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
+options, names them all: those of the place it overrides are not read too."""
+SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config"})
+"""Settings of [sources] whose variable in the environment goes without the section."""
 
 LIST_FIELDS: Final = frozenset({"segments", "topics"})
-NUMBER_FIELDS: Final = frozenset({"task_bytes_max", "batch_decompressed_bytes_max", *INFERENCE_FIELDS})
+TEXT_FIELDS: Final = frozenset({"bootstrap_servers", "command_config", "checkpoint"})
+"""May be empty."""
+NUMBER_FIELDS: Final = frozenset(
+    {
+        "task_bytes_max",
+        "request_timeout_ms",
+        "fetch_bytes_max",
+        "batch_decompressed_bytes_max",
+        *(name for name in CAPTURE_FIELDS if name not in TEXT_FIELDS),
+        *INFERENCE_FIELDS,
+    }
+)
+INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max"})
 NUMBER_MAX: Final = 2**53
 """Far beyond all sense, and sums of a few such still fit 64 bits."""
 INT_MAX: Final = 2**31 - 1
-"""Of the settings for share groups, which are of type INT to Kafka."""
+"""Of settings which are of type INT to Kafka."""
 
 
 def environment_name(key: str) -> str:
     """`limits.batch_decompressed_bytes_max` -> `GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX`."""
-    short = KEYS[key] if key.startswith(("sources.segments", "sources.topics")) else key
+    short = KEYS[key] if KEYS[key] in SHORT_NAMES else key
     return ENVIRONMENT_PREFIX + short.replace(".", "_").upper()
 
 
@@ -98,10 +156,16 @@ def load_settings(
         config_file = Path(environment.get("GROUPLEDGER_CONFIG") or CONFIG_FILE)
     values = _from_file(CONFIG_FILE)
     if config_file != CONFIG_FILE:
-        values |= _from_file(config_file)
-    values |= _from_environment(environment)
-    values |= {name: value for name, value in (options or {}).items() if value is not None and value != ()}
-    return _checked(values)
+        values = _over(values, _from_file(config_file))
+    values = _over(values, _from_environment(environment))
+    given = {name: value for name, value in (options or {}).items() if value is not None and value != ()}
+    return _checked(_over(values, given))
+
+
+def _over(values: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    """Values overridden by those of a stronger place."""
+    names_sources = any(stronger.get(name) for name in SOURCES)
+    return {**values, **(SOURCES if names_sources else {}), **stronger}
 
 
 def with_options(settings: Settings, **options: Any) -> Settings:
@@ -123,6 +187,8 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         values[KEYS[key]] = value
     if "segments" in values and isinstance(values["segments"], list):
         values["segments"] = [_absolute(str(uri), PROJECT_ROOT) for uri in values["segments"]]
+    if values.get("command_config"):
+        values["command_config"] = _absolute(str(values["command_config"]), PROJECT_ROOT)
     return values
 
 
@@ -163,9 +229,12 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         if not isinstance(values[field], str) or not values[field]:
             raise SettingsError(f"{field} must be a text that is not empty")
     for field in sorted(NUMBER_FIELDS):
-        most = INT_MAX if field in SHARE_FIELDS else NUMBER_MAX
+        most = INT_MAX if field in INT_FIELDS else NUMBER_MAX
         if type(values[field]) is not int or not 1 <= values[field] <= most:
             raise SettingsError(f"{field} must be a whole number from 1 to {most}")
+    for field in TEXT_FIELDS:
+        if not isinstance(values[field], str):
+            raise SettingsError(f"{field} must be a text")
     for field in LIST_FIELDS:
         items = values[field]
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
@@ -183,8 +252,13 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         warehouse=_absolute(values["warehouse"], here),
         cluster_id=values["cluster_id"],
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
+        bootstrap_servers=values["bootstrap_servers"],
+        command_config=_absolute(values["command_config"], here) if values["command_config"] else "",
         topics=tuple(values["topics"]),
         task_bytes_max=values["task_bytes_max"],
+        request_timeout_ms=values["request_timeout_ms"],
+        fetch_bytes_max=values["fetch_bytes_max"],
+        capture=CaptureSettings(**{name: values[name] for name in CAPTURE_FIELDS}),
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
         write_lane=values["write_lane"],

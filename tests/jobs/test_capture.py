@@ -229,7 +229,7 @@ def test_a_file_that_cannot_be_read_is_named(run: Capturing, logs: Path, monkeyp
 
 
 def test_a_file_that_cannot_be_read_is_no_hole(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two segments of a compacted topic: what it holds is MISSING, not COMPACTED, and comes with a later run."""
+    """Between two segments of a compacted topic: what it holds is MISSING, not COMPACTED, and comes later."""
     for base_offset in (0, 1, 2):
         middle = write_segment(logs, OFFSETS, 0, base_offset, batch(base_offset))
         if base_offset == 1:
