@@ -65,6 +65,22 @@ SegmentsOption = Annotated[
         "[default: the recording that comes with the project]",
     ),
 ]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="A live cluster; several brokers of it separated by commas.",
+    ),
+]
+CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="How to log in to it: the .properties file of a Java client, as it is.",
+    ),
+]
 TopicOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
@@ -116,13 +132,15 @@ def nightly(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     segments: SegmentsOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
     topic: TopicOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Capture from the configured sources and replay; prints the ledger and where to look."""
 
     def job() -> int:
-        settings = _settings(warehouse, cluster_id, segments, topic)
+        settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
         session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
@@ -137,13 +155,15 @@ def capture(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     segments: SegmentsOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
     topic: TopicOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Read the sources and add to bronze what it lacks."""
 
     def job() -> int:
-        settings = _settings(warehouse, cluster_id, segments, topic)
+        settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.capture import capture as run_capture  # noqa: PLC0415
         from jobs.nightly import tell_capture  # noqa: PLC0415
@@ -536,6 +556,8 @@ def _settings(
     cluster_id: str | None = None,
     segments: list[str] | None = None,
     topics: list[str] | None = None,
+    bootstrap_servers: str | None = None,
+    command_config: str | None = None,
 ) -> Settings:
     return load_settings(
         {
@@ -543,6 +565,8 @@ def _settings(
             "cluster_id": cluster_id,
             "segments": tuple(segments or ()),
             "topics": tuple(topics or ()),
+            "bootstrap_servers": bootstrap_servers,
+            "command_config": command_config,
         }
     )
 
