@@ -37,7 +37,8 @@ def kafka_abs(number: int) -> int:
     return 0 if number == INT32_MIN else abs(number)
 
 
-def _partition_for(key: str, partition_count: int) -> int:
+def key_partition(key: str, partition_count: int) -> int:
+    """Partition of a coordinator topic which holds a coordinator key, of whatever kind."""
     if partition_count <= 0:
         raise LookupKeyError(f"a topic has no {partition_count} partitions")
     return kafka_abs(string_hash_code(key)) % partition_count
@@ -45,17 +46,17 @@ def _partition_for(key: str, partition_count: int) -> int:
 
 def group_partition(group_id: str, partition_count: int) -> int:
     """Partition of `__consumer_offsets` which holds everything about a group, of whatever type."""
-    return _partition_for(group_id, partition_count)
+    return key_partition(group_id, partition_count)
 
 
 def transactional_id_partition(transactional_id: str, partition_count: int) -> int:
     """Partition of `__transaction_state` which holds a transactional id."""
-    return _partition_for(transactional_id, partition_count)
+    return key_partition(transactional_id, partition_count)
 
 
 def share_partition_partition(key: SharePartitionKey, partition_count: int) -> int:
     """Partition of `__share_group_state` which holds a share partition."""
-    return _partition_for(key.as_coordinator_key(), partition_count)
+    return key_partition(key.as_coordinator_key(), partition_count)
 
 
 def parse_share_partition_key(text: str) -> SharePartitionKey:

@@ -35,3 +35,16 @@ class Listing(StrEnum):
     REBALANCES = "rebalances"
     COMMITS = "commits"
     OWNERS = "owners"
+
+
+class DumpFormat(StrEnum):
+    """What a dump is."""
+
+    AUTO = "auto"
+    """Recognised by what the files hold."""
+    PARQUET = "parquet"
+    DELTA = "delta"
+    JSON = "json"
+    """Lines: rows with key and value in base64 or hex, or what the console consumer's formatters print."""
+    DUMP_LOG = "dump-log"
+    """The output of kafka-dump-log."""

@@ -4,9 +4,12 @@ numba keeps what it compiled beside NUMBA_CACHE_DIR. The loops are compiled by u
 that the types are those of a real run.
 """
 
+import numpy as np
+
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.share_state.lane import ShareStateLane
@@ -61,8 +64,16 @@ def share_log() -> bytes:
     return build_batch(records)
 
 
+def dump_records() -> PackableRecords:
+    """One record of a dump."""
+    data = np.frombuffer(NO_HEADERS, np.uint8)
+    parts = (data, np.zeros(1, np.int64), np.ones(1, np.int32))
+    return PackableRecords(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.bool_), *parts, *parts, *parts)
+
+
 def warm_up() -> None:
     """Use every compiled loop once."""
+    pack_records(dump_records())
     for log in (offsets_log(), share_log()):
         scan_segment(log, base_offset=0)
         scan_segment(b"\x01" + log[1:] + bytes(100) + log[:70], base_offset=0)  # damaged: the search for the next batch

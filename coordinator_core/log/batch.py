@@ -229,13 +229,15 @@ def _record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
         _varint(record.offset - base_offset),
         _sized(record.key),
         _sized(record.value),
-        _varint(len(record.headers)),
+        encode_headers(record.headers),
     ]
-    for name, value in record.headers:
-        parts.append(_sized(name.encode()))
-        parts.append(_sized(value))
     body = b"".join(parts)
     return _varint(len(body)) + body
+
+
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """The headers of a record as on the wire: their count, then names and values."""
+    return _varint(len(headers)) + b"".join(_sized(name.encode()) + _sized(value) for name, value in headers)
 
 
 def build_batch(

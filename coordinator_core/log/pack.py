@@ -10,7 +10,7 @@ The cuts depend on the records alone, not on how they are fed in.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import google_crc32c
 import numpy as np
@@ -26,7 +26,7 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """A batch ends here even between records of one time. One operation of a coordinator is one batch of at most
 max.message.bytes (1 MiB by default)."""
 
-RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 """Key, value and headers of one record together; far above what a broker takes."""
 
 NO_HEADERS: Final = b"\x00"
@@ -66,22 +66,15 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
     be fed again, in front of those which follow. Leader epoch, producer id, producer epoch and
     sequence are -1 in the batches.
     """
-    columns = (
-        records.offset,
-        records.timestamp_ms,
-        records.is_log_append_time,
-        records.key_length,
-        records.value_length,
-        records.header_length,
-    )
+    offset, timestamp_ms, is_log_append_time, *parts = (_frozen(getattr(records, name)) for name in records.__slots__)
+    buffers, starts, lengths = parts[0::3], parts[1::3], parts[2::3]
+    columns = (offset, timestamp_ms, is_log_append_time, *lengths)
     bounds, sizes = _cuts(*columns)
     if not is_end:
         bounds, sizes = bounds[:-1], sizes[:-1]
     positions = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=positions[1:])
     data = np.empty(int(positions[-1]), np.uint8)
-    starts = (records.key_start, records.value_start, records.header_start)
-    buffers = (read_only(records.key_data), read_only(records.value_data), read_only(records.header_data))
     _write_batches(data, positions, bounds, *columns, *starts, *buffers)
     for start, end in zip(positions[:-1].tolist(), positions[1:].tolist(), strict=True):
         crc = google_crc32c.value(data[start + CRC_START_V2 : end])
@@ -90,6 +83,11 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
 
 
 CRC_POSITION: Final = 17
+
+
+def _frozen(column: Any) -> Any:
+    """A read-only view: columns of Arrow are, others are made so, and each loop is compiled once."""
+    return read_only(np.ascontiguousarray(column))
 
 
 @compiled

@@ -43,6 +43,17 @@ SOURCE_SCHEMA: Final = pa.schema(
 )
 """Rows of this source: bronze.record_batches without what a capture adds."""
 
+TOLD_BY_HEADER: Final = (
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "is_transactional",
+    "is_control",
+    "control_type",
+)
+"""What nothing but the header of a batch tells: null where a dump of keys and values had none."""
+
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 
 CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
@@ -65,6 +76,8 @@ class Segment:
     is_last: bool
     """The newest of its partition: Kafka may still be writing it."""
     source_kind: str = SEGMENT
+    is_header_told: bool = True
+    """False: of batches made of bare keys and values, whose headers say nothing about producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +242,8 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
         "source_kind": pa.repeat(pa.scalar(read.segment.source_kind), count),
         "crc_valid": pa.array(read.scan.crc_valid[part]),
     }
+    if not read.segment.is_header_told:
+        columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in TOLD_BY_HEADER}
     return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)
 
 
