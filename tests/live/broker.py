@@ -227,6 +227,11 @@ class LiveBroker:
         return self._program.process_id
 
     @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        return self._program.is_running
+
+    @property
     def log(self) -> Path:
         """What the broker writes about itself."""
         return self.folder / "broker.log"

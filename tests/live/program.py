@@ -46,6 +46,11 @@ class JavaProgram:
         """Of the program's process."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
+
     def ask(self, command: Mapping[str, Any], timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """Send a command and give its answer. Raises ProgramError."""
         assert self._process.stdin is not None
@@ -74,7 +79,7 @@ class JavaProgram:
 
     def stop(self) -> None:
         """Let it end in order; where that takes too long, kill it."""
-        if self._process.poll() is None:
+        if self.is_running:
             try:
                 self.ask({"do": "stop"})
             except ProgramError:

@@ -2,6 +2,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.BufferedWriter;
 import java.io.FileInputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -9,8 +11,10 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -67,7 +71,7 @@ final class Cluster {
 
     void createTopic(String topic, int partitions) throws Exception {
         try {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+            admin.createTopics(List.of(new NewTopic(topic, Optional.of(partitions), Optional.empty()))).all().get();
         } catch (ExecutionException error) {
             if (!(error.getCause() instanceof TopicExistsException)) { // made by an attempt which was not answered
                 throw error;
@@ -98,7 +102,7 @@ final class Cluster {
 
     /** So many records into each partition; they are written when this returns. */
     void produce(String topic, int count) throws Exception {
-        var sent = new ArrayList<java.util.concurrent.Future<?>>();
+        List<Future<?>> sent = new ArrayList<>();
         for (int i = 0; i < count; i++) {
             for (int partition = 0; partition < partitionCount(topic); partition++) {
                 byte[] value = ("value-" + i).getBytes(UTF_8);
@@ -134,8 +138,8 @@ final class Cluster {
                 journal.write(Commands.JSON.writeValueAsString(line));
                 journal.newLine();
                 journal.flush();
-            } catch (java.io.IOException error) {
-                throw new java.io.UncheckedIOException(error);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
             }
         }
     }
