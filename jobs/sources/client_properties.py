@@ -8,13 +8,13 @@ nothing here is left out with a note. Nothing is connected and nothing is starte
 import os
 import re
 import shlex
+import socket
 import ssl
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -66,6 +66,16 @@ MILLISECONDS: Final[Mapping[str, str]] = {
 """Kafka's name -> kafka-python's."""
 INT_MAX: Final = 2**31 - 1
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+
+SOCKET_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+)
+"""kafka-python's own, which it leaves out where others are given."""
+
+JAAS: Final = "sasl.jaas.config"
+KNOWN: Final = SECURITY | CONNECTION | OTHER
+KINIT: Final = re.compile(r"(/[A-Za-z0-9._-]+)*/?kinit")
 
 KAFKA_OPTS: Final = "KAFKA_OPTS"
 """Where Kafka's own tools take Java's system properties from, as -Dname=value."""
@@ -125,6 +135,7 @@ def load_client_properties(path: str | None, environment: Mapping[str, str] | No
     _check_texts(settings.file)
     _check_names(settings)
     _check_classes(settings)
+    _check_places(settings)
     if not text.isascii():
         settings.notes.append(f"{name}: letters outside of ASCII are read as ISO-8859-1, as Java does: write \\uXXXX")
     if os.name == "posix" and found.stat().st_mode & stat.S_IROTH:
@@ -140,14 +151,13 @@ def _client_properties(settings: ClientSettings, environment: Mapping[str, str])
     variables: dict[str, str] = {}
     if protocol.endswith("SSL"):
         arguments["ssl_context"] = make_ssl_context(settings)
-    else:
-        _note_unused(settings, "ssl.", protocol)
     mechanism = None
+    if JAAS in settings:
+        _checked_modules(settings)
     if protocol.startswith("SASL_"):
         mechanism = settings.get("sasl.mechanism", GSSAPI)
         arguments |= _login(settings, mechanism, protocol, _system_properties(environment), variables)
-    else:
-        _note_unused(settings, "sasl.", protocol)
+    _note_unused(settings, protocol)
     return ClientProperties(settings.file.name, protocol, mechanism, tuple(settings.notes), arguments, variables)
 
 
@@ -169,22 +179,15 @@ def _check_texts(file: PropertiesFile) -> None:
 
 
 def _check_names(settings: ClientSettings) -> None:
-    """A name close to that of a security setting is taken for a slip of the pen; what is not used is noted."""
-    known = SECURITY | CONNECTION | OTHER
-    unused = []
+    """A name close to that of a security setting is taken for a slip of the pen."""
     for key in settings.values:
-        if key in SECURITY or key in CONNECTION or key.startswith(PROVIDERS + "."):
-            continue
-        if key not in known:
+        if key not in KNOWN and not key.startswith(PROVIDERS + "."):
             plain = key.strip("\ufeffï»¿ ").lower().replace("_", ".").replace("-", ".")
             meant = get_close_matches(plain, sorted(SECURITY), 1, 0.85)
             if meant:
                 raise settings.error(key, f"is no setting of Kafka's clients; is {meant[0]} meant?")
             if plain.startswith(("ssl.", "sasl.", "security.")):
                 raise settings.error(key, "is no security setting of Kafka's clients")
-        unused.append(printable(key))
-    if unused:
-        settings.notes.append(f"{settings.file.name}: not used here: {', '.join(sorted(unused))}")
 
 
 def _check_classes(settings: ClientSettings) -> None:
@@ -192,18 +195,30 @@ def _check_classes(settings: ClientSettings) -> None:
     for key in settings.values:
         if key not in CLASSES:
             continue
-        for name in settings.names(key):
+        for name in map(str.strip, settings.values[key].split(",")):
             fits = any(name.startswith(it) if it.endswith(".") else name == it for it in CLASSES[key])
             if not fits:
                 reason = "names a Java class, which cannot run here"
                 raise settings.error(key, f"{reason}; known are: {', '.join(CLASSES[key])}" if CLASSES[key] else reason)
 
 
-def _note_unused(settings: ClientSettings, prefix: str, protocol: str) -> None:
-    unused = sorted(key for key in settings.values if key.startswith(prefix))
+def _check_places(settings: ClientSettings) -> None:
+    """Files are on this machine, identity providers behind TLS, and no command is run, whether they are used or not."""
+    for key, value in settings.values.items():
+        if key.endswith((".location", ".assertion.file", ".key.file", ".template.file")) and key in SECURITY:
+            settings.check_path(key)
+        elif key.endswith(".url") and key in SECURITY:
+            _checked_url(settings, key)
+        elif key == "sasl.kerberos.kinit.cmd" and not KINIT.fullmatch(value):
+            raise settings.error(key, "must be the path of kinit, which is not run here")
+
+
+def _note_unused(settings: ClientSettings, protocol: str) -> None:
+    unused = [printable(key) for key in settings.unused() if not key.startswith(PROVIDERS)]
     if unused:
-        where = "security.protocol" if "security.protocol" in settings else unused[0]
-        settings.note(where, f"{protocol}: not used are {', '.join(unused)}")
+        idle = (*(() if protocol.endswith("SSL") else ("ssl.",)), *(() if protocol.startswith("SASL") else ("sasl.",)))
+        reason = f" (security.protocol is {protocol})" if any(key.startswith(idle) for key in unused) else ""
+        settings.notes.append(f"{settings.file.name}: not used here{reason}: {', '.join(unused)}")
 
 
 # The connection
@@ -219,6 +234,13 @@ def _connection(settings: ClientSettings) -> dict[str, Any]:
     if lookup not in DNS_LOOKUPS:
         raise settings.error("client.dns.lookup", f"must be one of {', '.join(DNS_LOOKUPS)}")
     arguments["client_dns_lookup"] = lookup
+    buffers = [
+        (socket.SOL_SOCKET, option, size)
+        for key, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF))
+        if (size := settings.number(key, -1, INT_MAX)) is not None and size >= 0  # -1: as the system has it
+    ]
+    if buffers:
+        arguments["socket_options"] = [*SOCKET_OPTIONS, *buffers]
     return arguments
 
 
@@ -254,40 +276,52 @@ def _login(
 
 def _login_module(settings: ClientSettings, mechanism: str, system_properties: Mapping[str, str]) -> LoginModule:
     """The login module of sasl.jaas.config, or else of the file that KAFKA_OPTS names, as Kafka's tools look for it."""
-    key = "sasl.jaas.config"
-    try:
-        if key in settings:
-            modules = parse_login_modules(settings.get(key))
-        elif LOGIN_CONFIG in system_properties:
-            path = Path(system_properties[LOGIN_CONFIG].removeprefix("="))
-            content = read_bounded(path, printable(str(path), 300)).decode("utf-8", "replace")
+    if JAAS in settings:
+        settings.get(JAAS)  # it is used now
+        modules = _checked_modules(settings)
+    elif LOGIN_CONFIG in system_properties:
+        path = find_file(system_properties[LOGIN_CONFIG].removeprefix("="))
+        content = read_bounded(path, printable(str(path), 300)).decode("utf-8", "replace")
+        try:
             modules = parse_login_contexts(content).get(LOGIN_CONTEXT, ())
-        else:
-            raise settings.error(key, f"is missing: {mechanism} needs it, or -D{LOGIN_CONFIG}=FILE in {KAFKA_OPTS}")
-    except JaasError as error:
-        raise settings.error(key, str(error)) from None
+        except JaasError as error:
+            raise settings.error(JAAS, f"{printable(str(path), 300)}: {error}") from None
+    else:
+        raise settings.error(JAAS, f"is missing: {mechanism} needs it, or -D{LOGIN_CONFIG}=FILE in {KAFKA_OPTS}")
     if len(modules) != 1:
-        raise settings.error(key, f"must hold one login module, and holds {len(modules)}")
-    expected = LOGIN_MODULES[mechanism]
-    if modules[0].name not in expected:
-        raise settings.error(
-            key, f"the login module of {mechanism} must be {' or '.join(expected)}: no other is run here"
-        )
+        raise settings.error(JAAS, f"must hold one login module, and holds {len(modules)}")
+    if modules[0].name not in LOGIN_MODULES[mechanism]:
+        known = " or ".join(LOGIN_MODULES[mechanism])
+        raise settings.error(JAAS, f"the login module of {mechanism} must be {known}: no other is run here")
     return modules[0]
 
 
+def _checked_modules(settings: ClientSettings) -> tuple[LoginModule, ...]:
+    """The login modules of sasl.jaas.config, all of them known. Raises ClientPropertiesError."""
+    try:
+        modules = parse_login_modules(settings.values[JAAS])
+    except JaasError as error:
+        raise settings.error(JAAS, str(error)) from None
+    known = {name for names in LOGIN_MODULES.values() for name in names}
+    for module in modules:
+        if module.name not in known:
+            raise settings.error(
+                JAAS, f"the login module {printable(module.name)} is not one of Kafka's: it cannot run here"
+            )
+    return modules
+
+
 def _password_login(settings: ClientSettings, mechanism: str, module: LoginModule) -> dict[str, Any]:
-    key = "sasl.jaas.config"
     for name in ("username", "password"):
         if not module.options.get(name):
-            raise settings.error(key, f"the login module has no {name}")
+            raise settings.error(JAAS, f"the login module has no {name}")
     if module.options.get("tokenauth", "").lower() == "true":
-        raise settings.error(key, "delegation tokens (tokenauth) are not known to the Kafka client used here")
+        raise settings.error(JAAS, "delegation tokens (tokenauth) are not known to the Kafka client used here")
     username, password = module.options["username"], module.options["password"]
     if not username.isprintable():
-        raise settings.error(key, "the username holds control characters")
+        raise settings.error(JAAS, "the username holds control characters")
     if "\0" in password:
-        raise settings.error(key, "the password holds a NUL, which ends it in the login")
+        raise settings.error(JAAS, "the password holds a NUL, which ends it in the login")
     if mechanism in SCRAM:
         # SCRAM's own escapes: https://www.rfc-editor.org/rfc/rfc5802#section-5.1; the client does not write them
         username = username.replace("=", "=3D").replace(",", "=2C")
@@ -306,7 +340,7 @@ def _kerberos_login(settings: ClientSettings, module: LoginModule, variables: di
     if module.options.get("useKeyTab", "").lower() == "true":
         keytab = module.options.get("keyTab", "")
         if not keytab or not find_file(keytab).is_file():
-            raise settings.error("sasl.jaas.config", "useKeyTab=true needs a keyTab that is there")
+            raise settings.error(JAAS, "useKeyTab=true needs a keyTab that is there")
         variables["KRB5_CLIENT_KTNAME"] = str(find_file(keytab).absolute())
     if module.options.get("ticketCache"):
         variables["KRB5CCNAME"] = module.options["ticketCache"]
@@ -318,9 +352,10 @@ def _msk_login(
 ) -> dict[str, Any]:
     if protocol != "SASL_SSL":
         raise settings.error("security.protocol", f"must be SASL_SSL with {AWS_MSK_IAM}")
+    settings.get("sasl.client.callback.handler.class")  # Amazon's own, which kafka-python stands in for
     others = sorted(set(module.options) - {"awsProfileName", "awsDebugCreds"})
     if others:
-        raise settings.error("sasl.jaas.config", f"not known here: {', '.join(map(printable, others))}; use a profile")
+        raise settings.error(JAAS, f"not known here: {', '.join(map(printable, others))}; use a profile")
     if "awsProfileName" in module.options:
         variables["AWS_PROFILE"] = module.options["awsProfileName"]
     return {}
@@ -364,7 +399,7 @@ def _token_provider(
         if not value:
             raise settings.error(f"sasl.oauthbearer.client.credentials.{key}", "is missing")
     if not (client_id.isprintable() and scope.isprintable()):
-        raise settings.error("sasl.jaas.config", "client id or scope hold control characters")
+        raise settings.error(JAAS, "client id or scope hold control characters")
     context = _token_ssl_context(settings, options) if parts.scheme == "https" else None
     is_url_encoded = settings.get("sasl.oauthbearer.header.urlencode").lower() == "true"
     timeout_ms = settings.number("sasl.login.read.timeout.ms", 1, INT_MAX) or oauth.TIMEOUT_MS
@@ -387,6 +422,15 @@ def _token_url(settings: ClientSettings, key: str, system_properties: Mapping[st
     url = settings.get(key)
     if not url:
         raise settings.error(key, "is missing: OAUTHBEARER needs it")
+    _checked_url(settings, key)
+    if url not in {it.strip() for it in system_properties.get(ALLOWED_URLS, "").split(",")}:
+        raise settings.error(key, f'is not allowed; as with Kafka 4: {KAFKA_OPTS}="-D{ALLOWED_URLS}=URL"')
+    return url
+
+
+def _checked_url(settings: ClientSettings, key: str) -> None:
+    """An address that secrets may go to, or keys come from. Raises ClientPropertiesError."""
+    url = settings.values[key]
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
@@ -401,9 +445,6 @@ def _token_url(settings: ClientSettings, key: str, system_properties: Mapping[st
         raise settings.error(key, "must be a file on this machine")
     if parts.username is not None or parts.password is not None:
         raise settings.error(key, "must not hold a user or a password")
-    if url not in {it.strip() for it in system_properties.get(ALLOWED_URLS, "").split(",")}:
-        raise settings.error(key, f'is not allowed; as with Kafka 4: {KAFKA_OPTS}="-D{ALLOWED_URLS}=URL"')
-    return url
 
 
 def _token_ssl_context(settings: ClientSettings, options: Mapping[str, str]) -> ssl.SSLContext:
@@ -419,22 +460,21 @@ def _extensions(settings: ClientSettings, options: Mapping[str, str], prefix: st
     extensions = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
     for name, value in extensions.items():
         if name == oauth.EXTENSION_RESERVED or not oauth.EXTENSION_NAME.fullmatch(name):
-            raise settings.error("sasl.jaas.config", f"{printable(name)!r} is not allowed as the name of an extension")
+            raise settings.error(JAAS, f"{printable(name)!r} is not allowed as the name of an extension")
         if not oauth.EXTENSION_VALUE.fullmatch(value):
-            raise settings.error("sasl.jaas.config", f"the value of the extension {name} holds what it must not")
+            raise settings.error(JAAS, f"the value of the extension {name} holds what it must not")
     return extensions
 
 
 def _unsecured_claims(settings: ClientSettings, options: Mapping[str, str]) -> tuple[dict[str, Any], float]:
     """The claims of an unsecured token, and its life in seconds, by the options unsecuredLogin* of the login module."""
-    key = "sasl.jaas.config"
     claims: dict[str, Any] = {}
     for option, value in options.items():
         kind, _, claim = option.removeprefix(_UNSECURED).partition("_")
         if kind not in ("StringClaim", "NumberClaim", "ListClaim") or not option.startswith(_UNSECURED):
             continue
         if claim in ("iat", "exp", ""):
-            raise settings.error(key, f"the claim {claim!r} cannot be set")
+            raise settings.error(JAAS, f"the claim {claim!r} cannot be set")
         try:
             claims[claim] = (
                 value
@@ -444,14 +484,14 @@ def _unsecured_claims(settings: ClientSettings, options: Mapping[str, str]) -> t
                 else value[1:].split(value[:1])
             )
         except ValueError:
-            raise settings.error(key, f"the claim {printable(claim)!r} has no value of its kind") from None
+            raise settings.error(JAAS, f"the claim {printable(claim)!r} has no value of its kind") from None
     principal = options.get(_UNSECURED + "PrincipalClaimName", "").strip() or "sub"
     if not claims.get(principal):
         reason = f"needs {_UNSECURED}StringClaim_{principal}, or a sasl.login.callback.handler.class"
-        raise settings.error(key, reason)
+        raise settings.error(JAAS, reason)
     lifetime = options.get(_UNSECURED + "LifetimeSeconds", "3600")
     if not (lifetime.isascii() and lifetime.isdigit() and len(lifetime) < 10):
-        raise settings.error(key, f"{_UNSECURED}LifetimeSeconds must be a whole number")
+        raise settings.error(JAAS, f"{_UNSECURED}LifetimeSeconds must be a whole number")
     return claims, float(lifetime)
 
 

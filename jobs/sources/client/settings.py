@@ -23,6 +23,7 @@ class ClientSettings:
     notes: list[str] = field(default_factory=list)
     """What the user should know: one line each."""
     values: Mapping[str, str] = field(init=False, repr=False)
+    _used: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.values = {key: value.strip(JAVA_BLANKS) for key, value in self.file.values.items()}
@@ -32,7 +33,12 @@ class ClientSettings:
 
     def get(self, key: str, default: str = "") -> str:
         """A value, or the default where the key is not there."""
+        self._used.add(key)
         return self.values.get(key, default)
+
+    def unused(self) -> list[str]:
+        """The keys that nothing has asked for, sorted."""
+        return sorted(set(self.values) - self._used)
 
     def names(self, key: str) -> tuple[str, ...]:
         """A list of names, separated by commas; empty where the key is not there or has no value."""
@@ -56,12 +62,9 @@ class ClientSettings:
         """Something to tell the user once."""
         self.notes.append(f"{self.file.name}: {printable(key)}: {text}")
 
-    def path(self, key: str) -> Path:
-        """The file that a setting names: on this machine, or as spark-submit's --files brought it.
-
-        Raises ClientPropertiesError for a URL, a path of another machine, and what no path may hold.
-        """
-        text = self.get(key)
+    def check_path(self, key: str) -> None:
+        """A setting that names a file: no URL, and no path of another machine. Raises ClientPropertiesError."""
+        text = self.values[key]
         if not text:
             raise self.error(key, "is empty: name a file or leave it out")
         if "://" in text or text.lower().startswith(("file:", "jar:", "classpath:")):
@@ -70,11 +73,14 @@ class ClientSettings:
             raise self.error(key, "must be the path of a file on this machine, not of another one")
         if not text.isprintable():
             raise self.error(key, "holds control characters")
-        return find_file(text)
 
     def read(self, key: str) -> bytes:
-        """The content of the file that a setting names. Raises ClientPropertiesError."""
-        path = self.path(key)
+        """The content of the file that a setting names: on this machine, or as spark-submit's --files brought it.
+
+        Raises ClientPropertiesError.
+        """
+        self.check_path(key)
+        path = find_file(self.get(key))
         try:
             return read_bounded(path, printable(str(path), 300), STORE_BYTES_MAX)
         except ClientPropertiesError as error:
