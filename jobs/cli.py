@@ -141,6 +141,7 @@ def nightly(
 
     def job() -> int:
         settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
+        _check_client(settings)
         session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
@@ -164,6 +165,7 @@ def capture(
 
     def job() -> int:
         settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
+        _check_client(settings)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.capture import capture as run_capture  # noqa: PLC0415
         from jobs.nightly import tell_capture  # noqa: PLC0415
@@ -569,6 +571,19 @@ def _settings(
             "command_config": command_config,
         }
     )
+
+
+def _check_client(settings: Settings) -> None:
+    """What the file of a Kafka client says is checked before Spark starts and before anything is connected.
+
+    Raises ClientPropertiesError; what the user should know goes to stderr.
+    """
+    if not (settings.bootstrap_servers and settings.command_config):
+        return
+    from jobs.sources.client_properties import load_client_properties  # noqa: PLC0415
+
+    for note in load_client_properties(settings.command_config).notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _run(job: Callable[[], int], debug: bool) -> None:
