@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.inference.settings import InferenceSettings
+from jobs.choices import DumpFormat
 from jobs.errors import SettingsError
 from schemas.tables import TABLES
 
@@ -26,6 +27,8 @@ ENVIRONMENT_OTHER: Final = frozenset({"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG"
 
 LANES: Final = ("auto", "arrow", "spark")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
+DUMP_FORMATS: Final = tuple(item.value for item in DumpFormat)
+DUMP_ENCODINGS: Final = ("auto", "base64", "hex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,34 @@ class CaptureSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DumpColumns:
+    """Names of the columns of a dump, or of the fields of its JSON objects; an empty name: there is none."""
+
+    topic: str
+    partition: str
+    offset: str
+    timestamp: str
+    timestamp_type: str
+    key: str
+    value: str
+    headers: str
+
+
+@dataclass(frozen=True, slots=True)
+class DumpSettings:
+    """How dumps are to be understood."""
+
+    format: DumpFormat
+    topic: str
+    """Of all rows, where a dump has no column for it; empty: it must have one."""
+    encoding: str
+    """Of keys and values which are text: auto, base64 or hex."""
+    partition_count: int
+    """Of each coordinator topic, for lines that name no partition."""
+    columns: DumpColumns
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, checked. Sizes in bytes."""
 
@@ -54,6 +85,10 @@ class Settings:
     """HOST:PORT, several separated by commas; empty: no live cluster."""
     command_config: str
     """Path of a Java client's .properties file, absolute; empty: none."""
+    dumps: tuple[str, ...]
+    """Files, folders or URIs of dumps, absolute."""
+    dump: DumpSettings
+    """How dumps are to be understood."""
     topics: tuple[str, ...]
     task_bytes_max: int
     request_timeout_ms: int
@@ -87,6 +122,7 @@ INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings
 SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
 """Of these, brokers' settings for share groups: section `share`; the others are in section `inference`."""
 
+DUMP_COLUMNS: Final = tuple(field.name for field in fields(DumpColumns))
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
 
 KEYS: Final[Mapping[str, str]] = {
@@ -95,6 +131,12 @@ KEYS: Final[Mapping[str, str]] = {
     "sources.segments": "segments",
     "sources.bootstrap_servers": "bootstrap_servers",
     "sources.command_config": "command_config",
+    "sources.dumps": "dumps",
+    "sources.dump_format": "dump_format",
+    "sources.dump_topic": "dump_topic",
+    "sources.dump_encoding": "dump_encoding",
+    "sources.dump_partition_count": "dump_partition_count",
+    **{f"dump_columns.{name}": f"{name}_column" for name in DUMP_COLUMNS},
     "sources.topics": "topics",
     "sources.task_bytes_max": "task_bytes_max",
     "sources.request_timeout_ms": "request_timeout_ms",
@@ -106,28 +148,33 @@ KEYS: Final[Mapping[str, str]] = {
     "writes.codec": "codec",
     "writes.codecs": "codecs",
 }
-"""Key in the file -> field of `Settings`, or of its `inference` or `capture`."""
+"""Key in the file -> field of `Settings`, or of its `inference`, `capture` or `dump`."""
 
-SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": ""}
+SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
 """Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
 options, names them all: those of the place it overrides are not read too."""
-SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config"})
+SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
 """Settings of [sources] whose variable in the environment goes without the section."""
 
-LIST_FIELDS: Final = frozenset({"segments", "topics"})
-TEXT_FIELDS: Final = frozenset({"bootstrap_servers", "command_config", "checkpoint"})
+LIST_FIELDS: Final = frozenset({"segments", "topics", "dumps"})
+PATH_LISTS: Final = ("segments", "dumps")
+"""Of these, folders, files or URIs."""
+TEXT_FIELDS: Final = frozenset(
+    {"bootstrap_servers", "command_config", "checkpoint", "dump_topic", *(f"{name}_column" for name in DUMP_COLUMNS)}
+)
 """May be empty."""
 NUMBER_FIELDS: Final = frozenset(
     {
         "task_bytes_max",
         "request_timeout_ms",
         "fetch_bytes_max",
+        "dump_partition_count",
         "batch_decompressed_bytes_max",
         *(name for name in CAPTURE_FIELDS if name not in TEXT_FIELDS),
         *INFERENCE_FIELDS,
     }
 )
-INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max"})
+INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max", "dump_partition_count"})
 NUMBER_MAX: Final = 2**53
 """Far beyond all sense, and sums of a few such still fit 64 bits."""
 INT_MAX: Final = 2**31 - 1
@@ -185,8 +232,9 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         if key not in KEYS:
             raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
         values[KEYS[key]] = value
-    if "segments" in values and isinstance(values["segments"], list):
-        values["segments"] = [_absolute(str(uri), PROJECT_ROOT) for uri in values["segments"]]
+    for field in PATH_LISTS:
+        if isinstance(values.get(field), list):
+            values[field] = [_absolute(str(uri), PROJECT_ROOT) for uri in values[field]]
     if values.get("command_config"):
         values["command_config"] = _absolute(str(values["command_config"]), PROJECT_ROOT)
     return values
@@ -239,6 +287,10 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         items = values[field]
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
             raise SettingsError(f"{field} must be a list of texts")
+    if values["dump_format"] not in DUMP_FORMATS:
+        raise SettingsError(f"sources.dump_format must be one of {', '.join(DUMP_FORMATS)}")
+    if values["dump_encoding"] not in DUMP_ENCODINGS:
+        raise SettingsError(f"sources.dump_encoding must be one of {', '.join(DUMP_ENCODINGS)}")
     if values["write_lane"] not in LANES:
         raise SettingsError(f"writes.lane must be one of {', '.join(LANES)}")
     codecs = values["codecs"]
@@ -254,6 +306,14 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
         bootstrap_servers=values["bootstrap_servers"],
         command_config=_absolute(values["command_config"], here) if values["command_config"] else "",
+        dumps=tuple(_absolute(uri, here) for uri in values["dumps"]),
+        dump=DumpSettings(
+            format=DumpFormat(values["dump_format"]),
+            topic=values["dump_topic"],
+            encoding=values["dump_encoding"],
+            partition_count=values["dump_partition_count"],
+            columns=DumpColumns(**{name: values[f"{name}_column"] for name in DUMP_COLUMNS}),
+        ),
         topics=tuple(values["topics"]),
         task_bytes_max=values["task_bytes_max"],
         request_timeout_ms=values["request_timeout_ms"],

@@ -7,7 +7,7 @@ said by `DumpColumns`; the defaults are the columns of Spark's Kafka source.
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,7 @@ from coordinator_core.log.batch import encode_headers
 from coordinator_core.log.chunk import BoolArray
 from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
 from jobs.errors import SourceError
+from jobs.settings import DUMP_COLUMNS, DumpSettings
 from jobs.sources.dump_files import Line
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -58,21 +59,6 @@ Encoding = str
 """auto, base64 or hex."""
 
 
-@dataclass(frozen=True, slots=True)
-class DumpColumns:
-    """Names of the columns of a dump, or of the fields of its JSON objects; an empty name: there is none."""
-
-    topic: str = "topic"
-    partition: str = "partition"
-    offset: str = "offset"
-    timestamp: str = "timestamp"
-    timestamp_type: str = "timestampType"
-    key: str = "key"
-    value: str = "value"
-    headers: str = "headers"
-
-
-COLUMN_NAMES: Final = tuple(field.name for field in fields(DumpColumns))
 REQUIRED: Final = ("partition", "offset", "key", "value")
 
 
@@ -80,13 +66,9 @@ REQUIRED: Final = ("partition", "offset", "key", "value")
 class RowRules:
     """How the rows of a dump are to be understood."""
 
-    columns: DumpColumns
-    topic: str
-    """Of all rows, where the dump has no column for it; empty: it must have one."""
+    dump: DumpSettings
     topics: tuple[str, ...]
     """Rows of other topics are left out, and counted."""
-    encoding: Encoding
-    """Of keys and values which are text."""
 
 
 class BadRow(NamedTuple):
@@ -145,9 +127,9 @@ def row_group_sizes(source: Any) -> list[int]:
 
 def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:
     """Our name -> the column's, of those which the file has."""
-    wanted = {name: getattr(rules.columns, name) for name in COLUMN_NAMES}
+    wanted = {name: getattr(rules.dump.columns, name) for name in DUMP_COLUMNS}
     stored = {name: column for name, column in wanted.items() if column and column in schema.names}
-    required = REQUIRED if rules.topic else ("topic", *REQUIRED)
+    required = REQUIRED if rules.dump.topic else ("topic", *REQUIRED)
     for name in required:
         if name not in stored and wanted[name] not in constants:
             remedy = "; or name the topic (dump_topic)" if name == "topic" else ""
@@ -176,16 +158,16 @@ def _found_columns(
         if name in names:
             found = batch.column(names[name])
             return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
-        mapped = getattr(rules.columns, name)
+        mapped = getattr(rules.dump.columns, name)
         return pa.repeat(pa.scalar(constants[mapped], pa.string()), count) if mapped in constants else None
 
     topic = column("topic")
     if topic is None:
-        topic = pa.repeat(pa.scalar(rules.topic), count)
+        topic = pa.repeat(pa.scalar(rules.dump.topic), count)
     if not _is_text(topic.type):
         raise _wrong_type("topic", topic.type, "texts")
-    key, is_bad_key = _binary("key", column("key"), rules.encoding)
-    value, is_bad_value = _binary("value", column("value"), rules.encoding)
+    key, is_bad_key = _binary("key", column("key"), rules.dump.encoding)
+    value, is_bad_value = _binary("value", column("value"), rules.dump.encoding)
     arrays = {
         "topic": topic.cast(pa.string()),
         "partition": _integers("partition", column("partition")),
@@ -423,7 +405,7 @@ class _JsonColumns:
         node = json.loads(line.data)
         if not isinstance(node, dict):
             raise _NotARow("not a JSON object")
-        rules, columns = self._rules, self._rules.columns
+        rules, columns = self._rules, self._rules.dump.columns
 
         def found(name: str) -> Any:
             column = getattr(columns, name)
@@ -431,14 +413,14 @@ class _JsonColumns:
 
         topic = found("topic")
         return (
-            rules.topic if topic is None and rules.topic else _text(topic, "topic"),
+            rules.dump.topic if topic is None and rules.dump.topic else _text(topic, "topic"),
             _whole(found("partition"), "partition"),
             _whole(found("offset"), "offset"),
             _json_time(found("timestamp")),
             _json_time_kind(found("timestamp_type")),
-            _json_bytes(found("key"), "key", rules.encoding),
-            _json_bytes(found("value"), "value", rules.encoding),
-            encode_headers(_json_headers(found("headers"), rules.encoding)),
+            _json_bytes(found("key"), "key", rules.dump.encoding),
+            _json_bytes(found("value"), "value", rules.dump.encoding),
+            encode_headers(_json_headers(found("headers"), rules.dump.encoding)),
         )
 
 

@@ -93,16 +93,6 @@ BATCHES_SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class DumpSettings:
-    """How the dumps of a run are read."""
-
-    format: DumpFormat
-    rules: RowRules
-    partition_count: int
-    """Of each coordinator topic, for what tells no partitions."""
-
-
-@dataclass(frozen=True, slots=True)
 class DumpLog:
     """One log partition of one dump, unpacked. `read_dump_log` gives its batches."""
 
@@ -156,7 +146,7 @@ class _Work:
     files: tuple[DumpFile, ...]
     row_groups: tuple[int, ...] | None
     """Of the one Parquet file; None: all."""
-    settings: DumpSettings
+    rules: RowRules
     staging: str
 
 
@@ -179,7 +169,7 @@ class _Done:
     """What makes the whole dump unreadable: the run stops with it."""
 
 
-def unpack_dumps(session: SparkSession, uris: Sequence[str], settings: DumpSettings, *, staging: str) -> Unpacked:
+def unpack_dumps(session: SparkSession, uris: Sequence[str], rules: RowRules, *, staging: str) -> Unpacked:
     """Read the files of all dumps into `staging`, a folder or URI of this run's own, to be deleted after the capture.
 
     Raises SourceError for a dump that is not there, that no format fits, or that lacks a column.
@@ -188,13 +178,13 @@ def unpack_dumps(session: SparkSession, uris: Sequence[str], settings: DumpSetti
     faults: list[DumpFault] = []
     sources: list[str] = []
     for uri in uris:
-        files, unknown = find_dump_files(uri, settings.format)
+        files, unknown = find_dump_files(uri, rules.dump.format)
         if not files:
             raise SourceError(f"no file of {uri} is Parquet, JSON lines or the output of kafka-dump-log")
         for path, message in unknown:
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
         sources += [uri, *(file.path for file in files), *(path for path, _ in unknown)]
-        works += _works(uri, files, settings, staging, len(works))
+        works += _works(uri, files, rules, staging, len(works))
     done = run_tasks(session, unpack, works)
     problem = next((task.problem for task in done if task.problem is not None), None)
     if problem is not None:
@@ -203,32 +193,32 @@ def unpack_dumps(session: SparkSession, uris: Sequence[str], settings: DumpSetti
         logs=tuple(_logs(uris, done)),
         faults=(*faults, *chain.from_iterable(task.faults for task in done)),
         sources=tuple(dict.fromkeys(sources)),
-        notes=tuple(chain.from_iterable(_notes(uri, done, settings) for uri in dict.fromkeys(uris))),
+        notes=tuple(chain.from_iterable(_notes(uri, done, rules) for uri in dict.fromkeys(uris))),
     )
 
 
-def _works(uri: str, files: Sequence[DumpFile], settings: DumpSettings, staging: str, number: int) -> Iterator[_Work]:
+def _works(uri: str, files: Sequence[DumpFile], rules: RowRules, staging: str, number: int) -> Iterator[_Work]:
     """Work of about one size, in the order of the dump. Lines of formatters are numbered over all files: one task."""
     numbered = _is_formatted(files)
     if numbered:
-        yield _Work(number, uri, tuple(files), None, settings, staging)
+        yield _Work(number, uri, tuple(files), None, rules, staging)
         return
     together: list[DumpFile] = []
     for file in files:
         if file.format is DumpFormat.PARQUET and file.size_bytes > WORK_BYTES_MAX:
             if together:
-                yield _Work(number, uri, tuple(together), None, settings, staging)
+                yield _Work(number, uri, tuple(together), None, rules, staging)
                 together, number = [], number + 1
             for row_groups in _row_groups(file):
-                yield _Work(number, uri, (file,), row_groups, settings, staging)
+                yield _Work(number, uri, (file,), row_groups, rules, staging)
                 number += 1
             continue
         if together and sum(item.size_bytes for item in together) + file.size_bytes > WORK_BYTES_MAX:
-            yield _Work(number, uri, tuple(together), None, settings, staging)
+            yield _Work(number, uri, tuple(together), None, rules, staging)
             together, number = [], number + 1
         together.append(file)
     if together:
-        yield _Work(number, uri, tuple(together), None, settings, staging)
+        yield _Work(number, uri, tuple(together), None, rules, staging)
 
 
 def _row_groups(file: DumpFile) -> Iterator[tuple[int, ...] | None]:
@@ -292,7 +282,7 @@ def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
         yield DumpLog(topic, partition, uris[index], kind, tuple(found))
 
 
-def _notes(uri: str, done: Sequence[_Done], settings: DumpSettings) -> Iterator[str]:
+def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     tasks = [task for task in done if task.uri == uri]
     counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (ROWS, BATCHES, FORMATTED)}
     if counts[ROWS]:
@@ -303,7 +293,7 @@ def _notes(uri: str, done: Sequence[_Done], settings: DumpSettings) -> Iterator[
     if counts[FORMATTED]:
         yield (
             f"{uri}: {counts[FORMATTED]:,} records as a console formatter prints them. Offsets are their numbers, "
-            f"partitions are those of topics with {settings.partition_count} (dump_partition_count), times, markers "
+            f"partitions are those of topics with {rules.dump.partition_count} (dump_partition_count), times, markers "
             "and transactions are not told; records of other types are not printed"
         )
     inexact_count, unread_count = sum(task.inexact_count for task in tasks), sum(task.unread_count for task in tasks)
@@ -341,7 +331,7 @@ def unpack(work: _Work) -> _Done:
                 _unpack_formatted(file, work, formatted, faults, done, numbers)
             else:
                 with _open_text(file) as stream:
-                    for read in read_json_lines(read_lines(stream), work.settings.rules, file.constants):
+                    for read in read_json_lines(read_lines(stream), work.rules, file.constants):
                         _add_rows(read, rows, faults, done)
         except SourceError as error:
             done.problem = f"{file.path}: {error}"
@@ -395,7 +385,7 @@ def _add_rows(read: RowsRead, writer: PieceWriter, faults: _Faults, done: _Done)
 def _unpack_parquet(file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done) -> None:
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
-        for read in read_parquet(source, work.settings.rules, file.constants, work.row_groups):
+        for read in read_parquet(source, work.rules, file.constants, work.row_groups):
             _add_rows(read, writer, faults, done)
 
 
@@ -418,7 +408,7 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
                         code=item.code,
                     )
                 )
-            elif item.topic not in work.settings.rules.topics:
+            elif item.topic not in work.rules.topics:
                 done.other_topic_count += item.record_count
             else:
                 done.inexact_count += not item.is_exact and not item.unread_count
@@ -481,10 +471,10 @@ def _unpack_formatted(
             except (EncodeError, UnicodeDecodeError) as error:
                 faults.add(bad_line(line, str(error) if isinstance(error, EncodeError) else "not UTF-8"))
                 continue
-            if record.topic not in work.settings.rules.topics:
+            if record.topic not in work.rules.topics:
                 done.other_topic_count += 1
                 continue
-            waiting.append(_numbered(record, work.settings.partition_count, numbers))
+            waiting.append(_numbered(record, work.rules.dump.partition_count, numbers))
             waiting_bytes += len(line.data)
             if waiting_bytes > READ_BYTES_MAX:
                 writer.write(_formatted_table(waiting))
