@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -101,9 +101,12 @@ def cluster_id_of(recording: Recording) -> str:
 
 def make_warehouse(session: SparkSession, logs: Path, root: Path, *, cluster_id: str) -> None:
     """What `nightly --segments LOGS --warehouse ROOT` does up to silver."""
-    settings = load_settings(
-        {"warehouse": str(root), "cluster_id": cluster_id, "segments": (str(logs.resolve()),)}, environment={}
-    )
+    make_warehouse_of(session, root, cluster_id=cluster_id, segments=(str(logs.resolve()),))
+
+
+def make_warehouse_of(session: SparkSession, root: Path, *, cluster_id: str, **sources: Any) -> None:
+    """The same of other sources: `sources` are fields of `jobs.settings.Settings`."""
+    settings = load_settings({"warehouse": str(root), "cluster_id": cluster_id, **sources}, environment={})
     warehouse = Warehouse(settings.warehouse, lane=settings.write_lane, codec=settings.codec, session=session)
     capture(session, warehouse, settings, capture_id="capture-1", captured_at=CAPTURED_AT)
     replay(
