@@ -3,9 +3,6 @@
 Fetch gives bytes of the log as they are on the broker's disk, with isolation level 0 up to the high watermark: control
 batches and what open transactions wrote are among them. One answer becomes one `SegmentRead`, so what comes after is
 the code which serves segment files.
-
-A batch belongs to the range of offsets in which its last offset lies. So ranges which lie side by side give each batch
-once, wherever they are cut, and a range which ends where a fetch can go on gives whole batches only.
 """
 
 import time
@@ -14,17 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
-from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 from kafka import errors as kafka_errors
-from kafka.protocol.consumer import FetchRequest
 
-from coordinator_core.codec import uuid_bytes
-from coordinator_core.log import fast
-from coordinator_core.log.chunk import BatchColumns
-from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from coordinator_core.log.scan import SegmentScan, scan_segment
 from jobs.errors import BrokerError
 from jobs.sources.broker import (
     NO_ERROR,
@@ -38,13 +29,15 @@ from jobs.sources.broker import (
     OffsetSpec,
     error_name,
 )
-from jobs.sources.segments import KAFKA, U8, Segment, SegmentRead
+from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, frame_answer
+from jobs.sources.segments import KAFKA, Segment, SegmentRead
 
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of one answer; a single larger batch still comes. Larger answers are slower, and hold more memory."""
+OF_CONTROLLERS: Final = frozenset({"__cluster_metadata"})
+"""Brokers do not serve it to clients: what it tells comes from Admin."""
 FETCH_WAIT_MS: Final = 500
 """How long a broker waits for the first byte; what we ask for is there, but for a leader that was just elected."""
-VERSION_BEFORE_TOPIC_IDS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class BrokerLog:
     next_offset: int
     """The high watermark: where the next read will begin."""
 
-    def range(self, from_offset: int | None = None, to_offset: int | None = None) -> "LogRange":
+    def range(self, from_offset: int | None = None, to_offset: int | None = None) -> LogRange:
         """Some offsets of it, `to_offset` exclusive; None: from its start, up to its end."""
         return LogRange(
             self.topic,
@@ -68,18 +61,6 @@ class BrokerLog:
             self.log_start_offset if from_offset is None else from_offset,
             self.next_offset if to_offset is None else to_offset,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """Offsets of a log partition: the batches whose last offset lies in it."""
-
-    topic: str
-    partition: int
-    topic_id: str | None
-    from_offset: int
-    to_offset: int
-    """Exclusive; at most the high watermark."""
 
 
 def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_ms: int = TIMEOUT_MS) -> list[BrokerLog]:
@@ -93,7 +74,7 @@ def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_m
 
 def list_broker_logs(broker: Broker, address: BrokerAddress, topics: Sequence[str]) -> list[BrokerLog]:
     """The same over a connection which is there."""
-    found = broker.topics(topics)
+    found = broker.topics([topic for topic in topics if topic not in OF_CONTROLLERS])
     if not found:
         raise BrokerError(
             f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}",
@@ -203,45 +184,13 @@ class _Reader:
         if held_bytes >= self._fetch_bytes_max:
             missing = missing[:1]
         asked = [(it, it_leader) for it in missing if (it_leader := self._leader(it)).node_id == leader.node_id]
-        answer = self._broker.start(self._request(asked), leader.node_id, self._deadline.left_ms)
-        return _Flight(leader, [it for it, _ in asked], answer)
-
-    def _request(self, asked: Sequence[tuple[_Progress, Leader]]) -> Any:
-        by_topic: dict[str, list[tuple[_Progress, Leader]]] = {}
-        for progress, leader in asked:
-            by_topic.setdefault(progress.range.topic, []).append((progress, leader))
-        has_ids = all(progress.range.topic_id is not None for progress, _ in asked)
-        fetch_topic = FetchRequest.FetchTopic
-        return FetchRequest(
-            max_version=None if has_ids else VERSION_BEFORE_TOPIC_IDS,
-            replica_id=-1,
-            max_wait_ms=min(FETCH_WAIT_MS, self._deadline.left_ms),
-            min_bytes=1,
-            max_bytes=self._fetch_bytes_max,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[
-                fetch_topic(
-                    topic=topic,
-                    topic_id=_uuid(members[0][0].range.topic_id),
-                    partitions=[
-                        fetch_topic.FetchPartition(
-                            partition=progress.range.partition,
-                            current_leader_epoch=leader.leader_epoch,
-                            fetch_offset=progress.next_offset,
-                            last_fetched_epoch=-1,
-                            log_start_offset=-1,
-                            partition_max_bytes=self._fetch_bytes_max,
-                        )
-                        for progress, leader in members
-                    ],
-                )
-                for topic, members in by_topic.items()
-            ],
-            forgotten_topics_data=[],
-            rack_id="",
+        request = fetch_request(
+            [(it.range, it_leader.leader_epoch, it.next_offset) for it, it_leader in asked],
+            bytes_max=self._fetch_bytes_max,
+            wait_ms=min(FETCH_WAIT_MS, self._deadline.left_ms),
         )
+        answer = self._broker.start(request, leader.node_id, self._deadline.left_ms)
+        return _Flight(leader, [it for it, _ in asked], answer)
 
     def _land(self, flight: _Flight) -> None:
         """Wait for the answer and share it out; after a failure, make ready to ask again."""
@@ -256,12 +205,7 @@ class _Reader:
         code = answer.error_code
         if code != NO_ERROR:
             self._check(first, code)
-        topic_names = {_uuid(it.range.topic_id): it.range.topic for it in flight.asked}
-        found = {
-            (topic.topic or topic_names.get(topic.topic_id), partition.partition_index): partition
-            for topic in answer.responses
-            for partition in topic.partitions
-        }
+        found = answered_partitions(answer, [it.range for it in flight.asked])
         for it in flight.asked:
             partition = found.get((it.range.topic, it.range.partition))
             if partition is None:
@@ -369,57 +313,6 @@ class _Reader:
 NOTHING: Final = pa.py_buffer(b"")
 
 
-@dataclass(frozen=True, slots=True)
-class FramedAnswer:
-    """The batches of an answer which belong to a range."""
-
-    data: pa.Buffer
-    scan: SegmentScan
-    is_end: bool
-    """The range ends within the answer."""
-
-
-def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAnswer:
-    """Frame what a fetch at `from_offset` gave, without the batches which end at `to_offset` or above.
-
-    The last batch of an answer may be cut: it is left out, and comes with the next. Damage stays, for its findings.
-    """
-    array = np.frombuffer(data, np.uint8)
-    base_offset = _scan_base(array, from_offset)
-    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
-    columns, _, end_position, stop = fast.frame_ordered_batches(array, 0, len(array), base_offset, offset_max)
-    batches = BatchColumns(*columns)
-    if stop not in {fast.STOP_END, fast.STOP_TRUNCATED}:
-        scan = scan_segment(array, base_offset=base_offset)
-        batches, end_position = scan.batches, len(array)
-        if scan.skipped and scan.skipped[-1][1] == end_position:
-            end_position = scan.skipped[-1][0]
-    beyond = np.flatnonzero(batches.last_offset >= to_offset)
-    is_end = len(beyond) > 0
-    if is_end:
-        end_position = int(batches.position[beyond[0]])
-    return FramedAnswer(
-        data.slice(0, end_position), scan_segment(array[:end_position], base_offset=base_offset), is_end
-    )
-
-
-def _scan_base(array: U8, from_offset: int) -> int:
-    """The offset below which no batch of an answer may lie.
-
-    The first batch holds the offset which was asked for, or is the next one that compaction left, which may be further
-    away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
-    """
-    columns, is_true, *_ = fast.frame_batches(array, 0, len(array))
-    batches = BatchColumns(*columns)
-    if not len(is_true) or not is_true[0]:
-        return from_offset
-    first_offset, last_offset = int(batches.base_offset[0]), int(batches.last_offset[0])
-    if len(is_true) > 1 and batches.base_offset[1] <= last_offset:
-        return from_offset
-    is_far = last_offset - from_offset >= RELATIVE_OFFSET_MAX // 2
-    return first_offset if is_far or first_offset <= from_offset <= last_offset else from_offset
-
-
 def _as_read(
     progress: _Progress, leader: Leader, data: pa.Buffer, scan: SegmentScan, log_start_offset: int
 ) -> SegmentRead:
@@ -432,7 +325,3 @@ def _as_read(
         source_kind=KAFKA,
     )
     return SegmentRead(segment, data, scan, log_start_offset)
-
-
-def _uuid(topic_id: str | None) -> UUID | None:
-    return None if topic_id is None else UUID(bytes=uuid_bytes(topic_id))

@@ -2,23 +2,31 @@
 
     spark.dataSource.register(KafkaLogDataSource)
     spark.read.format("kafka_log").option("segments", "/var/kafka/data").load()
-    spark.readStream.format("kafka_log").option("segments", uri).option("maxBatchesPerTrigger", 10_000).load()
+    spark.readStream.format("kafka_log").option("bootstrapServers", "localhost:9092").load()
 
-Options: `segments`, a folder or URI (one; join several loads with union); `topics` and `partitions`, comma-separated,
-to choose from it; for streams `maxBatchesPerTrigger`. Rows are those of bronze.record_batches without what a capture
-adds.
+Rows are those of bronze.record_batches without what a capture adds. Options:
+
+- `segments`: a folder or URI of segment files; or `bootstrapServers`: a live cluster, read up to the high watermark
+  with isolation level 0, and `commandConfig`: path of the .properties file with which to log in. Options show in plans
+  and event logs: no secret may stand in one, and none is taken. One source a load; join several with union.
+- `topics`, `partitions`: to choose from it, separated by commas.
+- `bytesPerPartition`: about how much of a log partition of a cluster one Spark partition reads.
+- `requestTimeoutMs`, `fetchBytesMax`: how long a broker may take, how much one answer may hold.
+- Of streams: `maxBatchesPerTrigger` and `maxBytesPerTrigger`, which may both be given. Of a live cluster the bytes are
+  told from samples. `startingOffsets`, JSON of `{"<topic>-<partition>": offset}`, for a new checkpoint.
+- `rows`: `batches`, or `ranges`, for streams over a live cluster: one row a log partition and micro-batch, which says
+  what is new (schema RANGES), for readers which fetch it themselves. The bytes then stay out of the JVM.
 
 Partitions of the log are chosen by options alone. Spark 4.2.0 keeps the filters of a relation's last query when its
 reader has `pushFilters`, and then gives wrong rows in silence; this reader has none.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -28,6 +36,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -36,10 +45,22 @@ from pyspark.sql.types import StructType
 from jobs.arrow_schemas import delta_struct
 from jobs.errors import SourceError
 from jobs.settings import load_settings
+from jobs.sources.broker import TIMEOUT_MS, Broker, BrokerAddress
+from jobs.sources.broker_log import FETCH_BYTES_MAX, list_broker_logs, read_ranges
+from jobs.sources.fetch import LogRange
+from jobs.sources.log_density import split_ranges
+from jobs.sources.log_offsets import (
+    NO_LIMITS,
+    BrokerOffsets,
+    Limits,
+    Offsets,
+    SegmentOffsets,
+    log_key,
+    segments_from,
+)
 from jobs.sources.segments import (
     ADDED_BY_CAPTURE,
     PartitionLog,
-    Segment,
     find_partitions,
     read_segment,
     to_record_batches,
@@ -48,21 +69,60 @@ from schemas.tables import TABLES
 
 NAME: Final = "kafka_log"
 
-OPTIONS: Final = ("segments", "topics", "partitions", "maxBatchesPerTrigger")
+OPTIONS: Final = (
+    "segments",
+    "bootstrapServers",
+    "commandConfig",
+    "topics",
+    "partitions",
+    "bytesPerPartition",
+    "requestTimeoutMs",
+    "fetchBytesMax",
+    "maxBatchesPerTrigger",
+    "maxBytesPerTrigger",
+    "startingOffsets",
+    "rows",
+)
+BATCHES: Final = "batches"
+RANGES: Final = "ranges"
+BYTES_PER_PARTITION: Final = 256 * 1024 * 1024
+
+RANGES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("topic_id", pa.string()),
+        pa.field("from_offset", pa.int64(), nullable=False),
+        pa.field("to_offset", pa.int64(), nullable=False),
+        pa.field("log_start_offset", pa.int64(), nullable=False),
+    ]
+)
+"""What is new of a log partition: `to_offset` is exclusive. Kafka deleted what lies below the log start offset, which
+may have overtaken `from_offset`, or even `to_offset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What the options choose."""
 
-    uri: str
+    uri: str | None
+    address: BrokerAddress | None
+    """Either this or `uri`."""
     topics: tuple[str, ...]
     partitions: tuple[int, ...] | None
-    batch_count_max: int | None
+    bytes_per_partition: int
+    timeout_ms: int
+    fetch_bytes_max: int
+    limits: Limits
+    starting_offsets: Mapping[str, int]
+    rows: str
 
-    def find(self) -> list[PartitionLog]:
-        """The chosen log partitions as they are now."""
-        return find_partitions(self.uri, self.topics, self.partitions)
+    def offsets(self) -> SegmentOffsets | BrokerOffsets:
+        """Where a stream over this stands."""
+        if self.address is not None:
+            return BrokerOffsets(self.address, self.topics, self.partitions, self.timeout_ms)
+        assert self.uri is not None
+        return SegmentOffsets(self.uri, self.topics, self.partitions)
 
 
 def selection(options: Mapping[str, str]) -> Selection:
@@ -72,24 +132,55 @@ def selection(options: Mapping[str, str]) -> Selection:
     if unknown:
         raise SourceError(f"unknown option {unknown[0]} of {NAME}; known are: {', '.join(OPTIONS)}")
     uri = options.get("segments") or options.get("path")
-    if not uri:
-        raise SourceError(f'{NAME} needs .option("segments", FOLDER)')
+    servers = options.get("bootstrapServers")
+    if bool(uri) == bool(servers):
+        raise SourceError(
+            f'{NAME} needs either .option("segments", FOLDER) or .option("bootstrapServers", "HOST:PORT")'
+        )
+    rows = options.get("rows", BATCHES)
+    if rows not in (BATCHES, RANGES) or (rows == RANGES and not servers):
+        raise SourceError(f"rows is {BATCHES}, or {RANGES} for a stream over a live cluster")
     topics = options.get("topics")
     partitions = options.get("partitions")
-    batch_count_max = options.get("maxBatchesPerTrigger")
     try:
         return Selection(
             uri=uri,
+            address=BrokerAddress(servers, options.get("commandConfig") or None) if servers else None,
             topics=_names(topics) if topics else load_settings(environment={}).topics,
             partitions=tuple(int(part) for part in _names(partitions)) if partitions else None,
-            batch_count_max=int(batch_count_max) if batch_count_max else None,
+            bytes_per_partition=_positive(options, "bytesPerPartition") or BYTES_PER_PARTITION,
+            timeout_ms=_positive(options, "requestTimeoutMs") or TIMEOUT_MS,
+            fetch_bytes_max=_positive(options, "fetchBytesMax") or FETCH_BYTES_MAX,
+            limits=Limits(_positive(options, "maxBatchesPerTrigger"), _positive(options, "maxBytesPerTrigger")),
+            starting_offsets=_starting_offsets(options.get("startingOffsets")),
+            rows=rows,
         )
     except ValueError as error:
-        raise SourceError("partitions and maxBatchesPerTrigger take whole numbers") from error
+        raise SourceError("partitions, sizes, limits and times are whole numbers above zero") from error
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if not text:
+        return None
+    number = int(text)
+    if number < 1:
+        raise ValueError(name)
+    return number
+
+
+def _starting_offsets(text: str | None) -> dict[str, int]:
+    try:
+        offsets = json.loads(text or "{}")
+    except ValueError:
+        offsets = None
+    if not isinstance(offsets, dict) or not all(type(it) is int and it >= 0 for it in offsets.values()):
+        raise SourceError('startingOffsets is JSON of the form {"<topic>-<partition>": offset}')
+    return offsets
 
 
 @dataclass
@@ -102,37 +193,75 @@ class LogPart(InputPartition):
     """Exclusive; None: to the end."""
 
 
+@dataclass
+class BrokerPart(InputPartition):
+    """Offsets of a log partition which one task fetches."""
+
+    address: BrokerAddress
+    chosen: LogRange
+    timeout_ms: int
+    fetch_bytes_max: int
+
+
+@dataclass
+class RangesPart(InputPartition):
+    """Rows of RANGES_SCHEMA."""
+
+    rows: list[dict[str, Any]]
+
+
 class KafkaLogDataSource(DataSource):
-    """`kafka_log`, over segment files."""
+    """`kafka_log`, over segment files or a live cluster."""
 
     @classmethod
     def name(cls) -> str:
         """The name for `format(...)`."""
         return NAME
 
-    def schema(self) -> StructType:
-        """bronze.record_batches without what a capture adds."""
+    def schema(self) -> StructType | str:
+        """bronze.record_batches without what a capture adds, or ranges."""
+        if selection(self.options).rows == RANGES:
+            return ", ".join(
+                f"{field.name} {SQL_TYPES[field.type]}{'' if field.nullable else ' NOT NULL'}"
+                for field in RANGES_SCHEMA
+            )
         columns = TABLES["bronze.record_batches"].columns
         return StructType.fromJson(delta_struct(column for column in columns if column.name not in ADDED_BY_CAPTURE))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """All batches there are now."""
-        return KafkaLogReader(selection(self.options))
+        chosen = selection(self.options)
+        if chosen.rows == RANGES:
+            raise SourceError(f"rows={RANGES} is for streams")
+        return KafkaLogReader(chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """All batches, and those which are appended while the query runs."""
         return KafkaLogStreamReader(selection(self.options))
 
 
+SQL_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT"}
+
+
 class KafkaLogReader(DataSourceReader):
-    """One task for each log partition, or for each segment where it has several."""
+    """A task for each log partition, or for each segment, or each stretch of offsets, where it is large."""
 
     def __init__(self, chosen: Selection) -> None:
         self._chosen = chosen
 
     def partitions(self) -> Sequence[InputPartition]:
         """The work of the tasks."""
-        return [LogPart(replace(log, segments=(segment,))) for log in self._chosen.find() for segment in log.segments]
+        chosen = self._chosen
+        if chosen.address is None:
+            assert chosen.uri is not None
+            logs = find_partitions(chosen.uri, chosen.topics, chosen.partitions)
+            return [LogPart(replace(log, segments=(segment,))) for log in logs for segment in log.segments]
+        with Broker.connect(chosen.address, timeout_ms=chosen.timeout_ms) as broker:
+            found = list_broker_logs(broker, chosen.address, chosen.topics)
+            ranges = [log.range() for log in found if chosen.partitions is None or log.partition in chosen.partitions]
+            ranges = [it for it in ranges if it.from_offset < it.to_offset]
+            parts = split_ranges(broker, ranges, chosen.bytes_per_partition)
+        return [BrokerPart(chosen.address, part, chosen.timeout_ms, chosen.fetch_bytes_max) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one part."""
@@ -144,77 +273,76 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, chosen: Selection) -> None:
         self._chosen = chosen
-        self._target: dict[str, int] | None = None
-        self._scanned: dict[tuple[str, int], NDArray[np.int64]] = {}
+        self._offsets = chosen.offsets()
+        self._target: Offsets | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """The beginning of every log partition."""
-        return {}
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        """The beginning of every log partition, but for `startingOffsets`."""
+        return dict(self._chosen.starting_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxBatchesPerTrigger` rows a micro-batch, or all there is."""
-        if self._chosen.batch_count_max is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self._chosen.batch_count_max)
+        """Spark takes one limit; `latestOffset` keeps to both."""
+        limits = self._chosen.limits
+        if limits.batch_count_max is not None:
+            return ReadMaxRows(limits.batch_count_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the target: what is appended from here on is left for the next run."""
-        self._target = self.latestOffset({}, ReadAllAvailable())
+        self._target = self._offsets.next({}, NO_LIMITS, None)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """How far the next micro-batch goes: `limit` batches on, in the order of topics and partitions."""
-        batch_count_left = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = dict(start)
-        for log in self._chosen.find():
-            key = _key(log)
-            from_offset = start.get(key, 0)
-            next_offsets = self._next_offsets(log, from_offset)
-            if self._target is not None:
-                next_offsets = next_offsets[next_offsets <= self._target.get(key, 0)]
-            if batch_count_left is not None:
-                next_offsets = next_offsets[:batch_count_left]
-                batch_count_left -= len(next_offsets)
-            if len(next_offsets):
-                end[key] = int(next_offsets[-1])
-        return end
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """How far the next micro-batch goes."""
+        limits = self._chosen.limits
+        match limit:
+            case ReadMaxRows(max_rows):
+                limits = replace(limits, batch_count_max=max_rows)
+            case ReadMaxBytes(max_bytes):
+                limits = replace(limits, bytes_max=max_bytes)
+            case _:
+                limits = NO_LIMITS
+        return self._offsets.next(start, limits, self._target)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """One part for each log partition which has something between."""
-        return [
-            LogPart(log, start.get(_key(log), 0), end[_key(log)])
-            for log in self._chosen.find()
-            if end.get(_key(log), 0) > start.get(_key(log), 0)
-        ]
+        offsets = self._offsets
+        chosen = self._chosen
+        if isinstance(offsets, SegmentOffsets):
+            keyed = [(log_key(log.topic, log.partition), log) for log in offsets.find()]
+            return [
+                LogPart(log, start.get(key, 0), end[key]) for key, log in keyed if end.get(key, 0) > start.get(key, 0)
+            ]
+        assert chosen.address is not None
+        found = offsets.between(start, end)
+        if chosen.rows == RANGES:
+            names = RANGES_SCHEMA.names
+            rows = [
+                {name: getattr(log if name == "log_start_offset" else it, name) for name in names} for log, it in found
+            ]
+            return [RangesPart(rows)]
+        return [BrokerPart(chosen.address, it, chosen.timeout_ms, chosen.fetch_bytes_max) for _, it in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one part."""
         return _read(partition)
 
-    def _next_offsets(self, log: PartitionLog, from_offset: int) -> NDArray[np.int64]:
-        """The next offset after each batch from an offset on. What was framed once is not framed again."""
-        parts = [np.empty(0, np.int64)]
-        for segment in _from(log.segments, from_offset):
-            key = segment.path, segment.size_bytes
-            if key not in self._scanned:
-                self._scanned[key] = read_segment(segment).scan.batches.last_offset + 1
-            parts.append(self._scanned[key])
-        next_offsets = np.concatenate(parts)
-        return next_offsets[next_offsets > from_offset]
-
-
-def _key(log: PartitionLog) -> str:
-    return f"{log.topic}-{log.partition}"
-
-
-def _from(segments: Sequence[Segment], from_offset: int) -> Sequence[Segment]:
-    """The segments which can hold an offset, or later ones."""
-    first = max((i for i, segment in enumerate(segments) if segment.base_offset <= from_offset), default=0)
-    return segments[first:]
-
 
 def _read(part: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(part, LogPart)
-    for segment in _from(part.log.segments, part.from_offset):
+    match part:
+        case LogPart():
+            yield from _read_segments(part)
+        case BrokerPart():
+            with Broker.connect(part.address, timeout_ms=part.timeout_ms) as broker:
+                for chosen, read in read_ranges(broker, [part.chosen], fetch_bytes_max=part.fetch_bytes_max):
+                    yield from to_record_batches(read, chosen)
+        case RangesPart(rows):
+            yield pa.RecordBatch.from_pylist(rows, schema=RANGES_SCHEMA)
+
+
+def _read_segments(part: LogPart) -> Iterator[pa.RecordBatch]:
+    for segment in segments_from(part.log.segments, part.from_offset):
         if part.to_offset is not None and segment.base_offset >= part.to_offset:
             return
         read = read_segment(segment)

@@ -1,0 +1,146 @@
+"""Kafka's Fetch as a replica of the log needs it: which bytes to ask for, and which batches an answer holds.
+
+A batch belongs to the range of offsets in which its last offset lies. So ranges which lie side by side give each batch
+once, wherever they are cut.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from kafka.protocol.consumer import FetchRequest
+
+from coordinator_core.codec import uuid_bytes
+from coordinator_core.log import fast
+from coordinator_core.log.chunk import U8, BatchColumns
+from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from jobs.sources.broker import LogPartition
+
+VERSION_BEFORE_TOPIC_IDS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets of a log partition: the batches whose last offset lies in it."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    from_offset: int
+    to_offset: int
+    """Exclusive; at most the high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class FramedAnswer:
+    """The batches of an answer which belong to a range."""
+
+    data: pa.Buffer
+    scan: SegmentScan
+    is_end: bool
+    """The range ends within the answer."""
+
+
+def fetch_request(
+    asked: Sequence[tuple[LogRange, int, int]],
+    *,
+    bytes_max: int,
+    partition_bytes_max: int | None = None,
+    wait_ms: int = 0,
+) -> Any:
+    """A fetch for (range, leader epoch, offset to begin at) of one leader, up to the high watermark (isolation 0).
+
+    The broker fills its answer in this order. The first that has anything gets a batch even where that is larger.
+    """
+    by_topic: dict[str, list[tuple[LogRange, int, int]]] = {}
+    for it in asked:
+        by_topic.setdefault(it[0].topic, []).append(it)
+    fetch_topic = FetchRequest.FetchTopic
+    return FetchRequest(
+        max_version=None if all(it[0].topic_id is not None for it in asked) else VERSION_BEFORE_TOPIC_IDS,
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            fetch_topic(
+                topic=topic,
+                topic_id=_uuid(members[0][0]),
+                partitions=[
+                    fetch_topic.FetchPartition(
+                        partition=chosen.partition,
+                        current_leader_epoch=leader_epoch,
+                        fetch_offset=offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=partition_bytes_max or bytes_max,
+                    )
+                    for chosen, leader_epoch, offset in members
+                ],
+            )
+            for topic, members in by_topic.items()
+        ],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+
+
+def answered_partitions(answer: Any, asked: Iterable[LogRange]) -> dict[LogPartition, Any]:
+    """What an answer holds of each log partition; newer versions name the topic by its id."""
+    topic_names = {_uuid(it): it.topic for it in asked}
+    return {
+        (topic.topic or topic_names.get(topic.topic_id, ""), partition.partition_index): partition
+        for topic in answer.responses
+        for partition in topic.partitions
+    }
+
+
+def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAnswer:
+    """Frame what a fetch at `from_offset` gave, without the batches which end at `to_offset` or above.
+
+    The last batch of an answer may be cut: it is left out, and comes with the next. Damage stays, for its findings.
+    """
+    array = np.frombuffer(data, np.uint8)
+    base_offset = _scan_base(array, from_offset)
+    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
+    columns, _, end_position, stop = fast.frame_ordered_batches(array, 0, len(array), base_offset, offset_max)
+    batches = BatchColumns(*columns)
+    if stop not in {fast.STOP_END, fast.STOP_TRUNCATED}:
+        scan = scan_segment(array, base_offset=base_offset)
+        batches, end_position = scan.batches, len(array)
+        if scan.skipped and scan.skipped[-1][1] == end_position:
+            end_position = scan.skipped[-1][0]
+    beyond = np.flatnonzero(batches.last_offset >= to_offset)
+    is_end = len(beyond) > 0
+    if is_end:
+        end_position = int(batches.position[beyond[0]])
+    return FramedAnswer(
+        data.slice(0, end_position), scan_segment(array[:end_position], base_offset=base_offset), is_end
+    )
+
+
+def _scan_base(array: U8, from_offset: int) -> int:
+    """The offset below which no batch of an answer may lie.
+
+    The first batch holds the offset which was asked for, or is the next one that compaction left, which may be further
+    away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
+    """
+    columns, is_true, *_ = fast.frame_batches(array, 0, len(array))
+    batches = BatchColumns(*columns)
+    if not len(is_true) or not is_true[0]:
+        return from_offset
+    first_offset, last_offset = int(batches.base_offset[0]), int(batches.last_offset[0])
+    if len(is_true) > 1 and batches.base_offset[1] <= last_offset:
+        return from_offset
+    is_far = last_offset - from_offset >= RELATIVE_OFFSET_MAX // 2
+    return first_offset if is_far or first_offset <= from_offset <= last_offset else from_offset
+
+
+def _uuid(chosen: LogRange) -> UUID | None:
+    return None if chosen.topic_id is None else UUID(bytes=uuid_bytes(chosen.topic_id))
