@@ -25,10 +25,10 @@ from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
 from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
 from jobs.coverage import LogPartition, epoch_ms
-from jobs.errors import WarehouseError
+from jobs.errors import SourceError, WarehouseError
 from jobs.quarantine import is_of_capture
 from jobs.settings import Settings
-from jobs.sinks import OVERWRITE, Warehouse
+from jobs.sinks import OVERWRITE, Warehouse, delete_folder
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.tasks import balanced, run_tasks
 from schemas.tables import TABLES
@@ -36,6 +36,7 @@ from schemas.tables.declare import Table
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
+    from jobs.sources.dumps import DumpLog, Unpacked
 
 RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -55,6 +56,8 @@ class CaptureSummary:
     gap_count: int
     bronze_version: int
     seconds: float
+    notes: tuple[str, ...] = ()
+    """What the sources do not tell, in words."""
 
     @property
     def batch_count(self) -> int:
@@ -136,7 +139,18 @@ def capture(
     sources = find_sources(settings)
     bronze = Bronze.load(warehouse, settings.cluster_id)
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
-    return capture_logs(session, warehouse, settings, bronze, sources, run)
+    if not settings.dumps:
+        return capture_logs(session, warehouse, settings, bronze, sources, run)
+    from jobs.sources.dumps import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
+
+    staging = f"{warehouse.root}/_staging/dumps/{capture_id}"
+    try:
+        unpacked = unpack_dumps(session, settings, staging=staging)
+        sources = replace(sources, dumps=unpacked)
+        _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
+        return capture_logs(session, warehouse, settings, bronze, sources, run)
+    finally:
+        delete_folder(staging)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,12 @@ class Sources:
 
     segments: Sequence[PartitionLog] = ()
     live: "Sequence[BrokerLog]" = ()
+    dumps: "Unpacked | None" = None
+
+    @property
+    def all_dumps(self) -> "Sequence[DumpLog]":
+        """Log partitions of dumps."""
+        return self.dumps.logs if self.dumps is not None else ()
 
 
 def find_sources(settings: Settings) -> Sources:
@@ -184,6 +204,8 @@ def capture_logs(
         for indices in bins
     ]
     done = run_tasks(session, run_task, tasks)
+    if sources.dumps is not None:
+        done.append(_unpacking(sources.dumps, run))
 
     # Quarantine first, coverage last: a crash between leaves rows which the next run finds again and replaces, and a
     # segment is read again until coverage speaks of it.
@@ -203,7 +225,49 @@ def capture_logs(
         gap_count=sum(r.kind in gaps for ranges in merged.values() for r in ranges),
         bronze_version=bronze_version,
         seconds=perf_counter() - started,
+        notes=sources.dumps.notes if sources.dumps is not None else (),
     )
+
+
+def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
+    """What was found while dumps were unpacked."""
+    rows = [
+        {
+            "cluster_id": run.cluster_id,
+            "topic": fault.row.topic,
+            "partition": fault.row.partition,
+            "offset": fault.row.offset,
+            "base_offset": None,
+            "stage": "FILE",
+            "code": fault.row.code,
+            "message": fault.row.message,
+            "byte_position": fault.row.byte_position,
+            "bytes": fault.row.payload,
+            "source": fault.source,
+            "seen_at": run.captured_at,
+        }
+        for fault in dumps.faults
+    ]
+    return TaskDone(quarantine=rows, read_sources=list(dumps.sources))
+
+
+def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sources) -> None:
+    """Raise SourceError where records without offsets would meet others: their numbers are no offsets of the log."""
+    numbered = {log.topic: log.uri for log in sources.all_dumps if not log.has_offsets}
+    if not numbered:
+        return
+    others = [(log.topic, log.uri) for log in sources.all_dumps]
+    others += [(log.topic, "") for log in sources.segments]
+    others += [(log.topic, "") for log in sources.live]
+    for file in warehouse.files(RECORD_BATCHES):
+        if file.partition_values["cluster_id"] == cluster_id and file.row_count:
+            others.append((file.partition_values["topic"], file.minimum.get("source", "")))
+    for topic, source in others:
+        if topic in numbered and source != numbered[topic]:
+            raise SourceError(
+                f"{numbered[topic]} has records of {topic} without offsets, which cannot be put among those of "
+                f"{source or 'another source'}: capture it with a --cluster-id of its own"
+            )
 
 
 def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]:
@@ -215,18 +279,22 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]
     for log in sources.segments:
         segments.setdefault((log.topic, log.partition), []).append(log)
     live = {(log.topic, log.partition): log for log in sources.live}
+    dumps: dict[LogPartition, list[DumpLog]] = {}
+    for dump in sources.all_dumps:
+        dumps.setdefault((dump.topic, dump.partition), []).append(dump)
     work = []
-    for partition in sorted({*segments, *live}):
+    for partition in sorted({*segments, *live, *dumps}):
         item = LogWork(
             *partition,
             segments=tuple(segments.get(partition, ())),
             live=live.get(partition),
+            dumps=tuple(dumps.get(partition, ())),
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
         )
         source_count = len(item.segments) + (item.live is not None)
-        if source_count > 1 or item.size_bytes <= task_bytes_max:
+        if source_count > 1 or item.dumps or item.size_bytes <= task_bytes_max:
             work.append(item)
         elif item.live is None:
             parts = _cut(item.segments[0], task_bytes_max)

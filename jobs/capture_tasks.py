@@ -16,29 +16,29 @@ from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
 from jobs.coverage import CoverageScan, LogPartition, epoch_ms
-from jobs.quarantine import OVERLAPPING_BATCH
+from jobs.quarantine import OVERLAPPING_BATCH, UNREADABLE_FILE
 from jobs.sinks import PartTarget, WrittenFile
 from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
 
 if TYPE_CHECKING:
     from jobs.sources.broker import Broker
     from jobs.sources.broker_log import BrokerLog, LogRange
-
-UNREADABLE_FILE: Final = "UNREADABLE_FILE"
+    from jobs.sources.dumps import DumpLog
 
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
     """One log partition, or a part of a large one, as far as it is not known yet.
 
-    It is read from each source that has it, segment files first, then the broker; the first which has an offset gives
-    it.
+    It is read from each source that has it, segment files first, then the broker, then dumps, which tell least; the
+    first which has an offset gives it.
     """
 
     topic: str
     partition: int
     segments: tuple[PartitionLog, ...] = ()
     live: "BrokerLog | None" = None
+    dumps: "tuple[DumpLog, ...]" = ()
     from_offset: int = 0
     """Where the live log is read from."""
     offset_end: int | None = None
@@ -54,7 +54,8 @@ class LogWork:
     def size_bytes(self) -> int:
         """Bytes to read, as far as that can be told before."""
         live_bytes = OFFSET_BYTES * sum(last - first + 1 for first, last in self.wanted(self.settled))
-        return live_bytes + sum(log.size_bytes for log in self.segments)
+        dump_bytes = sum(dump.size_bytes for dump in self.dumps)
+        return live_bytes + dump_bytes + sum(log.size_bytes for log in self.segments)
 
     def wanted(self, settled: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Offsets to ask the broker for: what is not settled, small pieces of settled ones between them included."""
@@ -151,6 +152,9 @@ def run_task(task: CaptureTask) -> TaskDone:
     if any(it.work.live is not None for it in captures):
         _capture_live(task, captures)
     for it in captures:
+        for dump in it.work.dumps:
+            _capture_dump(it, dump)
+    for it in captures:
         it.finish()
     return done
 
@@ -178,6 +182,17 @@ def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone)
         next_offset_min = read.scan.next_offset
         capture.add(read)
     capture.end(capture.work.offset_end)
+    capture.end_source()
+
+
+def _capture_dump(capture: "_LogCapture", log: "DumpLog") -> None:
+    """What a dump has beside all that is known: only that is packed into batches, so none of them overlaps."""
+    from jobs.sources.dumps import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+
+    capture.begin(None)
+    for read in read_dump_log(log, known=capture.known):
+        capture.add(read)
+    capture.end(None)
     capture.end_source()
 
 
@@ -229,8 +244,8 @@ class _LogCapture:
         self._task = task
         self.work = work
         self._done = done
-        self._known = list(work.known)
-        self._known_ranges = _Ranges(self._known)
+        self.known = list(work.known)
+        self._known_ranges = _Ranges(self.known)
         self.settled = list(work.settled)
         self._damaged = set(work.damaged)
         self._observed: list[CoverageRange] = []
@@ -274,8 +289,8 @@ class _LogCapture:
 
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
-        self._known = union([*self._known, *self._writer.ranges])
-        self._known_ranges = _Ranges(self._known)
+        self.known = union([*self.known, *self._writer.ranges])
+        self._known_ranges = _Ranges(self.known)
         gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
         self.settled = union([*self.settled, *gave])
         self._damaged |= self._writer.damaged

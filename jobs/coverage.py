@@ -12,7 +12,7 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverag
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
-from jobs.sources.segments import SegmentRead, as_array
+from jobs.sources.segments import DUMP, SegmentRead, as_array
 from schemas.tables import TABLES
 
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -26,6 +26,7 @@ CRC_MISMATCH: Final = "the checksum of the batch does not fit its bytes"
 SKIPPED: Final = "bytes which are no batch were skipped here"
 OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in bronze.quarantine"
 HOLE: Final = "a hole in the log of a topic which is never compacted"
+NOT_IN_DUMP: Final = "the dump tells no record here: a marker, compaction, or left out of the dump"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
 LogPartition = tuple[str, int]
@@ -48,11 +49,13 @@ class CoverageScan:
         self._ranges: list[CoverageRange] = []
         self._next_offset = -1 if from_offset is None else from_offset
         self._was_skipped = False
+        self._is_dump = False
 
     def add(self, read: SegmentRead, rejected: NDArray[np.bool_] | None = None) -> None:
         """The next read. `rejected`: good batches which bronze does not take all the same, one bool each."""
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
+        self._is_dump = read.segment.source_kind == DUMP
         # Kafka may delete what is being read
         self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
         batches = read.scan.batches
@@ -93,8 +96,8 @@ class CoverageScan:
         if self._was_skipped:
             return self._range(first, last, CoverageKind.CORRUPT, SKIPPED)
         if self._topic in COMPACTED_TOPICS:
-            return self._range(first, last, CoverageKind.COMPACTED, COMPACTION)
-        return self._range(first, last, CoverageKind.MISSING, HOLE)
+            return self._range(first, last, CoverageKind.COMPACTED, NOT_IN_DUMP if self._is_dump else COMPACTION)
+        return self._range(first, last, CoverageKind.MISSING, NOT_IN_DUMP if self._is_dump else HOLE)
 
     def _range(self, first: int, last: int, kind: CoverageKind, reason: str) -> CoverageRange:
         return CoverageRange(first, last, kind, self._observed_at_ms, reason)
@@ -175,7 +178,8 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
             last_timestamp_ms=int(known_last.max()) if len(known_last) else None,
         )
     for hole in holes:
-        yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, COMPACTION)
+        reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else COMPACTION
+        yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, reason)
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

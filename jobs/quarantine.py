@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import CrcMismatch
 
+UNREADABLE_FILE: Final = "UNREADABLE_FILE"
+"""A file which cannot be opened, or not read to its end."""
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""
 CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH)

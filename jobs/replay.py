@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from coordinator_core.history.groups import GroupRows
@@ -46,7 +45,17 @@ from jobs.silver_rows import (
     share_transitions_table,
     with_names,
 )
-from jobs.sinks import OVERWRITE, PartTarget, PartWriter, TableFile, Warehouse, WrittenFile, filesystem_of, write_parts
+from jobs.sinks import (
+    OVERWRITE,
+    PartTarget,
+    PartWriter,
+    TableFile,
+    Warehouse,
+    WrittenFile,
+    delete_folder,
+    filesystem_of,
+    write_parts,
+)
 from jobs.tasks import balanced, run_tasks
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
@@ -205,7 +214,7 @@ def replay(
     if unnamed:
         second_works.append(dataclasses.replace(naming, unnamed=unnamed, number=len(done) + len(second_works)))
     done += run_tasks(session, replay_logs, second_works)
-    _delete_folder(staging.folder)
+    delete_folder(staging.folder)
 
     row_counts = {}
     for table in REPLAY_TABLES:
@@ -392,12 +401,6 @@ def _summed(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in part.items():
             total[name] = total[name] + value if name in total else value
     return total
-
-
-def _delete_folder(folder: str) -> None:
-    filesystem, path = filesystem_of(folder)
-    if filesystem.get_file_info(path).type == fs.FileType.Directory:
-        filesystem.delete_dir(path)
 
 
 # --- in a task

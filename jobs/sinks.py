@@ -625,6 +625,13 @@ def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, path
 
 
+def delete_folder(folder: str) -> None:
+    """Delete a folder or URI and all in it, if it is there."""
+    filesystem, path = filesystem_of(folder)
+    if filesystem.get_file_info(path).type == fs.FileType.Directory:
+        filesystem.delete_dir(path)
+
+
 def spark_uri(path: str) -> str:
     """A path as Hadoop takes it: local ones as escaped file URIs, since `:`, `%` or a space would mean something."""
     if "://" in path:

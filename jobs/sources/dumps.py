@@ -1,6 +1,6 @@
 """Dumps as a source: rows of raw keys and values, and what Kafka's tools print, made into batches of log partitions.
 
-    unpacked = unpack_dumps(session, uris, rules, staging=folder)
+    unpacked = unpack_dumps(session, settings, staging=folder)
     for log in unpacked.logs:
         for read in read_dump_log(log):  # as read_segment gives of a segment file
             ...
@@ -43,6 +43,8 @@ from coordinator_core.printed import PrintedRecord, formatter_record, is_formatt
 from coordinator_core.printed_log import PrintedBatch, read_printed_log
 from jobs.choices import DumpFormat
 from jobs.errors import SourceError
+from jobs.quarantine import UNREADABLE_FILE
+from jobs.settings import Settings
 from jobs.sinks import filesystem_of
 from jobs.sources.dump_files import DumpFile, Line, find_dump_files, read_lines
 from jobs.sources.dump_rows import (
@@ -56,16 +58,12 @@ from jobs.sources.dump_rows import (
     row_group_sizes,
 )
 from jobs.sources.dump_staging import PieceWriter, Run, merged
-from jobs.sources.segments import Segment, SegmentRead
+from jobs.sources.segments import DUMP, Segment, SegmentRead
 from jobs.tasks import run_tasks
-
-DUMP: Final = "DUMP"
-"""source_kind of batches from dumps."""
 
 DUPLICATE_OFFSET: Final = "DUPLICATE_OFFSET"
 """Code of a record which stands at the same offset as one before it in the dump, and differs."""
 UNKNOWN_FORMAT: Final = "UNKNOWN_FORMAT"
-UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 
 READ_BYTES_MAX: Final = 16 * 1024 * 1024
 """Rows packed at a time."""
@@ -169,11 +167,12 @@ class _Done:
     """What makes the whole dump unreadable: the run stops with it."""
 
 
-def unpack_dumps(session: SparkSession, uris: Sequence[str], rules: RowRules, *, staging: str) -> Unpacked:
+def unpack_dumps(session: SparkSession, settings: Settings, *, staging: str) -> Unpacked:
     """Read the files of all dumps into `staging`, a folder or URI of this run's own, to be deleted after the capture.
 
     Raises SourceError for a dump that is not there, that no format fits, or that lacks a column.
     """
+    uris, rules = settings.dumps, RowRules(settings.dump, settings.topics)
     works: list[_Work] = []
     faults: list[DumpFault] = []
     sources: list[str] = []

@@ -31,6 +31,8 @@ SEGMENT: Final = "SEGMENT"
 """Source kind of a broker's own files."""
 KAFKA: Final = "KAFKA"
 """Source kind of what a broker answered."""
+DUMP: Final = "DUMP"
+"""Source kind of batches made of a dump."""
 
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of batches in one Arrow record batch. It bounds what a reader of bronze holds at a time, and keeps the 32-bit
