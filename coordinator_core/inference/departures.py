@@ -32,6 +32,9 @@ from coordinator_core.log.chunk import I64
 LEFT: Final = "MEMBER_LEFT"
 EXPIRED: Final = "MEMBER_EXPIRED"
 
+SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
+"""Method of departures of clients which no longer polled."""
+
 CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
@@ -192,7 +195,7 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     poll_ms = member.rebalance_timeout_ms or 0
     is_just_poll = 0 < poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
-        return Departure(LEFT, "SILENT_FOR_POLL_INTERVAL", GUESS)
+        return Departure(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
     is_regular = heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
     if is_just_session:
         return Departure(EXPIRED, method, LIKELY if is_regular else GUESS)

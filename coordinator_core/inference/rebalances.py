@@ -17,6 +17,7 @@ from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.departures import CLASSIC, Departures
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
+from coordinator_core.inference.rollouts import Stretch, by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.storms import with_storms
@@ -29,22 +30,38 @@ def find_rebalances(
     life: GroupLife, owners: Sequence[OwnerRow], settings: InferenceSettings, configs: Configs = NO_CONFIGS
 ) -> list[RebalanceRow]:
     """All rebalances of one group, in log order."""
-    departures = Departures(life, owners, settings, configs)
+    steps = list(_steps(life, Departures(life, owners, settings, configs)))
+    departed = {
+        _stretch(member): departure
+        for step, left in steps
+        for member, departure in zip(left, step.departures, strict=True)
+    }
+    rollouts = find_rollouts(life.members, departed, settings)
+    departed |= by_others(rollouts, departed)
     completed = completion_times(life.events)
     rows: list[RebalanceRow] = []
+    log_offsets: list[int] = []
     begins_ms: list[int] = []
     causes: list[Cause] = []
-    for step, left in _steps(life, departures):
+    for step, left in steps:
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
-        causes = find_causes(step, causes)
-        rows.append(_row(step, left, causes, _completed_at(step, completed)))
+        known = step._replace(departures=tuple(departed[_stretch(member)] for member in left))
+        causes = find_causes(known, causes)
+        rows.append(_row(known, left, causes, _completed_at(step, completed)))
+        log_offsets.append(step.row.from_log_offset)
         begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
-    return with_storms(_with_unowned_time(rows, begins_ms, owners), life.members, settings)
+    rows = with_rollouts(_with_unowned_time(rows, begins_ms, owners), log_offsets, rollouts)
+    explained = {place: rollout.member_ids for rollout in rollouts for place in rollout.log_offsets}
+    return with_storms(rows, [explained.get(place, frozenset()) for place in log_offsets], life.members, settings)
 
 
-def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, tuple[str, ...]]]:
-    """Each generation with what is known around it, and the ids of the members that went."""
+def _stretch(member: MemberRow) -> Stretch:
+    return member.member_id, member.from_log_offset
+
+
+def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, list[MemberRow]]]:
+    """Each generation with what is known around it, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
     present = _Present(life.members)
@@ -69,7 +86,7 @@ def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, tupl
                 movement=plans.movement(row, is_empty=not present.count),
                 had_members=had_members,
             ),
-            tuple(member.member_id for member in left),
+            left,
         )
         before = row
 
@@ -123,7 +140,7 @@ def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:
     return next((completed[offset] for offset in started if offset in completed), None)
 
 
-def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_at: int | None) -> RebalanceRow:
+def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None) -> RebalanceRow:
     row, movement = step.row, step.movement
     started_at = row.valid_from
     if row.group_type == CLASSIC and row.current_state_at is not None:
@@ -143,7 +160,7 @@ def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_a
         method=causes[0].method,
         confidence=causes[0].confidence,
         members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
-        members_left=tuple(sorted(left)),
+        members_left=tuple(sorted(member.member_id for member in left)),
         member_count=step.member_count,
         partitions_total=movement.total,
         partitions_moved=movement.moved,
@@ -153,6 +170,8 @@ def _row(step: Step, left: tuple[str, ...], causes: Sequence[Cause], completed_a
         flapping_members=(),
         cause_methods=tuple(cause.method for cause in causes),
         cause_confidences=tuple(cause.confidence for cause in causes),
+        rollout_id=None,
+        rollout_confidence=None,
     )
 
 

@@ -54,6 +54,8 @@ class RebalanceRow(NamedTuple):
     flapping_members: tuple[str, ...]
     cause_methods: tuple[str, ...]
     cause_confidences: tuple[str, ...]
+    rollout_id: str | None
+    rollout_confidence: str | None
 
 
 class AnomalyRow(NamedTuple):

@@ -18,6 +18,8 @@ class InferenceSettings:
     storm_generation_count: int = 5
     """So many generations within `storm_window_ms` are a storm."""
     storm_window_ms: int = 10 * 60_000
+    rollout_pause_ms: int = 10 * 60_000
+    """A rolling deployment goes on within so long: members that come or go later are not of it."""
     stalled_ms: int = 60 * 60_000
     """A partition whose committed offset stays so long, commits going on, is STALLED."""
     skip_offset_count: int = 10_000

@@ -108,6 +108,13 @@ REBALANCES = Table(
         ),
         Column("cause_methods", ArrayOf(STRING), "The rule by which each of `causes` was inferred, in their order."),
         Column("cause_confidences", ArrayOf(STRING), "The confidence of each of `causes`, in their order."),
+        Column(
+            "rollout_id",
+            STRING,
+            "Which rolling deployment of the group it is of: incarnation/to_generation of its first rebalance; null "
+            "where it is of none.",
+        ),
+        Column("rollout_confidence", STRING, "Of the rolling deployment: LIKELY GUESS; null without one."),
     ),
 )
 

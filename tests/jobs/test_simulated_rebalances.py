@@ -31,14 +31,16 @@ CAUSES_OF: Final = {
     "PARTITIONS_CHANGED": {"PARTITIONS_CHANGED"},
 }
 """What truly happened -> what gold may call it. A client that no longer polls leaves in its own name."""
+Generation = tuple[str, int]
+"""Group id and number."""
 FOLLOW_UP: Final = "REVOKED_PARTITIONS"
 LIKELY_MIN: Final = 0.9
 
 
 def gold_and_truth(
     session: SparkSession, scenario: str, root: Path
-) -> tuple[list[dict[str, Any]], dict[tuple[str, int], set[str]]]:
-    """gold.rebalances of a scenario, and the true reasons by group and generation."""
+) -> tuple[list[dict[str, Any]], dict[Generation, set[str]], set[Generation]]:
+    """gold.rebalances of a scenario, the true reasons by generation, and the generations that deployments made."""
     simulate(str(PROJECT_ROOT / "scenarios" / f"{scenario}.toml"), str(root / "out"))
     settings = load_settings(
         {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
@@ -47,19 +49,27 @@ def gold_and_truth(
     warehouse = Warehouse(settings.warehouse, session=session)
     steps = Steps(session, Console(file=StringIO(), width=200))
     run_nightly(session, warehouse, settings, run_id="r1", started_at=datetime(2026, 1, 1, tzinfo=UTC), steps=steps)
-    reasons: dict[tuple[str, int], set[str]] = {}
+    with (root / "out" / "truth" / "faults.jsonl").open(encoding="utf-8") as lines:
+        kinds = [json.loads(line)["fault"] for line in lines]
+    reasons: dict[Generation, set[str]] = {}
+    deployed: set[Generation] = set()
     with (root / "out" / "truth" / "generations.jsonl").open(encoding="utf-8") as lines:
         for line in map(json.loads, lines):
             known = reasons.setdefault((line["group"], line["generation"]), set())
             known.update(cause["reason"] for cause in line["causes"])
+            # static members that come back make no generation
+            faults = {c["fault"] for c in line["causes"] if c["reason"] != "STATIC_MEMBER_BACK"} - {None}
+            if any(kinds[fault] == "rolling_deploy" for fault in faults):
+                deployed.add((line["group"], line["generation"]))
     rows: list[dict[str, Any]] = warehouse.read(REBALANCES).to_pylist()
-    return rows, reasons
+    return rows, reasons, deployed
 
 
-@pytest.mark.parametrize("scenario", ["bad-day", "consumer-protocol"])
+@pytest.mark.parametrize("scenario", ["bad-day", "consumer-protocol", "rolling-deploy"])
 def test_causes_are_the_true_ones(spark: SparkSession, tmp_path: Path, scenario: str) -> None:
-    """CERTAIN causes are true without exception, LIKELY ones in nine of ten, and every generation has its row."""
-    rows, reasons = gold_and_truth(spark, scenario, tmp_path)
+    """CERTAIN causes are true without exception, LIKELY ones in nine of ten, and every generation has its row; those
+    of rolling deployments are marked, and no others are."""
+    rows, reasons, deployed = gold_and_truth(spark, scenario, tmp_path)
     right: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {"CERTAIN": [], "LIKELY": [], "GUESS": []}
     for row in rows:
@@ -79,3 +89,9 @@ def test_causes_are_the_true_ones(spark: SparkSession, tmp_path: Path, scenario:
     assert right["CERTAIN"] > 0
     with_members = {key for key, true in reasons.items() if true}
     assert with_members <= {(row["group_id"], row["to_generation"]) for row in rows}
+    marked = {
+        (row["group_id"], row["to_generation"])
+        for row in rows
+        if row["rollout_id"] is not None and row["method"] != "COOPERATIVE_FOLLOW_UP"
+    }
+    assert marked == deployed

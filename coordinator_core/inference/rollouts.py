@@ -1,0 +1,251 @@
+"""Rolling deployments: all members of a group, or all of one kind of client in it, exchanged one after the other.
+
+No record says that a deployment went through. It shows as this, for the members whose client ids are of one family
+(`client_family`), from a moment on:
+
+* whoever was there goes, and as many come, under new member ids; a static member that is replaced does both at once;
+* nobody goes who came meanwhile, and nobody comes again under the member id he had: that is a crash loop, or a client
+  which was thrown out and is the same process still;
+* one after the other: never is more than half of them away, and no step exchanges more than half. A restart of all at
+  once takes all of them away;
+* old and new ones mix: the first new one is there before the last old one goes, and, unless the new ones take the
+  very places of the old ones, the first old one goes before the last new one comes. Else a group was scaled out, and
+  then in;
+* never is more than `rollout_pause_ms` between two steps.
+
+That is LIKELY at best: a GUESS where only two were exchanged and one of them seems to have expired. Where half of them
+had stopped polling, it is no deployment: their clients left in their names, and came again.
+
+The members of a deployment stop in the same way. So where what else is known says of some that they left (or expired),
+and of none that it was the other, the same holds for those of which nothing is known.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from coordinator_core.history.groups import CONVERTED
+from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.departures import EXPIRED, GUESS, LIKELY, SILENT_FOR_POLL_INTERVAL, Departure
+from coordinator_core.inference.rows import RebalanceRow
+from coordinator_core.inference.settings import InferenceSettings
+
+ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
+"""Method of departures which go by the others of their deployment."""
+FOLLOW_UPS: Final = frozenset({"COOPERATIVE_FOLLOW_UP", "PATTERN_RESOLVED"})
+"""Methods of causes which only carry on what the rebalance before began."""
+MEMBERS_MIN: Final = 2
+"""One member that is exchanged is a restart, whatever the reason."""
+SURE_MEMBERS_MIN: Final = 3
+"""So many are exchanged in turn by a deployment, hardly by chance."""
+RANDOM_LETTERS_MIN: Final = 5
+"""A word of so many letters, none a vowel, is none: Kubernetes names pods so."""
+VOWELS: Final = frozenset("aeiouyAEIOUY")
+_WORDS: Final = re.compile(r"[^\W_]+")
+
+Stretch = tuple[str, int]
+"""Member id and `from_log_offset`: a row of silver.group_members within its group."""
+Departed = Mapping[Stretch, Departure]
+"""Why members went, by their stretches."""
+
+
+class Rollout(NamedTuple):
+    """A rolling deployment of one group."""
+
+    log_offsets: tuple[int, ...]
+    """Of the operations that took a member away or brought one, in order."""
+    old: frozenset[Stretch]
+    new: frozenset[Stretch]
+    confidence: str
+
+    @property
+    def member_ids(self) -> frozenset[str]:
+        """Of the old and the new members."""
+        return frozenset(member_id for member_id, _ in self.old | self.new)
+
+
+def client_family(client_id: str) -> tuple[str, ...]:
+    """The words of a client id that instances of one service have in common: those that no machine made up."""
+    return tuple(word for word in _WORDS.findall(client_id) if not _is_made_up(word))
+
+
+def _is_made_up(word: str) -> bool:
+    if any(letter.isdigit() for letter in word):
+        return True
+    return len(word) >= RANDOM_LETTERS_MIN and VOWELS.isdisjoint(word)
+
+
+def find_rollouts(members: Iterable[MemberRow], departed: Departed, settings: InferenceSettings) -> list[Rollout]:
+    """All rolling deployments of one group, in the order of the log."""
+    families: dict[tuple[str, ...], list[MemberRow]] = {}
+    for member in members:
+        families.setdefault(client_family(member.client_id), []).append(member)
+    found = [
+        rollout
+        for family in families.values()
+        if len(family) >= 2 * MEMBERS_MIN
+        for rollout in _rollouts_of(_family_steps(family), departed, settings)
+    ]
+    return sorted(found, key=lambda rollout: rollout.log_offsets)
+
+
+def by_others(rollouts: Iterable[Rollout], departed: Departed) -> dict[Stretch, Departure]:
+    """Departures of which nothing is known, by what is known of the others of their deployment."""
+    told: dict[Stretch, Departure] = {}
+    for rollout in rollouts:
+        departures = {stretch: departed[stretch] for stretch in rollout.old if stretch in departed}
+        causes = {departure.cause for departure in departures.values() if departure.confidence != GUESS}
+        if len(causes) == 1:
+            departure = Departure(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
+            told |= {stretch: departure for stretch, own in departures.items() if own.confidence == GUESS}
+    return told
+
+
+def with_rollouts(
+    rebalances: Sequence[RebalanceRow], log_offsets: Sequence[int], rollouts: Iterable[Rollout]
+) -> list[RebalanceRow]:
+    """The rebalances of one group, in order, marked where they are of a rolling deployment.
+
+    `log_offsets` are those of the operations that began them. What only follows up one of them is of it too.
+    """
+    rollout_at = {place: rollout for rollout in reversed(list(rollouts)) for place in rollout.log_offsets}
+    ids: dict[Rollout, str] = {}
+    marked = []
+    before: Rollout | None = None
+    for row, place in zip(rebalances, log_offsets, strict=True):
+        rollout = before if FOLLOW_UPS.issuperset(row.cause_methods) else rollout_at.get(place)
+        if rollout is not None:
+            rollout_id = ids.setdefault(rollout, f"{row.incarnation}/{row.to_generation}")
+            marked.append(row._replace(rollout_id=rollout_id, rollout_confidence=rollout.confidence))
+        else:
+            marked.append(row)
+        before = rollout
+    return marked
+
+
+@dataclass(slots=True)
+class _FamilyStep:
+    """Who of a family came and went by one operation."""
+
+    log_offset: int
+    at_ms: int
+    came: list[MemberRow] = field(default_factory=list)
+    went: list[MemberRow] = field(default_factory=list)
+
+
+def _stretch(member: MemberRow) -> Stretch:
+    return member.member_id, member.from_log_offset
+
+
+def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
+    """The operations that changed who of the family is there, in order; a conversion of the group does not."""
+    steps: dict[int, _FamilyStep] = {}
+    ordered = sorted(members, key=lambda row: (row.from_log_offset, row.member_id))
+    converted = {(row.member_id, row.to_log_offset) for row in ordered if row.ended_by == CONVERTED}
+    for row in ordered:
+        if (row.member_id, row.from_log_offset) not in converted:
+            steps.setdefault(row.from_log_offset, _FamilyStep(row.from_log_offset, row.valid_from)).came.append(row)
+        if row.to_log_offset is not None and row.valid_to is not None and row.ended_by != CONVERTED:
+            steps.setdefault(row.to_log_offset, _FamilyStep(row.to_log_offset, row.valid_to)).went.append(row)
+    return [steps[log_offset] for log_offset in sorted(steps)]
+
+
+def _rollouts_of(steps: Sequence[_FamilyStep], departed: Departed, settings: InferenceSettings) -> Iterator[Rollout]:
+    present: set[str] = set()
+    index = 0
+    while index < len(steps):
+        exchange = _Exchange(present)
+        end = exchange.end(steps, index, settings.rollout_pause_ms)
+        if end > index:
+            # who came before anybody went may be of it, or have come for good: then it begins later
+            later = next(place for place in range(index, end) if steps[place].went)
+            came = {member.member_id for step in steps[index:later] for member in step.came}
+            if later > index and _Exchange(present | came).end(steps, later, settings.rollout_pause_ms) > later:
+                end = later
+            elif not _stopped_polling(exchange.old, departed):
+                yield exchange.rollout(tuple(step.log_offset for step in steps[index:end]), departed)
+        next_index = max(end, index + 1)
+        for step in steps[index:next_index]:
+            present.difference_update(member.member_id for member in step.went)
+            present.update(member.member_id for member in step.came)
+        index = next_index
+
+
+class _Exchange:
+    """All who were there, exchanged: taken in step by step."""
+
+    def __init__(self, present: Iterable[str]) -> None:
+        self._waiting = set(present)
+        """Old ones that are still there."""
+        self._size = len(self._waiting)
+        self._half = self._size // 2
+        self.old: list[MemberRow] = []
+        """Those that went."""
+        self.new: list[MemberRow] = []
+        self._went: list[int] = []
+        """In which steps any went."""
+        self._came: list[int] = []
+
+    def end(self, steps: Sequence[_FamilyStep], first: int, pause_ms: int) -> int:
+        """The step after its last one; `first` where no rolling deployment begins there."""
+        if self._size < MEMBERS_MIN:
+            return first
+        for index in range(first, len(steps)):
+            step = steps[index]
+            if index > first and step.at_ms - steps[index - 1].at_ms > pause_ms:
+                break
+            if not self._take(index, step):
+                break
+            if not self._waiting and len(self.new) == self._size:
+                return index + 1 if self._is_mixed() else first
+        return first
+
+    def _take(self, index: int, step: _FamilyStep) -> bool:
+        """Take a step in. False: with it, it is none."""
+        went = {member.member_id for member in step.went}
+        if not went <= self._waiting or max(len(went), len(step.came)) > self._half:
+            return False
+        self._waiting -= went
+        self.old += step.went
+        self.new += step.came
+        if step.went:
+            self._went.append(index)
+        if step.came:
+            self._came.append(index)
+        gone = {member.member_id for member in self.old}
+        is_again = any(member.member_id in gone for member in step.came)
+        here_count = len(self._waiting) + len(self.new)
+        return not is_again and len(self.new) <= self._size and here_count >= self._size - self._half
+
+    def _is_mixed(self) -> bool:
+        if self._came[0] >= self._went[-1]:
+            return False
+        return self._went[0] < self._came[-1] or any(map(self._have_same, PLACES))
+
+    def _have_same(self, place: Callable[[MemberRow], Hashable]) -> bool:
+        """Do the new ones take the very places of the old ones, one each?"""
+        old, new = ({place(member) for member in members} for members in (self.old, self.new))
+        return old == new and len(old) == self._size and None not in old
+
+    def rollout(self, log_offsets: tuple[int, ...], departed: Departed) -> Rollout:
+        """What came of it."""
+        old, new = (frozenset(map(_stretch, members)) for members in (self.old, self.new))
+        has_expired = any(stretch in departed and departed[stretch].cause == EXPIRED for stretch in old)
+        confidence = GUESS if has_expired and self._size < SURE_MEMBERS_MIN else LIKELY
+        return Rollout(log_offsets, old, new, confidence)
+
+
+PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
+    lambda member: member.instance_id,
+    lambda member: member.client_id,
+    lambda member: member.client_host,
+    lambda member: (member.client_id, member.client_host),
+)
+"""What stays the same where a process is started anew in its place, of one kind of set-up or another."""
+
+
+def _stopped_polling(old: Sequence[MemberRow], departed: Departed) -> bool:
+    """Did their clients leave in the names of half of them?"""
+    methods = [departed[stretch].method for stretch in map(_stretch, old) if stretch in departed]
+    return 2 * methods.count(SILENT_FOR_POLL_INTERVAL) >= len(old)
