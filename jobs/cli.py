@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jobs.choices import Format, Listing, Tool, View
+from jobs.choices import DumpFormat, Format, Listing, Tool, View
 from jobs.errors import JobError, SettingsError
 from jobs.settings import Settings, load_settings
 
@@ -81,6 +81,18 @@ CommandConfigOption = Annotated[
         help="How to log in to it: the .properties file of a Java client, as it is.",
     ),
 ]
+DumpOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dump",
+        metavar="URI",
+        help="File, folder or Delta table of dumped records, or of what kafka-dump-log or a console formatter printed; "
+        "may be repeated. Columns: [dump_columns] in the settings.",
+    ),
+]
+DumpFormatOption = Annotated[
+    DumpFormat | None, typer.Option("--dump-format", help="What the dumps are. [default: recognised]")
+]
 TopicOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
@@ -134,13 +146,17 @@ def nightly(
     segments: SegmentsOption = None,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    dump: DumpOption = None,
+    dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Capture from the configured sources and replay; prints the ledger and where to look."""
 
     def job() -> int:
-        settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
+        settings = _settings(
+            warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
+        )
         _check_client(settings)
         session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
@@ -158,13 +174,17 @@ def capture(
     segments: SegmentsOption = None,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    dump: DumpOption = None,
+    dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Read the sources and add to bronze what it lacks."""
 
     def job() -> int:
-        settings = _settings(warehouse, cluster_id, segments, topic, bootstrap_server, command_config)
+        settings = _settings(
+            warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
+        )
         _check_client(settings)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.capture import capture as run_capture  # noqa: PLC0415
@@ -560,6 +580,8 @@ def _settings(
     topics: list[str] | None = None,
     bootstrap_servers: str | None = None,
     command_config: str | None = None,
+    dumps: list[str] | None = None,
+    dump_format: DumpFormat | None = None,
 ) -> Settings:
     return load_settings(
         {
@@ -569,6 +591,8 @@ def _settings(
             "topics": tuple(topics or ()),
             "bootstrap_servers": bootstrap_servers,
             "command_config": command_config,
+            "dumps": tuple(dumps or ()),
+            "dump_format": dump_format,
         }
     )
 

@@ -103,6 +103,8 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
         for topic, count in summary.topics.items()
     ]
     steps.table(summary_table("captured", ("topic", "partitions", "new batches", "records", "size"), rows))
+    for note in summary.notes:
+        steps.say(note)
 
 
 def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings, steps: Steps) -> int:
