@@ -393,10 +393,11 @@ class Broker:
             found = [diagnose(server, self._config, timeout_ms=deadline.left_ms) for server in servers]
             is_over = not deadline.back_off()
             if is_over or all(it.is_final or it.step is Step.UNKNOWN_HOST for it in found):
-                said = dict.fromkeys(str(it) for it in found if it.step is not Step.DONE)
-                if said:
-                    first = next(it for it in found if it.step is not Step.DONE)
-                    raise BrokerError("; ".join(said), code=first.step.name) from None
+                ends = [it for it in found if it.step is not Step.DONE]
+                if ends:
+                    tried = f" (tried for {self.timeout_ms} ms)" if is_over else ""
+                    said = "; ".join(dict.fromkeys(map(str, ends)))
+                    raise BrokerError(said + tried, code=ends[0].step.name) from None
                 if is_over:
                     raise BrokerError(
                         f"no answer from {', '.join(servers)} within {self.timeout_ms} ms: {_short(last)}",
