@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from coordinator_core.log.chunk import I64, U8
+from coordinator_core.log.chunk import I64, U8, BoolArray
 from jobs.sinks import TableFile, filesystem_of
 
-COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid")
+COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid", "is_transactional")
 
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 """What is decoded at a time: small enough that the columns made of it stay in memory which is warm already. Chunks of
@@ -30,6 +30,14 @@ class BronzeChunk:
     data: U8
     base_offsets: I64
     sources: pa.ChunkedArray
+    is_header_told: BoolArray
+    """One bool a batch. False: it was made of bare keys and values, and its header says nothing about producers."""
+
+    def are_headers_told(self, offsets: I64) -> BoolArray:
+        """Is the header told of the batch that has each offset? Yes for offsets before the chunk."""
+        rows = np.searchsorted(self.base_offsets, offsets, side="right") - 1
+        told: BoolArray = self.is_header_told[rows] | (rows < 0)
+        return told
 
     def source_of(self, base_offset: int) -> str | None:
         """Where the batch with this base offset was read."""
@@ -92,11 +100,14 @@ def _chunks(groups: Sequence[_RowGroup]) -> Iterator[BronzeChunk]:
         base_offsets = rows["base_offset"].to_numpy()
     ends = np.cumsum(pc.binary_length(rows["batch"]).to_numpy(), dtype=np.int64)
     data = _joined(rows["batch"])
+    is_header_told = ~rows["is_transactional"].is_null().to_numpy()
     first, position = 0, 0
     while first < len(base_offsets):
         after = max(first + 1, int(np.searchsorted(ends, position + CHUNK_BYTES_MAX, side="right")))
         end = int(ends[after - 1])
-        yield BronzeChunk(data[position:end], base_offsets[first:after], rows["source"].slice(first, after - first))
+        part = slice(first, after)
+        sources = rows["source"].slice(first, after - first)
+        yield BronzeChunk(data[position:end], base_offsets[part], sources, is_header_told[part])
         first, position = after, end
 
 

@@ -486,7 +486,8 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     rows = GroupRows()
     for bronze, chunk in _chunks(log, work):
         output = replayer.feed(chunk)
-        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition))
+        told = bronze.are_headers_told(output.commits.log_offset)
+        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
         rows.extend(output.groups)

@@ -191,7 +191,7 @@ def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, Group
         "previous_offset": numbers_of(rows["previous_offset"])[order],
         "outcome": indices_in(rows["outcome"], OUTCOMES)[order],
         "change": indices_in(rows["change"], CHANGES)[order],
-        "is_transactional": rows["is_transactional"].to_numpy()[order],
+        "is_transactional": rows["is_transactional"].fill_null(False).to_numpy()[order],
     }
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
     return {

@@ -53,10 +53,14 @@ def rows_table(
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def commits_table(commits: CommitColumns, log_partition: int) -> pa.Table:
-    """silver.offset_commits: texts stay dictionary coded until they are in Parquet."""
+def commits_table(commits: CommitColumns, log_partition: int, is_header_told: BoolArray | None = None) -> pa.Table:
+    """silver.offset_commits: texts stay dictionary coded until they are in Parquet.
+
+    `is_header_told`, one bool a row: where False, nobody knows which producer wrote the record.
+    """
     count = len(commits)
     is_value = commits.is_value
+    told = np.ones(count, np.bool_) if is_header_told is None else is_header_told
     committed = _masked(commits.committed_offset, is_value)
     columns = {
         "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), count),
@@ -71,8 +75,8 @@ def commits_table(commits: CommitColumns, log_partition: int) -> pa.Table:
         "commit_time": timestamps(np.where(is_value, commits.commit_time_ms, -1)),
         "expire_time": timestamps(np.where(commits.expire_time_valid, commits.expire_time_ms, -1)),
         "recorded_at": timestamps(commits.recorded_at_ms),
-        "producer_id": pa.array(commits.producer_id),
-        "is_transactional": pa.array(commits.is_transactional),
+        "producer_id": _masked(commits.producer_id, told),
+        "is_transactional": _masked(commits.is_transactional, told),
         "outcome": pa.DictionaryArray.from_arrays(pa.array(commits.outcome), _OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
         "applied_at": timestamps(np.where(commits.applied_valid, commits.applied_at_ms, -1)),

@@ -56,8 +56,8 @@ OFFSET_COMMITS = Table(
         Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone."),
         Column("expire_time", TIMESTAMP, "Explicit expiry (value version 1); null for none."),
         Column("recorded_at", TIMESTAMP, "The record's own timestamp."),
-        Column("producer_id", BIGINT, "Transactional producer, -1 where none."),
-        Column("is_transactional", BOOLEAN, "Written in a transactional batch."),
+        Column("producer_id", BIGINT, "Transactional producer, -1 where none; null where a dump does not tell."),
+        Column("is_transactional", BOOLEAN, "Written in a transactional batch; null where a dump does not tell."),
         Column(
             "outcome",
             STRING,
