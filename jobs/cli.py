@@ -442,6 +442,55 @@ def restore(
 
 
 @app.command()
+def verify(
+    group: GroupsOption = None,
+    captured: Annotated[
+        bool, typer.Option("--captured", help="Compare with what the warehouse has; capture and replay nothing.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what is equal, too.")] = False,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Hold the ledger against a live cluster's own answers: groups, members, assignments, offsets, share states.
+
+    Exit code 1 if anything is different, 3 if something cannot be told.
+    """
+
+    def job() -> int:
+        from coordinator_core.verify import Verdict  # noqa: PLC0415
+        from jobs.verify import run_verify  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
+        _check_client(settings)
+
+        def caught_up() -> "Warehouse":
+            session, tables, steps = open_session("verify", settings, meanwhile="jobs.nightly")
+            from jobs.nightly import run_catch_up  # noqa: PLC0415
+
+            run = Run.start()
+            code = run_catch_up(session, tables, settings, run_id=run.run_id, started_at=run.started_at, steps=steps)
+            if code == FAILED:
+                raise JobError("the ledger does not add up: nothing was compared")
+            return tables
+
+        worst = run_verify(
+            settings,
+            (lambda: _tables("verify", settings)) if captured else caught_up,
+            group_ids=group or None,
+            output_format=output_format,
+            verbose=verbose,
+            say=lambda text: typer.echo(text, err=True),
+        )
+        return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)
+
+    _run(job, debug)
+
+
+@app.command()
 def whatif(
     group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")],
     changed: Annotated[

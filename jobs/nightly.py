@@ -35,14 +35,21 @@ def run_nightly(
 ) -> int:
     """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look. Gives the exit
     code."""
-    with steps.step("capture"):
-        captured = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
-    tell_capture(captured, steps)
-    code = run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
+    code = run_catch_up(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
     if code != FAILED:
         run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
         tell_findings(warehouse, settings.cluster_id, steps)
     return code
+
+
+def run_catch_up(
+    session: SparkSession, warehouse: Warehouse, settings: Settings, *, run_id: str, started_at: datetime, steps: Steps
+) -> int:
+    """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
+    with steps.step("capture"):
+        captured = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
+    tell_capture(captured, steps)
+    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
 
 
 def run_audit(

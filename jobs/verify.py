@@ -598,27 +598,26 @@ def _text(field: str | None, value: Any) -> Value:
 
 
 def run_verify(
-    warehouse: Warehouse,
     settings: Settings,
+    ledger: Callable[[], Warehouse],
     *,
     group_ids: Collection[str] | None,
-    catch_up: Callable[[], None] | None,
     output_format: str,
     verbose: bool,
     say: Callable[[str], None],
     out: TextIO | None = None,
 ) -> Verdict:
-    """Ask the cluster, bring the ledger up to where it was asked (None: leave it as it is), compare and print.
+    """Ask the cluster, compare with the ledger, and print. Gives the worst verdict.
 
-    Gives the worst verdict. Raises BrokerError, and JobError where there is nothing to compare with.
+    `ledger` gives the warehouse once the cluster is asked: brought up to there, or as it is. Raises BrokerError, and
+    JobError where there is nothing to compare with.
     """
     address = settings.broker_address
     if address is None:
         raise SettingsError("verify asks a live cluster: give --bootstrap-server HOST:PORT, or set bootstrap_servers")
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
         asked = ask(broker, group_ids)
-        if catch_up is not None:
-            catch_up()
+        warehouse = ledger()
         _require_replayed(warehouse, settings.cluster_id)
         findings = verify(warehouse, settings.cluster_id, asked, Admin(broker))
     for remark in tell(findings, asked, output_format, verbose, out or sys.stdout):
