@@ -55,7 +55,6 @@ PACKAGES: Final = {GSSAPI: "gssapi", AWS_MSK_IAM: "botocore"}
 """Python packages which kafka-python needs for a mechanism, and which do not come with the project."""
 
 MILLISECONDS: Final[Mapping[str, str]] = {
-    "request.timeout.ms": "request_timeout_ms",
     "connections.max.idle.ms": "connections_max_idle_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
     "reconnect.backoff.ms": "reconnect_backoff_ms",

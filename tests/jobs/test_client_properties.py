@@ -70,7 +70,7 @@ def test_without_a_file_the_connection_is_plain() -> None:
 def test_every_argument_is_known_to_kafka_python(load: Load) -> None:
     """It ignores others in silence, so none may be misspelt."""
     contents = [
-        "security.protocol=SSL\nclient.id=a\nrequest.timeout.ms=1\nconnections.max.idle.ms=2\nmetadata.max.age.ms=3\n"
+        "security.protocol=SSL\nclient.id=a\nconnections.max.idle.ms=2\nmetadata.max.age.ms=3\n"
         "reconnect.backoff.ms=4\nreconnect.backoff.max.ms=5\nsocket.connection.setup.timeout.ms=6\n"
         "socket.connection.setup.timeout.max.ms=7\nsend.buffer.bytes=8\nclient.dns.lookup=use_all_dns_ips",
         sasl("PLAIN", f"{PLAIN} required username=a password=b;"),
@@ -83,10 +83,10 @@ def test_every_argument_is_known_to_kafka_python(load: Load) -> None:
 def test_the_settings_of_a_connection(load: Load) -> None:
     """Numbers, names and socket options, as kafka-python calls them."""
     arguments = load(
-        "client.id = ledger\nrequest.timeout.ms: 1500\nreceive.buffer.bytes=65536\nsend.buffer.bytes=-1"
+        "client.id = ledger\nreconnect.backoff.ms: 1500\nreceive.buffer.bytes=65536\nsend.buffer.bytes=-1"
     ).kafka_python()
     assert arguments["client_id"] == "ledger"
-    assert arguments["request_timeout_ms"] == 1500
+    assert arguments["reconnect_backoff_ms"] == 1500
     assert arguments["socket_options"] == [
         *KafkaConnectionManager.DEFAULT_CONFIG["socket_options"],
         (socket.SOL_SOCKET, socket.SO_RCVBUF, 65536),
@@ -216,6 +216,7 @@ def test_a_file_that_everybody_can_read_is_told(load: Load, tmp_path: Path) -> N
         (sasl("PLAIN", f"{PLAIN} required;", "PLAINTEXT"), f"(security.protocol is PLAINTEXT): {JAAS}, sasl.mechanism"),
         ("security.protocol=SSL\nssl.provider=SunJSSE", "not used here: ssl.provider"),
         ("my.own.setting=1", "not used here: my.own.setting"),
+        ("request.timeout.ms=5", "not used here: request.timeout.ms"),  # sources.request_timeout_ms has it
         ("client.id=${env:NAME}", "client.id: has a variable of a provider that config.providers does not name"),
         (sasl("PLAIN", f"{PLAIN} required username=a password=b;", "SASL_PLAINTEXT"), "the password in the clear"),
         ("group.id=größe", "letters outside of ASCII are read as ISO-8859-1"),
@@ -250,8 +251,8 @@ def test_notes(load: Load, content: str, note: str) -> None:
         (sasl("OAUTHBEARER", f"{OAUTH} required;"), "needs unsecuredLoginStringClaim_sub"),
         (sasl("GSSAPI", f"{KERBEROS} required;"), "gssapi|service.name: is missing"),
         (sasl("AWS_MSK_IAM", f"{MSK} required;", "SASL_PLAINTEXT"), "botocore|must be SASL_SSL"),
-        ("request.timeout.ms=soon", "must be a whole number"),
-        ("request.timeout.ms=-1", "must be a whole number"),
+        ("metadata.max.age.ms=soon", "must be a whole number"),
+        ("metadata.max.age.ms=-1", "must be a whole number"),
         ("client.dns.lookup=default", "must be one of"),
         ("config.providers=env\nclient.id=${env:NAME}", r"there is no config\.providers\.env\.class"),
         (variable(f"{PROVIDERS}.EnvVarConfigProvider", "NOT_THERE"), r"\$\{x:NOT_THERE\} has no value"),

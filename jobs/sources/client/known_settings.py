@@ -30,13 +30,14 @@ SECURITY: Final = frozenset(_SECURITY.split())
 
 _CONNECTION = """
 client.dns.lookup client.id config.providers connections.max.idle.ms metadata.max.age.ms receive.buffer.bytes
-reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms send.buffer.bytes
+reconnect.backoff.max.ms reconnect.backoff.ms send.buffer.bytes
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 """
 CONNECTION: Final = frozenset(_CONNECTION.split())
 """They are used."""
 
 _OTHER = """
+request.timeout.ms
 bootstrap.controllers bootstrap.servers default.api.timeout.ms enable.metrics.push
 metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
 metrics.recording.level metrics.sample.window.ms retries retry.backoff.max.ms retry.backoff.ms
