@@ -584,13 +584,13 @@ def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_n
             encode_content=_encode_text,
             length_max=STRING_BYTES_MAX,
         )
-    assert kind is wire.Bytes
+    assert kind in (wire.Bytes, wire.Records)
     return _bounded(
         name,
         version,
         is_nullable=is_nullable,
         letter="i",
-        read_content=_read_bytes,
+        read_content=_read_bytes if kind is wire.Bytes else _read_view,
         encode_content=_encode_bytes,
         length_max=BYTES_MAX,
     )
@@ -633,6 +633,10 @@ def _encode_text(value: str) -> bytes:
 
 def _read_bytes(data: Buffer, position: int, end: int) -> bytes:
     return bytes(data[position:end])
+
+
+def _read_view(data: Buffer, position: int, end: int) -> memoryview:
+    return memoryview(data)[position:end]
 
 
 def _encode_bytes(value: bytes) -> bytes:

@@ -39,6 +39,8 @@ Uuid: Final = Primitive("uuid", None, "AAAAAAAAAAAAAAAAAAAAAA")
 String: Final = Primitive("string", None, "")
 """UTF-8, at most 32767 bytes."""
 Bytes: Final = Primitive("bytes", None, b"")
+Records: Final = Primitive("records", None, b"")
+"""Record batches. Read as a view of the buffer, for they are many: whoever keeps them keeps the buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -93,7 +93,8 @@ class _ResponseReader:
 
     def decode(self, stream: Any) -> Struct:
         """Read the rest. Raises ValueError for bytes that are no such response, which closes the connection."""
-        data = stream.read()
+        # kafka-python's stream is a bytearray, and reading it copies it twice
+        data = memoryview(stream)[stream.tell() :]
         try:
             position = _skip_tags(data) if _is_flexible(self._message, self._version) else 0
             return decode(self._message, data, self._version, position=position)
@@ -101,7 +102,7 @@ class _ResponseReader:
             raise ValueError(f"{self._message.name} cannot be decoded") from error
 
 
-def _skip_tags(data: bytes) -> int:
+def _skip_tags(data: memoryview) -> int:
     """The position behind the tag section with which a flexible header ends."""
     count, position = read_uvarint(data, 0)
     for _ in range(count):

@@ -7,19 +7,22 @@ once, wherever they are cut.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from kafka.protocol.consumer import FetchRequest
 
-from coordinator_core.codec import uuid_bytes
+from coordinator_core.codec import make
 from coordinator_core.log import fast
 from coordinator_core.log.chunk import U8, BatchColumns
 from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from jobs.sources.api_request import ApiRequest
 from jobs.sources.broker import LogPartition
+from schemas.fetch_protocol import FETCH, FETCH_PARTITION, FETCH_TOPIC
+from schemas.wire import Uuid
 
 VERSION_BEFORE_TOPIC_IDS: Final = 12
+ZERO_UUID: Final = str(Uuid.default)
+"""What Kafka writes for no id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,42 +61,33 @@ def fetch_request(
     by_topic: dict[str, list[tuple[LogRange, int, int]]] = {}
     for it in asked:
         by_topic.setdefault(it[0].topic, []).append(it)
-    fetch_topic = FetchRequest.FetchTopic
-    return FetchRequest(
-        max_version=None if all(it[0].topic_id is not None for it in asked) else VERSION_BEFORE_TOPIC_IDS,
-        replica_id=-1,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=bytes_max,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[
-            fetch_topic(
-                topic=topic,
-                topic_id=_uuid(members[0][0]),
-                partitions=[
-                    fetch_topic.FetchPartition(
-                        partition=chosen.partition,
-                        current_leader_epoch=leader_epoch,
-                        fetch_offset=offset,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=partition_bytes_max or bytes_max,
-                    )
-                    for chosen, leader_epoch, offset in members
-                ],
-            )
-            for topic, members in by_topic.items()
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
+    topics = [
+        make(
+            FETCH_TOPIC,
+            topic=topic,
+            topic_id=members[0][0].topic_id or ZERO_UUID,
+            partitions=[
+                make(
+                    FETCH_PARTITION,
+                    partition=chosen.partition,
+                    current_leader_epoch=leader_epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=partition_bytes_max or bytes_max,
+                )
+                for chosen, leader_epoch, offset in members
+            ],
+        )
+        for topic, members in by_topic.items()
+    ]
+    request = ApiRequest(FETCH, max_wait_ms=wait_ms, min_bytes=1, max_bytes=bytes_max, topics=topics)
+    if any(it[0].topic_id is None for it in asked):
+        request.max_version = VERSION_BEFORE_TOPIC_IDS
+    return request
 
 
 def answered_partitions(answer: Any, asked: Iterable[LogRange]) -> dict[LogPartition, Any]:
     """What an answer holds of each log partition; newer versions name the topic by its id."""
-    topic_names = {_uuid(it): it.topic for it in asked}
+    topic_names = {it.topic_id: it.topic for it in asked}
     return {
         (topic.topic or topic_names.get(topic.topic_id, ""), partition.partition_index): partition
         for topic in answer.responses
@@ -140,7 +134,3 @@ def _scan_base(array: U8, from_offset: int) -> int:
         return from_offset
     is_far = last_offset - from_offset >= RELATIVE_OFFSET_MAX // 2
     return first_offset if is_far or first_offset <= from_offset <= last_offset else from_offset
-
-
-def _uuid(chosen: LogRange) -> UUID | None:
-    return None if chosen.topic_id is None else UUID(bytes=uuid_bytes(chosen.topic_id))
