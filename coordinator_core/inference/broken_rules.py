@@ -3,7 +3,8 @@
 `RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
 the rest is found here: offsets that outlive their group, and share partitions whose start offset or epochs go back.
 That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of
-several clusters, or damaged, shows the same.
+several clusters, or damaged, shows the same. A defect is named only where its effect on a log is this very break; the
+comments in `RULES` say how it comes about.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,74 +28,125 @@ EMBEDDED: Final = "EMBEDDED"
 OFFSETS_OUTLIVE_GROUP: Final = "OFFSETS_OUTLIVE_GROUP"
 START_OFFSET_WENT_BACK: Final = "START_OFFSET_WENT_BACK"
 STATE_EPOCH_FELL: Final = "STATE_EPOCH_FELL"
+STATE_EPOCH_UNSET: Final = "STATE_EPOCH_UNSET"
 SNAPSHOT_EPOCH_FELL: Final = "SNAPSHOT_EPOCH_FELL"
 LEADER_EPOCH_FELL: Final = "LEADER_EPOCH_FELL"
 OTHER: Final = "OTHER"
 
 
 class Rule(NamedTuple):
-    """A rule of the coordinators. `known_defects`: Kafka's issues whose effect on the log looks like a break of it."""
+    """A rule of the coordinators, and its break."""
 
     meaning: str
+    """What a break means."""
+    remedy: str
+    """What to do."""
     known_defects: tuple[str, ...] = ()
+    """Kafka's issues whose effect on a log is this very break: by number, or by pull request where there is none."""
 
+
+RELOAD: Final = (
+    "Nothing was lost by it here. Kafka's own loader throws at such a record, so a coordinator that moves may fail to "
+    "load the partition: watch its log for 'Failed to load', and upgrade to a version that has the fix."
+)
+ONE_CLUSTER: Final = (
+    "Make sure that the sources are of one cluster and of one life of the topic: a log put together of several breaks "
+    "rules where they meet."
+)
+UNCLEAN: Final = (
+    f"{ONE_CLUSTER} If they are, look whether the coordinator topic had an unclean leader election then, which takes "
+    "back what had been written."
+)
 
 RULES: Final[Mapping[str, Rule]] = {
+    # KAFKA-16147: a member that is given back a partition it is about to revoke loses the partition's epoch, so the
+    # coordinator takes it for free. KAFKA-19862: what is read while the cleaner runs has the new owner's record, and
+    # not the one by which the old owner gave the partition up.
     anomalies.DOUBLE_OWNER: Rule(
         "A partition was given to a member while another member still held it: both may have read it. In a log that "
         "was compacted while it was read, the record by which the other gave it up may only be missing.",
+        "See bronze.coverage for COMPACTED stretches there. If there are none, take what the partition held between "
+        "the two times as processed twice.",
         ("KAFKA-16147", "KAFKA-19862"),
     ),
     anomalies.CLASSIC_MEMBER_REPEATED: Rule(
-        "One generation of a classic group names a member id or a group instance id twice."
+        "One generation of a classic group names a member id or a group instance id twice.",
+        "No coordinator of Kafka's writes this: see which program or which version of a broker wrote the record.",
     ),
+    # KAFKA-21117: a group that goes from the consumer protocol back to the classic one while the cleaner runs. The
+    # loader meets a classic group, then consumer records whose tombstones come later or were cleaned away.
     anomalies.GROUP_TYPE_MISMATCH: Rule(
         "A record of one group type for an id held by a group of another: the tombstones of the former group are "
-        "missing, or came later. Kafka refuses to load such a partition.",
-        ("KAFKA-17306", "KAFKA-19862"),
+        "missing, or came later.",
+        f"See whether the group was converted about then: the cleaner may have taken the tombstones. {RELOAD}",
+        ("KAFKA-21117",),
     ),
+    # KAFKA-21102: the tombstones of one group or member are cleaned away one by one, so that of the whole may be left
+    # when those of its parts are gone, while the parts' values are still in a segment that is read before.
     anomalies.GROUP_TOMBSTONE_TOO_EARLY: Rule(
-        "A group was deleted with members or assignments left, whose own tombstones are missing.", ("KAFKA-17306",)
+        "A group was deleted with members or assignments left, whose own tombstones are missing.",
+        RELOAD,
+        ("KAFKA-21102",),
     ),
     anomalies.MEMBER_TOMBSTONE_TOO_EARLY: Rule(
-        "A member was deleted with an assignment left, whose own tombstone is missing.", ("KAFKA-17306",)
+        "A member was deleted with an assignment left, whose own tombstone is missing.", RELOAD, ("KAFKA-21102",)
     ),
     anomalies.TARGET_TOMBSTONE_TOO_EARLY: Rule(
         "The assignment epoch was deleted with target assignments left, whose own tombstones are missing.",
-        ("KAFKA-17306",),
+        RELOAD,
+        ("KAFKA-21102",),
     ),
     GENERATION_FELL: Rule(
         "A generation or group epoch is lower than the one before it, with no tombstone between: the group's deletion "
-        "is missing from the log, or a coordinator wrote that had lost what another one knew."
+        "is missing from the log, or a coordinator wrote that had lost what another one knew.",
+        UNCLEAN,
     ),
     EMBEDDED: Rule(
         "A subscription or assignment inside a group's record is not what its protocol says: the client that made it "
-        "is at fault, or uses a protocol of its own. Kafka stores such bytes unread."
+        "is at fault, or uses a protocol of its own. Kafka stores such bytes unread.",
+        "See client_id in silver.group_members for who it was. Its topics and partitions are missing from the tables.",
     ),
     OFFSETS_OUTLIVE_GROUP: Rule(
         "A group was deleted and an offset committed before stayed in force: its tombstone is missing. A new group of "
-        "that id would go on from it."
+        "that id would go on from it.",
+        "Before that group id is used again, delete the offset with kafka-consumer-groups --delete-offsets, or expect "
+        "the new group to start there.",
     ),
+    # The share coordinator takes the start offset of each write as it is, so writes that overtake each other, or come
+    # from a share partition that is no longer the leader's, set it back; since this change the greater one stays.
     START_OFFSET_WENT_BACK: Rule(
-        "A share partition's start offset went back without a reset: a share partition that had lost its leadership "
-        "still wrote. Records before the greater offset may be delivered again.",
+        "A share partition's start offset went back without a reset: a write that was overtaken by a newer one, or one "
+        "of a share partition that had been loaded anew, was taken. Where the leader changes next, records before the "
+        "greater offset may be delivered again.",
+        "Look in gold.redeliveries for offsets below the greater start offset from then on: they had been done with.",
         ("apache/kafka#23074",),
     ),
     STATE_EPOCH_FELL: Rule(
-        "A share partition's state epoch went back without its deletion: a write from before a reset was taken.",
-        ("KAFKA-19456", "KAFKA-20743"),
+        "A share partition's state epoch went back without its deletion, which the share coordinator refuses.",
+        UNCLEAN,
+    ),
+    # An Initialize request with state epoch -1 passes unchecked and is written as it came; brokers never send it.
+    STATE_EPOCH_UNSET: Rule(
+        "A share partition was initialized with state epoch -1, past the check that fences old epochs: from then on "
+        "no write is fenced by it.",
+        "Kafka's group coordinator never sends this: see which client has CLUSTER_ACTION on the cluster.",
+        ("KAFKA-20743",),
     ),
     SNAPSHOT_EPOCH_FELL: Rule(
         "A share partition's snapshot epoch went back without its deletion: a share coordinator wrote that had not "
-        "seen the newest snapshot, or a tombstone is missing."
+        "seen the newest snapshot, or a tombstone is missing.",
+        UNCLEAN,
     ),
     LEADER_EPOCH_FELL: Rule(
-        "A share partition's leader epoch went back without a reset: a leader that had been replaced still wrote.",
-        ("KAFKA-19456", "KAFKA-20743"),
+        "A share partition's leader epoch went back without a reset, which the share coordinator refuses.",
+        UNCLEAN,
     ),
-    OTHER: Rule("The log contradicts its own past in a way that has no description of its own."),
+    OTHER: Rule(
+        "The log contradicts its own past in a way that has no description of its own.",
+        ONE_CLUSTER,
+    ),
 }
-"""What each rule's break means. Defects are named by Kafka's issue, or by pull request where there is no issue."""
+"""What each rule's break means, and what to do about it."""
 
 
 class LogAnomalyRow(NamedTuple):
@@ -114,6 +166,7 @@ class LogAnomalyRow(NamedTuple):
     member_id: str | None
     details: str
     meaning: str
+    remedy: str
     known_defects: tuple[str, ...]
     method: str
     confidence: str
@@ -217,30 +270,39 @@ class ShareBreak(NamedTuple):
 _TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
 _RESET: Final = RECORD_KINDS.index("RESET")
 
+
+class ShareRule(NamedTuple):
+    """What must not go back."""
+
+    rule: str
+    column: str
+    is_reset_free: bool
+    """A reset may lower it."""
+    lowest: int = -1
+    """It is this rule's break where what it went back to is in these bounds."""
+    highest: int = 2**63 - 1
+
+
 SHARE_RULES: Final = (
-    # rule, column, may a reset lower it
-    (START_OFFSET_WENT_BACK, "start_offset", True),
-    (STATE_EPOCH_FELL, "state_epoch", False),
-    (SNAPSHOT_EPOCH_FELL, "snapshot_epoch", False),
-    (LEADER_EPOCH_FELL, "leader_epoch", True),
+    # a start offset of -1 is not set yet, and compares with nothing
+    ShareRule(START_OFFSET_WENT_BACK, "start_offset", is_reset_free=True, lowest=0),
+    ShareRule(STATE_EPOCH_FELL, "state_epoch", is_reset_free=False, lowest=0),
+    ShareRule(STATE_EPOCH_UNSET, "state_epoch", is_reset_free=False, highest=-1),
+    ShareRule(SNAPSHOT_EPOCH_FELL, "snapshot_epoch", is_reset_free=False),
+    ShareRule(LEADER_EPOCH_FELL, "leader_epoch", is_reset_free=True),
 )
 
 
 def share_breaks(states: ShareEpochs) -> list[ShareBreak]:
-    """Where a share partition's start offset or epochs went back although nothing had reset or deleted it.
-
-    A start offset of -1 is not set yet, and compares with nothing.
-    """
+    """Where a share partition's start offset or epochs went back although nothing had reset or deleted it."""
     order = np.lexsort((states.log_offset, states.key))
     kind = states.record_kind[order]
     goes_on: BoolArray = states.key[order][1:] == states.key[order][:-1]
     goes_on &= (kind[1:] != _TOMBSTONE) & (kind[:-1] != _TOMBSTONE)
     breaks = []
-    for rule, column, is_reset_free in SHARE_RULES:
+    for rule, column, is_reset_free, lowest, highest in SHARE_RULES:
         values: I64 = getattr(states, column)[order]
-        is_broken = goes_on & (values[1:] < values[:-1])
-        if column == "start_offset":
-            is_broken &= values[1:] >= 0
+        is_broken = goes_on & (values[1:] < values[:-1]) & (values[1:] >= lowest) & (values[1:] <= highest)
         if is_reset_free:
             is_broken &= kind[1:] != _RESET
         places = np.flatnonzero(is_broken)

@@ -242,6 +242,7 @@ LOG_ANOMALIES = Table(
         Column("known_defects", ArrayOf(STRING), "Kafka's issues that show like this."),
         METHOD,
         CONFIDENCE,
+        Column("remedy", STRING, "What to do."),
     ),
 )
 

@@ -1,28 +1,17 @@
 """Commit anomalies: what each kind takes, what proves it, and that order and neighbours change nothing."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.broken_rules import (
-    LEADER_EPOCH_FELL,
-    OFFSETS_OUTLIVE_GROUP,
-    RULES,
-    SHARE_RULES,
-    START_OFFSET_WENT_BACK,
-    ShareEpochs,
-    group_anomalies,
-    share_breaks,
-)
 from coordinator_core.inference.commit_anomalies import RESETS_MAX, find_anomalies
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
-from coordinator_core.share_state.lane import RECORD_KINDS
 
 SETTINGS = InferenceSettings()
 MINUTE_MS = 60_000
@@ -250,48 +239,3 @@ def test_why_an_offset_went_away(
     (row,) = found(life_of(*rows, **parts))
     assert (row.kind, row.from_offset, row.to_offset) == ("DELETED", 5, None)
     assert (row.likely_cause, row.confidence) == (cause, confidence)
-
-
-def test_every_break_of_the_rules_has_a_meaning() -> None:
-    """Known codes keep their name, embedded ones share one, unknown ones are OTHER; details stay."""
-    codes = ("DOUBLE_OWNER", "EMBEDDED_TRUNCATED", "NEVER_HEARD_OF")
-    events = tuple(event(number, "ANOMALY", code=code, message="m") for number, code in enumerate(codes))
-    rows = group_anomalies(life_of(events=events))
-    assert [row.rule for row in rows] == ["DOUBLE_OWNER", "EMBEDDED", "OTHER"]
-    assert [row.details for row in rows] == [f"{code}: m" for code in codes]
-    assert rows[0].known_defects == ("KAFKA-16147", "KAFKA-19862")
-    assert all(rule.meaning.endswith(".") for rule in RULES.values())
-
-
-def test_offsets_that_outlive_their_group() -> None:
-    """The group was deleted and no tombstone took its offset; with one there is nothing to say."""
-    deleted = {"events": (event(200, "GROUP_DELETED"),)}
-    (row,) = group_anomalies(life_of(commit(1, 5), commit(2, 5, partition=1), commit(199, None, 5), **deleted))
-    assert (row.rule, row.partition, row.log_offset, row.confidence) == (OFFSETS_OUTLIVE_GROUP, 1, 200, "LIKELY")
-    assert group_anomalies(life_of(commit(1, 5), commit(199, None, 5), **deleted)) == []
-
-
-def states(*rows: tuple[str, int, int]) -> ShareEpochs:
-    """States of one share partition: record kind, start offset, and one number for all epochs."""
-    start, epoch = (np.array([row[place] for row in rows], np.int64) for place in (1, 2))
-    kinds = np.array([RECORD_KINDS.index(kind) for kind, *_ in rows], np.int8)
-    return ShareEpochs(np.zeros(len(rows), np.int64), np.arange(len(rows)), kinds, start, epoch, epoch, epoch)
-
-
-@pytest.mark.parametrize(
-    ("rows", "broken"),
-    [
-        ([("SNAPSHOT", 5, 1), ("UPDATE", 7, 1), ("UPDATE", -1, 2)], []),
-        ([("SNAPSHOT", 5, 1), ("UPDATE", 3, 1)], [START_OFFSET_WENT_BACK]),
-        ([("SNAPSHOT", 5, 1), ("RESET", 3, 1)], []),
-        ([("SNAPSHOT", 5, 2), ("TOMBSTONE", -1, -1), ("SNAPSHOT", 0, 0)], []),
-        ([("SNAPSHOT", 5, 2), ("UPDATE", 5, 1)], [rule for rule, *_ in SHARE_RULES if rule != START_OFFSET_WENT_BACK]),
-    ],
-)
-def test_share_partitions_that_go_back(rows: list[tuple[str, int, int]], broken: list[str]) -> None:
-    """Start offsets and epochs only grow, until a reset or a tombstone; whatever the order of the rows."""
-    epochs = states(*rows)
-    turned = ShareEpochs(*(getattr(epochs, item.name)[::-1] for item in fields(ShareEpochs)))
-    assert [found.rule for found in share_breaks(epochs)] == broken
-    assert [found.rule for found in share_breaks(turned)] == broken
-    assert LEADER_EPOCH_FELL in RULES
