@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kafka import errors as kafka_errors
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -29,6 +28,7 @@ from coordinator_core.codec import uuid_text
 from coordinator_core.limits import BATCH_BYTES_MAX
 from jobs.errors import BrokerError
 from jobs.sources.client_properties import load_client_properties
+from jobs.sources.connections import ConnectionManager
 from jobs.sources.diagnosis import Diagnosis, Step, diagnose
 
 TIMEOUT_MS: Final = 30_000
@@ -407,7 +407,7 @@ class Broker:
 
     def _open(self) -> None:
         self._net = NetworkSelector(**self._config)
-        self._manager = KafkaConnectionManager(self._net, **self._config)
+        self._manager = ConnectionManager(self._net, **self._config)
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._net.start()
 

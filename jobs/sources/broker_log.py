@@ -177,7 +177,9 @@ class _Reader:
 
     def _start(self) -> _Flight:
         """Ask the leader of the first range that is not done for it, and for the others which it leads."""
-        time.sleep(max(0.0, self._resume_at - time.monotonic()))
+        wait_s = self._resume_at - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
         missing = [it for it in self._open if not it.is_done]
         leader = self._leader(missing[0])
         held_bytes = sum(read.data.size for it in self._open for read in it.held)
