@@ -72,8 +72,16 @@ COVERAGE = Table(
         Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("kind", STRING, "CAPTURED MISSING COMPACTED CORRUPT."),
         Column("reason", STRING, "Why, in words; null for CAPTURED."),
-        Column("first_timestamp", TIMESTAMP, "Earliest time known for the range; null where none."),
-        Column("last_timestamp", TIMESTAMP, "Latest time known for the range; null where none."),
+        Column(
+            "first_timestamp",
+            TIMESTAMP,
+            "CAPTURED: of its earliest batch; MISSING, CORRUPT: of the last captured batch before; null where none.",
+        ),
+        Column(
+            "last_timestamp",
+            TIMESTAMP,
+            "CAPTURED: of its latest batch; MISSING, CORRUPT: of the first captured batch after; null where none.",
+        ),
         Column("observed_at", TIMESTAMP, "Start of the run that first saw the range so."),
     ),
 )
@@ -114,4 +122,37 @@ END_OFFSETS = Table(
     ),
 )
 
-BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS)
+TOPICS = Table(
+    layer="bronze",
+    name="topics",
+    comment="Topics as a live cluster's Admin named them: a row when a topic is first named, when its number of "
+    "partitions changed, and when it is not named any more.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("told_at", TIMESTAMP, "When it was asked."),
+        Column("topic", STRING, "Its name."),
+        Column("partition_count", INT, "Its partitions then; null where it is not named any more."),
+        Column("is_deleted", BOOLEAN, "Named before, and not any more: deleted between the two."),
+    ),
+)
+
+CONFIGS = Table(
+    layer="bronze",
+    name="configs",
+    comment="Configs of groups, topics and brokers in force as a live cluster's Admin told them: a row when a value is "
+    "first told, and when it changed. Only configs of groups, offsets and retention are kept.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("resource_type", STRING, "GROUP TOPIC BROKER."),
+        key("resource_name", STRING, "Group id, topic or broker id."),
+        key("name", STRING, "Name of the config."),
+        key("told_at", TIMESTAMP, "When it was asked."),
+        Column("value", STRING, "The value in force; null: told before, and not any more."),
+        Column("source", STRING, "Where Kafka has the value from: GROUP_CONFIG, DEFAULT_CONFIG, ..."),
+    ),
+)
+
+BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS, TOPICS, CONFIGS)
