@@ -12,6 +12,7 @@ after any crash. Damaged batches have files of their own: what their headers cla
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -145,7 +146,7 @@ def capture(
 
     staging = f"{warehouse.root}/_staging/dumps/{capture_id}"
     try:
-        unpacked = unpack_dumps(session, settings, staging=staging)
+        unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
         return capture_logs(session, warehouse, settings, bronze, sources, run)

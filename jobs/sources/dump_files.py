@@ -26,6 +26,7 @@ HEAD_BYTES: Final = 64 * 1024
 _PARQUET_MAGIC: Final = b"PAR1"
 _DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| )", re.MULTILINE)
 _HIVE_FOLDER: Final = re.compile(r"([^=/]+)=([^=/]*)")
+_HIDDEN: Final = re.compile(r"\.|_(?!_)")
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 COLUMN_MAPPING: Final = "delta.columnMapping.mode"
@@ -61,6 +62,8 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
         if info.type == fs.FileType.NotFound:
             raise SourceError(f"no such dump: {uri}")
         if info.type == fs.FileType.File:
+            if format_ is DumpFormat.DELTA:
+                raise SourceError(f"{uri} is a file, and a Delta table is a folder")
             entries = [info]
         else:
             is_delta = filesystem.get_file_info(f"{root}/_delta_log").type == fs.FileType.Directory
@@ -88,8 +91,11 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
 
 
 def _is_hidden(path: str) -> bool:
-    """Spark writes `_SUCCESS` and `.part-0.crc` beside its files, and skips such names when it reads."""
-    return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
+    """Spark writes `_SUCCESS` and `.part-0.crc` beside its files, and skips such names when it reads.
+
+    Not so names of Kafka's topics, with their two underscores.
+    """
+    return any(_HIDDEN.match(part) and "=" not in part for part in path.split("/"))
 
 
 def _constants(path: str) -> dict[str, str | None]:
@@ -146,7 +152,7 @@ class Line(NamedTuple):
     is_whole: bool
 
 
-_LINE_END: Final = re.compile(rb'\r?\n|(?<=\})(?=\{"key":)')
+_BACK_TO_BACK: Final = b'}{"key":'
 """The console formatters end no line: an object that begins as theirs do begins a line. Inside a JSON text, quotes are
 escaped, so this is found between objects alone."""
 
@@ -163,17 +169,17 @@ def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> I
     while data := stream.read(READ_BYTES):
         held += data
         start = 0
-        for match in _LINE_END.finditer(held, max(searched - len(_SPLIT_CONTEXT), 0)):
+        for end, next_start in _line_ends(held, max(searched - len(_BACK_TO_BACK), 0)):
             number += 1
-            if match.start() > start and not is_skipping:
-                yield Line(number, position + start, bytes(held[start : match.start()]), True)
+            if end > start and not is_skipping:
+                yield Line(number, position + start, bytes(held[start:end]), True)
             is_skipping = False
-            start = match.end()
+            start = next_start
         position += start
         del held[:start]
         if is_skipping:
             # only what could be the head of a line's end is needed
-            drop = max(len(held) - len(_SPLIT_CONTEXT), 0)
+            drop = max(len(held) - len(_BACK_TO_BACK), 0)
             position += drop
             del held[:drop]
         elif len(held) > bytes_max:
@@ -184,5 +190,14 @@ def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> I
         yield Line(number + 1, position, bytes(held), True)
 
 
-_SPLIT_CONTEXT: Final = b'}{"key":'
-"""A line's end may lie across two reads: so many bytes are looked at again."""
+def _line_ends(data: bytearray, searched: int) -> Iterator[tuple[int, int]]:
+    """Where lines end, and where the next ones begin. What is before `searched` was looked at already."""
+    newline, between = data.find(b"\n", searched), data.find(_BACK_TO_BACK, searched)
+    while newline >= 0 or between >= 0:
+        if between >= 0 and (newline < 0 or between < newline):
+            yield between + 1, between + 1
+            between = data.find(_BACK_TO_BACK, between + 1)
+        else:
+            has_return = newline > 0 and data[newline - 1] == ord("\r")
+            yield newline - has_return, newline + 1
+            newline = data.find(b"\n", newline + 1)

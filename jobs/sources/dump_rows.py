@@ -308,11 +308,11 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
         (sizes > RECORD_BYTES_MAX, "key and value are larger than a record can be"),
     )
     is_good = is_wanted.copy()
-    bad: list[BadRow] = []
+    reasons: dict[int, str] = {}
     for is_fault, reason in faults:
-        for row in np.flatnonzero(is_good & is_fault).tolist():
-            bad.append(_bad_row(rows, row, f"{place_of(row)}: {reason}"))
+        reasons |= dict.fromkeys(np.flatnonzero(is_good & is_fault).tolist(), reason)
         is_good &= ~is_fault
+    bad = [_bad_row(rows, row, f"{place_of(row)}: {reason}") for row, reason in sorted(reasons.items())]
     columns = [rows[field.name].combine_chunks().cast(field.type, safe=False) for field in ROWS_SCHEMA]
     good = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
     if not is_good.all():

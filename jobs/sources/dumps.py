@@ -1,6 +1,6 @@
 """Dumps as a source: rows of raw keys and values, and what Kafka's tools print, made into batches of log partitions.
 
-    unpacked = unpack_dumps(session, settings, staging=folder)
+    unpacked = unpack_dumps(settings, staging=folder, run_all=partial(run_tasks, session))
     for log in unpacked.logs:
         for read in read_dump_log(log):  # as read_segment gives of a segment file
             ...
@@ -22,14 +22,13 @@ What each kind of dump tells, and what is null or assumed because it does not:
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from coordinator_core.errors import EncodeError
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -59,7 +58,8 @@ from jobs.sources.dump_rows import (
 )
 from jobs.sources.dump_staging import PieceWriter, Run, merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
-from jobs.tasks import run_tasks
+
+RunAll = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
 DUPLICATE_OFFSET: Final = "DUPLICATE_OFFSET"
 """Code of a record which stands at the same offset as one before it in the dump, and differs."""
@@ -167,9 +167,10 @@ class _Done:
     """What makes the whole dump unreadable: the run stops with it."""
 
 
-def unpack_dumps(session: SparkSession, settings: Settings, *, staging: str) -> Unpacked:
+def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpacked:
     """Read the files of all dumps into `staging`, a folder or URI of this run's own, to be deleted after the capture.
 
+    `run_all` applies a function to each element of a list, somewhere: `partial(run_tasks, session)`.
     Raises SourceError for a dump that is not there, that no format fits, or that lacks a column.
     """
     uris, rules = settings.dumps, RowRules(settings.dump, settings.topics)
@@ -184,7 +185,7 @@ def unpack_dumps(session: SparkSession, settings: Settings, *, staging: str) -> 
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
         sources += [uri, *(file.path for file in files), *(path for path, _ in unknown)]
         works += _works(uri, files, rules, staging, len(works))
-    done = run_tasks(session, unpack, works)
+    done: Sequence[_Done] = run_all(unpack, works)
     problem = next((task.problem for task in done if task.problem is not None), None)
     if problem is not None:
         raise SourceError(problem)
