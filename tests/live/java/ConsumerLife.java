@@ -88,7 +88,7 @@ final class ConsumerLife extends GroupLife {
     @Override
     void rest() {
         members.forEach(this::poll);
-        sleepMs(members.isEmpty() ? 100 : 60);
+        sleepMs(members.isEmpty() ? 100 : 150);
     }
 
     @Override

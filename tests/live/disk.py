@@ -1,0 +1,126 @@
+"""What a broker's log directory holds, read from the files themselves by a parser of these tests' own."""
+
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Final, Self
+
+TOPICS: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
+LOG_OVERHEAD: Final = 12
+"""Base offset and length, which the length does not count."""
+WATCH_EVERY_S: Final = 0.4
+
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskBatch:
+    """A record batch (magic 2) as it is in a file."""
+
+    data: bytes
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record as first written."""
+        return int.from_bytes(self.data[:8], "big")
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last record."""
+        return self.base_offset + int(struct.unpack_from(">i", self.data, 23)[0]) + 1
+
+    @property
+    def record_count(self) -> int:
+        """Records which are left in it."""
+        return int(struct.unpack_from(">i", self.data, 57)[0])
+
+
+def read_logs(directory: Path, topics: Sequence[str] = TOPICS) -> Mapping[Place, list[DiskBatch]]:
+    """All batches of the topics' segments, by log partition and in order."""
+    logs: dict[Place, list[DiskBatch]] = {}
+    for folder in _folders(directory, topics):
+        topic, _, partition = folder.name.rpartition("-")
+        segments = (path.read_bytes() for path in sorted(folder.glob("*.log")))
+        logs[topic, int(partition)] = [batch for data in segments for batch in _batches(data)]
+    return logs
+
+
+def _folders(directory: Path, topics: Sequence[str]) -> Iterator[Path]:
+    for topic in topics:
+        yield from (path for path in directory.glob(f"{topic}-*") if path.name.removeprefix(f"{topic}-").isdigit())
+
+
+def _batches(data: bytes) -> Iterator[DiskBatch]:
+    """Whole batches; what is being written just now ends them."""
+    position = 0
+    while position + LOG_OVERHEAD <= len(data):
+        size = LOG_OVERHEAD + int(struct.unpack_from(">i", data, position + 8)[0])
+        if position + size > len(data):
+            return
+        yield DiskBatch(data[position : position + size])
+        position += size
+
+
+class DiskWatch:
+    """Looks at a log directory all the time, and remembers every batch that was ever in a segment: also those which
+    Kafka has pruned or compacted since, in each form that they had."""
+
+    def __init__(self, directory: Path, topics: Sequence[str] = TOPICS) -> None:
+        """Begin to look."""
+        self._directory = directory
+        self._topics = topics
+        self._seen: dict[Place, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+        self._read: dict[tuple[str, int], int] = {}
+        self._ending = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Look once more, and end."""
+        self._ending.set()
+        self._thread.join()
+
+    @property
+    def seen(self) -> Mapping[Place, Mapping[int, set[bytes]]]:
+        """Batches by log partition and base offset, in every form. After `stop`."""
+        assert not self._thread.is_alive()
+        return self._seen
+
+    def _watch(self) -> None:
+        while not self._ending.wait(WATCH_EVERY_S):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        for folder in _folders(self._directory, self._topics):
+            topic, _, partition = folder.name.rpartition("-")
+            for path in sorted(folder.glob("*.log")):
+                with suppress(FileNotFoundError):  # deleted, or swapped for its compacted form, just now
+                    self._look_at(path, self._seen[topic, int(partition)])
+
+    def _look_at(self, path: Path, seen: dict[int, set[bytes]]) -> None:
+        with path.open("rb") as file:
+            key = (str(path), os.fstat(file.fileno()).st_ino)
+            position = self._read.get(key, 0)
+            if file.seek(0, os.SEEK_END) < position:  # a broker which starts cuts off what is not whole
+                position = 0
+            file.seek(position)
+            for batch in _batches(file.read()):
+                seen[batch.base_offset].add(batch.data)
+                position += len(batch.data)
+            self._read[key] = position
