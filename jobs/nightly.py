@@ -1,33 +1,25 @@
 """nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
 
-from collections import Counter
 from datetime import datetime
 from typing import Final
 
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from coordinator_core.ledger import LedgerCounts
 from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
+from jobs.findings import HOLES, findings, lines
 from jobs.ledger import ledger_line, total
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
-from jobs.settings import Settings
+from jobs.settings import Settings, load_settings
 from jobs.sinks import Warehouse
-from jobs.sql import printable
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, LOG_ANOMALIES, REBALANCES
 
 DONE: Final = 0
 FAILED: Final = 1
 INCOMPLETE: Final = 3
 """Done, but something was quarantined or is missing."""
-
-GROUPS_TOLD_MAX: Final = 5
-GROUP_ID_TOLD_MAX: Final = 100
-
-GAPS: Final = frozenset({"MISSING", "CORRUPT"})
 
 
 def run_nightly(
@@ -38,7 +30,7 @@ def run_nightly(
     code = run_catch_up(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
     if code != FAILED:
         run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
-        tell_findings(warehouse, settings.cluster_id, steps)
+        tell_findings(warehouse, settings, steps)
     return code
 
 
@@ -149,31 +141,23 @@ def _cells(counts: LedgerCounts) -> tuple[int, ...]:
     )
 
 
-def tell_findings(warehouse: Warehouse, cluster_id: str, steps: Steps) -> None:
-    """What gold says at a glance: who rebalanced most, what was given up, which commits were odd."""
-    where = {"cluster_id": cluster_id}
-    rebalances = warehouse.read(REBALANCES, ["group_id", "in_storm"], where=where)
-    counts = Counter(rebalances["group_id"].to_pylist()).most_common(GROUPS_TOLD_MAX)
-    if counts:
-        most = ", ".join(f"{printable(group_id)[:GROUP_ID_TOLD_MAX]} ({count:,})" for group_id, count in counts)
-        storms = pc.sum(rebalances["in_storm"]).as_py() or 0
-        steps.say(f"rebalances: {rebalances.num_rows:,}, {storms:,} of them in storms; most: {most}")
-    given_up = warehouse.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"], where=where)
-    if given_up.num_rows:
-        offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
-        groups = len(pc.unique(given_up["group_id"]))
-        steps.say(
-            f"records given up: {pc.sum(offsets).as_py():,} of {groups:,} share groups: see ./spark-submit.sh audit"
-        )
-    kinds = Counter(warehouse.read(COMMIT_ANOMALIES, ["kind"], where=where)["kind"].to_pylist())
-    if kinds:
-        by_kind = ", ".join(f"{kind} {count:,}" for kind, count in sorted(kinds.items()))
-        steps.say(f"odd commits: {by_kind}: see {COMMIT_ANOMALIES.full_name}")
-    broken = warehouse.read(LOG_ANOMALIES, ["rule"], where=where).num_rows
-    if broken:
-        steps.say(f"{broken:,} places where a log breaks the coordinators' rules: see {LOG_ANOMALIES.full_name}")
+def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
+    """What gold and coverage say at a glance, and where to look next."""
+    for line in lines(findings(warehouse, settings.cluster_id), _options(settings)):
+        steps.say(line)
+
+
+def _options(settings: Settings) -> list[str]:
+    """Options that make another job ask the same tables; none where it would by itself."""
+    usual = load_settings()
+    options = []
+    for name in ("warehouse", "cluster_id"):
+        value = getattr(settings, name)
+        if value != getattr(usual, name):
+            options += [f"--{name.replace('_', '-')}", value]
+    return options
 
 
 def _gap_count(warehouse: Warehouse, cluster_id: str) -> int:
     kinds = warehouse.read(COVERAGE, ["kind"], where={"cluster_id": cluster_id})["kind"].to_pylist()
-    return sum(kind in GAPS for kind in kinds)
+    return sum(kind in HOLES for kind in kinds)

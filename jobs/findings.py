@@ -1,0 +1,178 @@
+"""What gold and coverage say at a glance, and where to look next: the last lines of nightly.
+
+Every number is a count of rows of a table, or a sum over them; each line names the command that shows those rows.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.sinks import Warehouse
+from jobs.sql import printable
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    LOG_ANOMALIES,
+    REBALANCES,
+    SHARE_GROUP_SUMMARY,
+)
+
+MANY_REBALANCES: Final = 20
+"""A group that rebalances more often than this on one day has a problem of its own."""
+NAMES_TOLD_MAX: Final = 5
+NAME_CHARACTERS_MAX: Final = 100
+HOLES: Final = ("MISSING", "CORRUPT")
+"""Kinds of stretches whose records are not there; what the cleaner took away is no hole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found of one cluster."""
+
+    rebalance_count: int
+    storm_rebalance_count: int
+    rollout_count: int
+    rebalances_on_a_day: tuple[tuple[str, int], ...]
+    """Groups, and how often each rebalanced on its worst day (UTC), most first."""
+    given_up_count: int
+    """Offsets of share groups."""
+    given_up_groups: tuple[tuple[str, int], ...]
+    """Share groups and how many offsets they gave up, most first."""
+    redelivered_count: int
+    odd_commits: tuple[tuple[str, int], ...]
+    """Kinds of commit anomalies and their counts, by kind."""
+    broken_rules: tuple[tuple[str, int], ...]
+    """Broken rules and how often, by rule."""
+    hole_count: int
+    quarantined_count: int
+
+    @property
+    def busy_group_count(self) -> int:
+        """Groups with more than `MANY_REBALANCES` rebalances on one day."""
+        return sum(count > MANY_REBALANCES for _, count in self.rebalances_on_a_day)
+
+    @property
+    def headline(self) -> str:
+        """All of it in one line."""
+        parts = [
+            _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
+            _counted(self.given_up_count, "record", "given up", verb=True),
+            _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
+            _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
+            _counted(self.hole_count, "hole", "in coverage"),
+            _counted(self.quarantined_count, "row", "in quarantine"),
+        ]
+        found = [part for part in parts if part]
+        return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
+
+
+def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
+    """What the tables of a cluster say."""
+    where = {"cluster_id": cluster_id}
+    rebalances = warehouse.read(
+        REBALANCES, ["group_id", "incarnation", "started_at", "in_storm", "rollout_id"], where=where
+    )
+    given_up = warehouse.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"], where=where)
+    offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
+    redelivered = warehouse.read(SHARE_GROUP_SUMMARY, ["redelivered_count"], where=where)
+    kinds = warehouse.read(COMMIT_ANOMALIES, ["kind"], where=where)["kind"].to_pylist()
+    rules = warehouse.read(LOG_ANOMALIES, ["rule"], where=where)["rule"].to_pylist()
+    coverage = warehouse.read(COVERAGE, ["kind"], where=where)["kind"].to_pylist()
+    rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
+    given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
+    return Findings(
+        rebalance_count=rebalances.num_rows,
+        storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
+        rollout_count=rollouts.aggregate([]).num_rows,
+        rebalances_on_a_day=_most_on_a_day(rebalances),
+        given_up_count=pc.sum(offsets).as_py() or 0,
+        given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
+        redelivered_count=pc.sum(redelivered["redelivered_count"]).as_py() or 0,
+        odd_commits=tuple(sorted(Counter(kinds).items())),
+        broken_rules=tuple(sorted(Counter(rules).items())),
+        hole_count=sum(kind in HOLES for kind in coverage),
+        quarantined_count=warehouse.read(QUARANTINE, ["code"], where=where).num_rows,
+    )
+
+
+def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+    day = pc.floor_temporal(rebalances["started_at"], unit="day")
+    days = (
+        pa.table({"group_id": rebalances["group_id"], "day": day})
+        .group_by(["group_id", "day"])
+        .aggregate([([], "count_all")])
+    )
+    most = days.group_by("group_id").aggregate([("count_all", "max")])
+    return _most_first(most, "count_all_max")
+
+
+def _most_first(counts: pa.Table, column: str) -> tuple[tuple[str, int], ...]:
+    pairs = zip(counts["group_id"].to_pylist(), counts[column].to_pylist(), strict=True)
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
+    """What was found, line by line, the sum of it first; then each part with the command that shows its rows.
+
+    `options` go with every command, such as `--warehouse`.
+    """
+    yield found.headline
+    if found.rebalance_count:
+        parts = [f"rebalances: {found.rebalance_count:,}"]
+        if found.storm_rebalance_count:
+            parts.append(f"{found.storm_rebalance_count:,} of them in storms")
+        if found.rollout_count:
+            parts.append(_counted(found.rollout_count, "rolling deployment", ""))
+        parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
+        yield _line(", ".join(parts), "audit --list rebalances", options)
+    if found.storm_rebalance_count:
+        query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
+        yield _line("who flaps in the storms", _sql(query), options)
+    if found.given_up_count:
+        what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
+        yield _line(what, "audit --list archived", options)
+    if found.redelivered_count:
+        what = f"handed back or given out again: {found.redelivered_count:,} records"
+        yield _line(what, "audit --list redeliveries", options)
+    if found.odd_commits:
+        yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
+    if found.broken_rules:
+        query = "select distinct rule, meaning, remedy from gold.log_anomalies"
+        yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)
+    if found.hole_count:
+        query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
+        yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
+    if found.quarantined_count:
+        query = "select topic, partition, offset, stage, code, message from bronze.quarantine"
+        yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
+
+
+def _line(what: str, command: str, options: Sequence[str]) -> str:
+    words = " ".join(["./spark-submit.sh", command, *map(shlex.quote, options)])
+    return f"{what}: {words}"
+
+
+def _sql(query: str) -> str:
+    return f"sql -e {shlex.quote(query)}"
+
+
+def _names(counts: Sequence[tuple[str, int]]) -> str:
+    told = [f"{printable(name)[:NAME_CHARACTERS_MAX]} ({count:,})" for name, count in counts[:NAMES_TOLD_MAX]]
+    more = len(counts) - len(told)
+    return ", ".join([*told, f"and {more:,} more"] if more else told)
+
+
+def _counted(count: int, noun: str, rest: str, *, verb: bool = False) -> str:
+    """`3 groups rest`, or nothing for none; with `verb` as `1 record was rest`."""
+    if not count:
+        return ""
+    words = [f"{count:,}", noun if count == 1 else f"{noun}s"]
+    if verb:
+        words.append("was" if count == 1 else "were")
+    return " ".join([*words, rest]).rstrip()

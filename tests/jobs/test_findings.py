@@ -1,0 +1,116 @@
+"""What nightly says it found: numbers that are gold's, and commands that show the rows."""
+
+import shlex
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jobs.findings import Findings, findings, lines
+from jobs.sinks import Warehouse
+from tests.jobs.history import CLUSTER, HOSTILE, at, write
+
+DAY_MINUTES = 24 * 60
+
+
+def rebalance(group_id: str, number: int, minute: float, **more: Any) -> dict[str, Any]:
+    """A row of gold.rebalances."""
+    own = {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "CLASSIC", "to_generation": number}
+    return own | {"incarnation": 0, "started_at": at(minute), "in_storm": False} | more
+
+
+def archived(group_id: str, first: int, last: int) -> dict[str, Any]:
+    """A row of gold.archived_records."""
+    place = {"topic": "t", "topic_id": "T", "partition": 0, "first_offset": first, "last_offset": last}
+    return {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "SHARE", "log_offset": first} | place
+
+
+def coverage(number: int, kind: str) -> dict[str, Any]:
+    """A row of bronze.coverage."""
+    place = {"topic": "__consumer_offsets", "partition": 0, "from_offset": number, "to_offset": number}
+    return {"cluster_id": CLUSTER, "kind": kind} | place
+
+
+def commit(number: int, kind: str) -> dict[str, Any]:
+    """A row of gold.commit_anomalies."""
+    place = {"topic": "t", "partition": 0, "log_offset": number}
+    return {"cluster_id": CLUSTER, "group_id": "g", "kind": kind} | place
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "gold.rebalances": [
+        *(rebalance("busy", number, number, in_storm=number < 9) for number in range(21)),
+        *(rebalance("steady", number, number) for number in range(20)),
+        *(rebalance("for days", number, number * DAY_MINUTES / 20) for number in range(60)),
+        rebalance("deployed", 1, 1, rollout_id="0/1"),
+        rebalance("deployed", 2, 2, rollout_id="0/1"),
+        rebalance("deployed", 3, 3, rollout_id="0/3"),
+        rebalance("g", 1, 1, rollout_id="0/1"),
+        rebalance("busy", 99, 1) | {"cluster_id": "another"},
+    ],
+    "gold.archived_records": [archived("s", 0, 9), archived("s", 20, 20), archived("r", 0, 29)],
+    "gold.commit_anomalies": [commit(1, "REWIND"), commit(2, "REWIND"), commit(3, "SKIP")],
+    "gold.log_anomalies": [
+        {"cluster_id": CLUSTER, "log_topic": "t", "log_partition": 0, "log_offset": 1, "rule": "OTHER", "ordinal": 0}
+    ],
+    "gold.share_group_summary": [
+        {"cluster_id": CLUSTER, "group_id": "s", "group_type": "SHARE", "day": at(0), "redelivered_count": 1_234}
+    ],
+    "bronze.coverage": [
+        coverage(number, kind) for number, kind in enumerate(("CAPTURED", "MISSING", "CORRUPT", "COMPACTED"))
+    ],
+    "bronze.quarantine": [{"cluster_id": CLUSTER, "topic": "t", "partition": 0, "stage": "RECORD", "code": "X"}],
+}
+
+
+def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
+    """Of this cluster alone; days are counted apart, and what the cleaner took away is no hole."""
+    write(warehouse, ROWS)
+    found = findings(warehouse, CLUSTER)
+    assert found == Findings(
+        rebalance_count=105,
+        storm_rebalance_count=9,
+        rollout_count=3,
+        rebalances_on_a_day=(("busy", 21), ("for days", 20), ("steady", 20), ("deployed", 3), ("g", 1)),
+        given_up_count=41,
+        given_up_groups=(("r", 30), ("s", 11)),
+        redelivered_count=1_234,
+        odd_commits=(("REWIND", 2), ("SKIP", 1)),
+        broken_rules=(("OTHER", 1),),
+        hole_count=2,
+        quarantined_count=1,
+    )
+    assert found.headline == (
+        "found: 1 group rebalanced more than 20 times on one day; 41 records were given up; 3 odd commits; "
+        "1 broken rule of the coordinators; 2 holes in coverage; 1 row in quarantine"
+    )
+
+
+def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
+    """As a shell takes it, with the options that make it ask the same tables."""
+    write(warehouse, ROWS)
+    told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
+    commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
+    assert len(commands) == 8
+    assert all(
+        command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
+    )
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 4}
+
+
+def test_nothing_to_tell(warehouse: Warehouse) -> None:
+    """Said, in one line: no line at all would leave open whether anybody looked."""
+    assert list(lines(findings(warehouse, CLUSTER))) == ["found: nothing out of the ordinary"]
+
+
+@pytest.mark.parametrize("name", HOSTILE[::10])
+def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
+    """It reaches no command, and no control code reaches the terminal."""
+    write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
+    told = list(lines(findings(warehouse, CLUSTER)))
+    assert len(told) == 3
+    assert all(line.isprintable() for line in told)
+    assert [line.rpartition(": ")[2] for line in told[1:]] == [
+        "./spark-submit.sh audit --list rebalances",
+        "./spark-submit.sh audit --list archived",
+    ]
