@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TextIO
 from coordinator_core.coverage import CoverageKind, CoverageRange
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from coordinator_core.share_state.lane import DELIVERY_STATES
 from coordinator_core.verify import (
     EXISTS,
     Difference,
@@ -71,13 +72,6 @@ NOT_INITIALIZED: Final = 42
 NO_PARTITION: Final = -1
 
 GAPS: Final = frozenset({CoverageKind.MISSING, CoverageKind.CORRUPT})
-DELIVERY_STATES: Final[Mapping[int, str]] = {
-    0: "AVAILABLE",
-    1: "ACQUIRED",
-    2: "ACKNOWLEDGED",
-    3: "ARCHIVING",
-    4: "ARCHIVED",
-}
 TEXT_MAX: Final = 300
 """Of a value, as shown."""
 
@@ -568,30 +562,28 @@ def tell(findings: Sequence[Finding], asked: Asked, output_format: str, verbose:
 
 
 def _cells(it: Finding) -> tuple[Value, ...]:
-    name = it.thing.name or None
-    return (
-        it.verdict.name,
-        it.thing.what.value,
-        it.thing.group_id,
-        name,
-        it.field,
-        _text(it.field, it.told),
-        _text(it.field, it.known),
-        it.reason,
-    )
+    told, known = it.told, it.known
+    if it.field == BATCHES[0] and told is not None and known is not None:
+        told, known = (
+            tuple(batch for batch in one if batch not in other) for one, other in ((told, known), (known, told))
+        )
+    place = (it.thing.what.value, it.thing.group_id, it.thing.name or None, it.field)
+    return (it.verdict.name, *place, _text(it.field, told), _text(it.field, known), it.reason)
+
+
+def _batch_text(batch: tuple[int, int, int, int]) -> str:
+    first_offset, last_offset, state, count = batch
+    return f"{first_offset}-{last_offset} {DELIVERY_STATES[state] if state < len(DELIVERY_STATES) else state} {count}"
 
 
 def _text(field: str | None, value: Any) -> Value:
-    if field == "offset" and value is not None:
+    if field == What.OFFSET and value is not None:
         offset, leader_epoch, metadata = value
-        more = [f"leader epoch {leader_epoch}"] * (leader_epoch is not None) + [f"metadata {metadata!r}"] * bool(
-            metadata
-        )
+        more = [f"leader epoch {leader_epoch}"] if leader_epoch is not None else []
+        more += [f"metadata {metadata!r}"] if metadata else []
         value = f"{offset} ({', '.join(more)})" if more else offset
-    elif field == "batches" and value is not None:
-        value = ", ".join(
-            f"{first}-{last} {DELIVERY_STATES.get(state, state)} {count}" for first, last, state, count in value
-        )
+    elif field == BATCHES[0] and value is not None:
+        value = ", ".join(map(_batch_text, value))
     if isinstance(value, str) and len(value) > TEXT_MAX:
         return value[:TEXT_MAX] + "..."
     return value  # type: ignore[no-any-return]
