@@ -23,7 +23,6 @@ from pyspark.sql import SparkSession
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups
-from jobs.audit_log import audit_share_rules
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
 from jobs.replay import OFFSETS_TOPIC, SHARE_TOPIC, captured_logs, replay_application
@@ -142,13 +141,7 @@ def audit_logs(work: AuditWork) -> AuditDone:
         return parts.done
 
 
-def audit_share_partitions(work: AuditWork, parts: AuditParts) -> None:
-    """Everything that gold says of share partitions."""
-    audit_shares(work, parts)
-    audit_share_rules(work, parts)
-
-
 _AUDIT: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {
     OFFSETS_TOPIC: audit_groups,
-    SHARE_TOPIC: audit_share_partitions,
+    SHARE_TOPIC: audit_shares,
 }

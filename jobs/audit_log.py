@@ -11,31 +11,19 @@ from coordinator_core.inference.commit_anomalies import GenerationsAt
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import RECORD_KINDS
 from jobs.arrow_schemas import arrow_schema, timestamps
-from jobs.audit_work import AuditParts, AuditWork
+from jobs.audit_work import AuditParts
+from jobs.share_reader import StateRows
 from jobs.silver_reader import SilverFiles, codes_of, epoch_ms_column, indices_in, numbers_of
 from jobs.silver_rows import rows_table
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
-from schemas.tables.silver import SHARE_PARTITION_STATES
 
 SHARE: Final = "SHARE"
 WAITING_ROWS_MAX: Final = 100_000
 """Rows of lag held before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
-STATE_COLUMNS: Final = (
-    "group_id",
-    "topic_id",
-    "topic",
-    "partition",
-    "log_offset",
-    "valid_from",
-    "record_kind",
-    *EPOCH_COLUMNS,
-)
-
 Samples = Mapping[tuple[str, int], EndSamples]
 
 
@@ -110,34 +98,17 @@ def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditPa
         parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
 
 
-def audit_share_rules(work: AuditWork, parts: AuditParts) -> None:
-    """Broken rules of all share partitions of the log partitions."""
-    for log_partition in work.log_partitions:
-        write_broken_rules(share_anomalies(work.files, log_partition), work.topic, parts)
-
-
-def share_anomalies(files: SilverFiles, log_partition: int) -> list[LogAnomalyRow]:
+def share_anomalies(states: StateRows, log_partition: int) -> list[LogAnomalyRow]:
     """Broken rules of the share partitions of one log partition, in log order."""
-    states = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition)
-    if not states.num_rows:
-        return []
+    table = states.rows
     epochs = ShareEpochs(
-        key=_share_keys(states),
-        log_offset=numbers_of(states["log_offset"]),
-        record_kind=indices_in(states["record_kind"], RECORD_KINDS),
-        **{name: numbers_of(states[name]) for name in EPOCH_COLUMNS},
+        key=states.key,
+        log_offset=numbers_of(table["log_offset"]),
+        record_kind=indices_in(table["record_kind"], RECORD_KINDS),
+        **{name: numbers_of(table[name]) for name in EPOCH_COLUMNS},
     )
-    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(states, broken, log_partition)]
+    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(table, broken, log_partition)]
     return sorted(rows, key=lambda row: (row.log_offset, row.rule))
-
-
-def _share_keys(states: pa.Table) -> I64:
-    """A number for each share partition."""
-    group, _ = codes_of(states["group_id"])
-    topic, topics = codes_of(states["topic_id"])
-    partition = numbers_of(states["partition"])
-    keys: I64 = (group.astype(np.int64) * len(topics) + topic) * (1 + int(partition.max())) + partition
-    return keys
 
 
 def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> list[LogAnomalyRow]:

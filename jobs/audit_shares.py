@@ -13,9 +13,11 @@ from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColum
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_log import ShareKeys
 from coordinator_core.inference.shares import SHARE, ShareDay, audit_share_log, merged_days
+from coordinator_core.log.chunk import I64
 from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.share_reader import configs, share_log, share_members
+from jobs.share_reader import configs, share_log, share_members, share_states
 from jobs.silver_rows import rows_table
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
@@ -26,11 +28,13 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
     known = configs(work.files)
     members = share_members(work.files)
     for log_partition in work.log_partitions:
-        log = share_log(work.files, log_partition)
+        states = share_states(work.files, log_partition)
+        log = share_log(work.files, log_partition, states)
         gold = audit_share_log(log, known, members, work.inference)
         parts.write(REDELIVERIES, redeliveries_table(gold.redeliveries, log.keys))
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys))
         parts.done.days.extend(gold.days)
+        write_broken_rules(share_anomalies(states, log_partition), work.topic, parts)
 
 
 def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
@@ -82,12 +86,13 @@ def archived_table(rows: ArchivedColumns, keys: ShareKeys) -> pa.Table:
 
 def _place_columns(rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys) -> dict[str, pa.Array]:
     """The columns which say of what the rows are, where and when."""
+    key = rows.key
     return {
-        "group_id": _names(keys.group[rows.key], keys.group_ids),
-        "group_type": pa.repeat(pa.scalar(SHARE), len(rows)),
-        "topic": _names(rows.key, keys.topics),
-        "topic_id": _names(rows.key, keys.topic_ids),
-        "partition": pa.array(keys.partition[rows.key]),
+        "group_id": _names(keys.group.astype(np.int32)[key], keys.group_ids),
+        "group_type": _names(np.zeros(len(rows), np.int8), (SHARE,)),
+        "topic": _distinct_names(keys.topics, key),
+        "topic_id": _distinct_names(keys.topic_ids, key),
+        "partition": pa.array(keys.partition.astype(np.int32)[key]),
         "first_offset": pa.array(rows.first_offset),
         "last_offset": pa.array(rows.last_offset),
         "log_offset": pa.array(rows.log_offset),
@@ -107,14 +112,20 @@ def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
 
 
-def _names(codes: Any, names: Sequence[str | None]) -> pa.DictionaryArray:
-    """Names by code; null for -1, and for a name which is not known."""
-    is_unknown = np.array([name is None for name in (*names, None)])  # the last one is for -1
-    indices = pa.array(codes.astype(np.int32), mask=is_unknown[codes])
-    # Parquet takes no null in a dictionary
-    return pa.DictionaryArray.from_arrays(indices, pa.array([name or "" for name in names], pa.string()))
+def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray:
+    """The name of each share partition, by its number; null where it is not known."""
+    known = sorted({name for name in names if name is not None})
+    numbers = {name: number for number, name in enumerate(known)}
+    codes = np.array([-1 if name is None else numbers[name] for name in names], np.int32)
+    return _names(codes[key], known)
+
+
+def _names(codes: Any, names: Sequence[str]) -> pa.DictionaryArray:
+    """Names by code; null for -1."""
+    indices = _numbers(codes)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
 
 
 def _numbers(values: Any) -> pa.Array:
-    """Whole numbers; null for -1."""
-    return pa.array(values, mask=values < 0)
+    """Whole numbers; null for what is negative."""
+    return pa.array(values, mask=values < 0) if len(values) and values.min() < 0 else pa.array(values)

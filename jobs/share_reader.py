@@ -1,11 +1,12 @@
 """Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
 
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.share_log import (
     GroupStays,
@@ -18,7 +19,16 @@ from coordinator_core.inference.share_log import (
 )
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
-from jobs.silver_reader import SilverFiles, codes_of, epoch_ms_column, indices_in, numbers_of, rows_of
+from jobs.silver_reader import (
+    SilverFiles,
+    codes_of,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    ordered_codes,
+    rows_of,
+    small_numbers_of,
+)
 from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
 
 SHARE: Final = "SHARE"
@@ -33,6 +43,8 @@ STATE_COLUMNS: Final = (
     "log_offset",
     "valid_from",
     "record_kind",
+    "snapshot_epoch",
+    "state_epoch",
     "leader_epoch",
     "start_offset",
     "delivery_complete_count",
@@ -40,6 +52,7 @@ STATE_COLUMNS: Final = (
     "archived_count",
     "is_complete",
 )
+STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
 TRANSITION_COLUMNS: Final = (
     "log_offset",
     "first_offset",
@@ -50,14 +63,28 @@ TRANSITION_COLUMNS: Final = (
     "to_delivery_count",
     "kind",
 )
+TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
 MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
 
 
-def share_log(files: SilverFiles, log_partition: int) -> ShareLog:
-    """All share partitions of one log partition of `__share_group_state`."""
-    rows = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition)
-    keys, key = _keys(rows)
-    terminal_count = numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"])
+class StateRows(NamedTuple):
+    """Rows of silver.share_partition_states of one log partition, in no order, and the share partition of each."""
+
+    rows: pa.Table
+    keys: ShareKeys
+    key: I64
+    """Index into `keys`."""
+
+
+def share_states(files: SilverFiles, log_partition: int) -> StateRows:
+    """All states of one log partition of `__share_group_state`."""
+    rows = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition, STATE_TEXTS)
+    return StateRows(rows, *_keys(rows))
+
+
+def share_log(files: SilverFiles, log_partition: int, found: StateRows | None = None) -> ShareLog:
+    """All share partitions of one log partition of `__share_group_state`. `found`: its states, if read already."""
+    rows, keys, key = found or share_states(files, log_partition)
     states = ShareStates(
         key=key,
         log_offset=numbers_of(rows["log_offset"]),
@@ -66,18 +93,18 @@ def share_log(files: SilverFiles, log_partition: int) -> ShareLog:
         leader_epoch=numbers_of(rows["leader_epoch"]),
         start_offset=numbers_of(rows["start_offset"]),
         delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
-        terminal_count=terminal_count,
+        terminal_count=numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"]),
         is_complete=rows["is_complete"].to_numpy(),
     )
-    changes = files.read(SHARE_BATCH_TRANSITIONS, TRANSITION_COLUMNS, log_partition)
+    changes = files.read(SHARE_BATCH_TRANSITIONS, TRANSITION_COLUMNS, log_partition, TRANSITION_TEXTS)
     transitions = ShareTransitions(
         log_offset=numbers_of(changes["log_offset"]),
         first_offset=numbers_of(changes["first_offset"]),
         last_offset=numbers_of(changes["last_offset"]),
         from_state=indices_in(changes["from_state"], DELIVERY_STATES),
-        from_delivery_count=numbers_of(changes["from_delivery_count"]).astype(np.int32),
+        from_delivery_count=small_numbers_of(changes["from_delivery_count"]),
         to_state=indices_in(changes["to_state"], DELIVERY_STATES),
-        to_delivery_count=numbers_of(changes["to_delivery_count"]).astype(np.int32),
+        to_delivery_count=small_numbers_of(changes["to_delivery_count"]),
         kind=indices_in(changes["kind"], TRANSITION_KINDS),
     )
     return sorted_share_log(keys, states, transitions)
@@ -106,34 +133,26 @@ def configs(files: SilverFiles) -> Configs:
 
 def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:
     """The share partitions, in order of group, topic id and partition; and the number of each row's."""
-    group, group_ids = _ordered_codes(rows["group_id"])
-    topic_id, topic_ids = _ordered_codes(rows["topic_id"])
-    columns = np.stack((group, topic_id, numbers_of(rows["partition"])))
-    order = np.lexsort(columns[::-1])
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = np.any(columns[:, order[1:]] != columns[:, order[:-1]], axis=0)
-    key = np.empty(len(order), np.int64)
-    key[order] = np.cumsum(is_new) - 1
-    firsts = columns[:, order[is_new]]
-    topics: list[str | None] = [None] * firsts.shape[1]
-    topic, names = codes_of(rows["topic"].fill_null(""))
+    group, group_ids = ordered_codes(rows["group_id"])
+    topic_id, topic_ids = ordered_codes(rows["topic_id"])
+    # two steps: no product of three is sure to fit
+    pairs, pair = distinct(group * len(topic_ids) + topic_id)
+    partition = numbers_of(rows["partition"])
+    lowest = int(partition.min()) if len(partition) else 0
+    span = int(partition.max()) - lowest + 1 if len(partition) else 1
+    places, key = distinct(pair * span + (partition - lowest))
+    pair_of = pairs[places // span]
+    topics: list[str | None] = [None] * len(places)
+    topic, names = codes_of(rows["topic"])
     # a name is learned once and for all: any row that has one tells it
-    for number, name in np.unique(np.stack((key, topic)), axis=1).T.tolist():
-        topics[number] = names[name] or topics[number]
+    for place in distinct(key * (len(names) + 1) + topic + 1)[0].tolist():
+        number, code = divmod(place, len(names) + 1)
+        topics[number] = names[code - 1] if code and names[code - 1] else topics[number]
     found = ShareKeys(
         group_ids=group_ids,
-        group=firsts[0],
-        topic_ids=[topic_ids[code] for code in firsts[1].tolist()],
+        group=pair_of // max(len(topic_ids), 1),
+        topic_ids=[topic_ids[code] for code in (pair_of % max(len(topic_ids), 1)).tolist()],
         topics=topics,
-        partition=firsts[2],
+        partition=places % span + lowest,
     )
     return found, key
-
-
-def _ordered_codes(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
-    """Values as indices into the distinct values, in order."""
-    codes, values = codes_of(column)
-    order = sorted(range(len(values)), key=values.__getitem__)
-    places = np.empty(len(values), np.int64)
-    places[order] = np.arange(len(values))
-    return places[codes], [values[index] for index in order]

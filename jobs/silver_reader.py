@@ -4,7 +4,8 @@ A log partition is the unit of work here as in replay: all rows of a group are o
 that they hold none of the wanted log partitions are not read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
-from coordinator_core.log.chunk import I64
+from coordinator_core.inference.columns import ordered_by
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.log.chunk import I8, I32, I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from jobs.sinks import TableFile, Warehouse, filesystem_of
@@ -45,6 +47,19 @@ COMMIT_COLUMNS: Final = (
     "change",
     "is_transactional",
 )
+COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
+
+
+CODED: Final = pa.dictionary(pa.int32(), pa.string())
+"""A text column that is read as it is stored: the distinct texts, and a number a row."""
+
+
+class _Footer(NamedTuple):
+    """What the end of a file tells, read once."""
+
+    metadata: pq.FileMetaData
+    bounds: tuple[tuple[int, int] | None, ...]
+    """Lowest and highest log partition of each row group; None where the file does not say."""
 
 
 class SilverFiles:
@@ -52,6 +67,14 @@ class SilverFiles:
 
     def __init__(self, files: Mapping[str, tuple[TableFile, ...]]) -> None:
         self._files = dict(files)
+        self._footers: dict[str, _Footer] = {}
+
+    def __getstate__(self) -> dict[str, tuple[TableFile, ...]]:
+        return self._files
+
+    def __setstate__(self, files: dict[str, tuple[TableFile, ...]]) -> None:
+        self._files = files
+        self._footers = {}
 
     @classmethod
     def of(cls, warehouse: Warehouse, tables: Iterable[Table], cluster_id: str) -> "SilverFiles":
@@ -65,54 +88,85 @@ class SilverFiles:
             }
         )
 
-    def read(self, table: Table, columns: Sequence[str], log_partition: int) -> pa.Table:
-        """The rows of one log partition, in no order."""
-        parts = list(self.iterate(table, columns, log_partition))
-        schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+    def read(self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()) -> pa.Table:
+        """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`."""
+        parts = list(self.iterate(table, columns, log_partition, coded))
+        return pa.concat_tables(parts) if parts else _schema(table, columns, coded).empty_table()
 
-    def scan(self, table: Table, columns: Sequence[str]) -> pa.Table:
+    def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
         """Some columns of all rows, in no order; for small tables, and those without log partitions."""
+        schema = _schema(table, columns, coded)
         parts = []
         for file in self._files[table.full_name]:
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
-                rows = pq.ParquetFile(source).read(columns=list(columns), use_threads=False)
-                parts.append(_typed(rows, table, columns))
-        schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
+                rows = pq.ParquetFile(source, read_dictionary=coded).read(columns=list(columns), use_threads=False)
+                parts.append(_typed(rows, schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
-    def iterate(self, table: Table, columns: Sequence[str], log_partition: int) -> Iterator[pa.Table]:
+    def iterate(
+        self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()
+    ) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
-        stored = [*columns, *([] if LOG_PARTITION in columns else [LOG_PARTITION])]
+        schema = _schema(table, columns, coded)
         for file in self._files[table.full_name]:
+            footer = self._footer(file)
+            wanted = [
+                index
+                for index, bounds in enumerate(footer.bounds)
+                if bounds is None or bounds[0] <= log_partition <= bounds[1]
+            ]
+            if not wanted:
+                continue
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
-                parquet = pq.ParquetFile(source)
-                for index in _row_groups(parquet.metadata, log_partition):
-                    rows = parquet.read_row_group(index, columns=stored, use_threads=False)
-                    place = rows[LOG_PARTITION]
-                    if pc.min_max(place).as_py() != {"min": log_partition, "max": log_partition}:
-                        rows = rows.filter(pc.equal(place, log_partition))
+                parquet = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=coded)
+                for index in wanted:
+                    rows = _rows_of(parquet, index, columns, log_partition, footer.bounds[index])
                     if rows.num_rows:
-                        yield _typed(rows, table, columns)
+                        yield _typed(rows, schema)
+
+    def _footer(self, file: TableFile) -> _Footer:
+        footer = self._footers.get(file.path)
+        if footer is None:
+            filesystem, path = filesystem_of(file.path)
+            with filesystem.open_input_file(path) as source:
+                metadata = pq.read_metadata(source)
+            footer = self._footers[file.path] = _Footer(metadata, tuple(_bounds(metadata)))
+        return footer
 
 
-def _row_groups(metadata: Any, log_partition: int) -> Iterator[int]:
-    """Row groups which may hold rows of the log partition."""
+def _bounds(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
+    """`_Footer.bounds`. Row groups without rows hold no log partition."""
     column = metadata.schema.to_arrow_schema().get_field_index(LOG_PARTITION)
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        if group.num_rows == 0:
-            continue
-        statistics = group.column(column).statistics
-        if statistics is None or not statistics.has_min_max or statistics.min <= log_partition <= statistics.max:
-            yield index
+        statistics = group.column(column).statistics if group.num_rows else None
+        if not group.num_rows:
+            yield 0, -1
+        else:
+            yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
-def _typed(rows: pa.Table, table: Table, columns: Sequence[str]) -> pa.Table:
+def _rows_of(
+    parquet: pq.ParquetFile, index: int, columns: Sequence[str], log_partition: int, bounds: tuple[int, int] | None
+) -> pa.Table:
+    """The rows of one log partition in a row group."""
+    if bounds == (log_partition, log_partition):
+        return parquet.read_row_group(index, columns=list(columns), use_threads=False)
+    stored = [*columns, *([] if LOG_PARTITION in columns else [LOG_PARTITION])]
+    rows = parquet.read_row_group(index, columns=stored, use_threads=False)
+    return rows.filter(pc.equal(rows[LOG_PARTITION], log_partition))
+
+
+def _schema(table: Table, columns: Sequence[str], coded: Collection[str]) -> pa.Schema:
+    """Columns as they are read."""
+    fields = [arrow_schema(table).field(name).remove_metadata() for name in columns]
+    return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
+
+
+def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Columns as declared: files of other writers and of older versions may have other types, or lack some."""
-    schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in columns])
     return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
@@ -136,53 +190,86 @@ def group_lives(files: SilverFiles, log_partition: int) -> Iterator[GroupLife]:
 
 
 def _by_group(files: SilverFiles, table: Table, row_class: type[Row], log_partition: int) -> dict[str, list[Row]]:
-    """Rows of a table by group id, each group's sorted by place in the log."""
+    """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
     columns = row_class._fields
-    rows = files.read(table, columns, log_partition)
-    by_group: dict[str, list[Row]] = {}
-    for row in rows_of(rows, row_class):
-        by_group.setdefault(row.group_id, []).append(row)  # type: ignore[attr-defined]
+    declared = arrow_schema(table)
+    texts = [name for name in columns if pa.types.is_string(declared.field(name).type)]
+    rows = files.read(table, columns, log_partition, texts)
+    if not rows.num_rows:
+        return {}
     place = "log_offset" if "log_offset" in columns else "from_log_offset"
-    names = (place, *(column.name for column in table.columns if column.is_key and column.name in columns))
-    indices = [columns.index(name) for name in dict.fromkeys(names)]
-    for group_rows in by_group.values():
-        group_rows.sort(key=lambda row: tuple(_sortable(row[index]) for index in indices))
-    return by_group
+    key = [column.name for column in table.columns if column.is_key and column.name in columns]
+    names = dict.fromkeys(("group_id", place, *key))
+    group, group_ids = ordered_codes(rows["group_id"])
+    order = np.lexsort([_sortable(rows[name]) for name in names][::-1])
+    bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1)).tolist()
+    found = list(rows_of(rows, row_class, order))
+    return {group_id: found[bounds[code] : bounds[code + 1]] for code, group_id in enumerate(group_ids)}
 
 
-def _sortable(value: Any) -> tuple[bool, Any]:
-    """Null before all else."""
-    return (value is not None, value)
+def _sortable(column: pa.ChunkedArray) -> I64:
+    """Numbers in the order of the values, null before all else; whole numbers of keys are not negative."""
+    if column.type != CODED:
+        return numbers_of(column)
+    codes, _ = ordered_codes(column)
+    return codes
 
 
-def rows_of(rows: pa.Table, row_class: type[Row]) -> Iterator[Row]:
-    """Rows as the core has them: times as epoch milliseconds, lists as tuples, maps as dicts."""
-    columns = [_values(rows[name]) for name in row_class._fields]
+def rows_of(rows: pa.Table, row_class: type[Row], order: I64 | None = None) -> Iterator[Row]:
+    """Rows as the core has them: times as epoch milliseconds, lists as tuples, maps as dicts.
+
+    `order`: indices of the rows, where they are wanted in another order than their own.
+    """
+    columns = [_values(rows[name], order) for name in row_class._fields]
     return map(row_class._make, zip(*columns, strict=True))
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _values(column: pa.ChunkedArray, order: I64 | None) -> list[Any]:
+    """Python's values, in order. One object a distinct text: what compares texts finds them the same at once."""
+    if column.type == CODED:
+        codes, texts = codes_of(column)
+        values = np.array([*texts, None], object)[codes]
+    elif pa.types.is_integer(column.type) or column.type == TIMESTAMP_TYPE:
+        values = _whole_numbers(column)
+    else:
+        values = np.fromiter(chain.from_iterable(map(_plain, column.chunks)), object, len(column))
+    return (values if order is None else values[order]).tolist()  # type: ignore[no-any-return]
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> Any:
+    """Numbers, None for null; of times the epoch milliseconds."""
+    numbers = numbers_of(column.cast(pa.int64()) if column.type == TIMESTAMP_TYPE else column)
     if column.type == TIMESTAMP_TYPE:
-        return pc.divide(column.cast(pa.int64()), 1000).to_pylist()  # type: ignore[no-any-return]
-    values: list[Any] = column.to_pylist()
-    if pa.types.is_map(column.type):
-        return [None if value is None else dict(value) for value in values]
-    if pa.types.is_list(column.type):
-        return [None if value is None else tuple(value) for value in values]
+        numbers = numbers // 1000
+    if not column.null_count:
+        return numbers
+    values = numbers.astype(object)
+    values[column.is_null().to_numpy()] = None
     return values
 
 
+def _plain(column: pa.Array) -> list[Any]:
+    """Python's values, one by one only where nothing is quicker."""
+    is_map = pa.types.is_map(column.type)
+    if not is_map and not pa.types.is_list(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    inner = zip(column.keys.to_pylist(), column.items.to_pylist(), strict=True) if is_map else column.values.to_pylist()
+    make, values = (dict if is_map else tuple), list(inner)
+    stretches = zip(column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist()), strict=True)
+    return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
+
+
 def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, GroupCommits]:
-    rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition)
+    rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS)
     if not rows.num_rows:
         return {}
     group, group_ids = codes_of(rows["group_id"])
     topic, topics = codes_of(rows["topic"])
     log_offset = numbers_of(rows["log_offset"])
-    order = np.lexsort((log_offset, group))
+    order = ordered_by(group, len(group_ids), log_offset)
     columns = {
-        "topic": topic[order].astype(np.int32),
-        "partition": numbers_of(rows["partition"])[order].astype(np.int32),
+        "topic": topic.astype(np.int32)[order],
+        "partition": small_numbers_of(rows["partition"])[order],
         "log_offset": log_offset[order],
         "recorded_at_ms": epoch_ms_column(rows["recorded_at"])[order],
         "applied_log_offset": numbers_of(rows["applied_log_offset"])[order],
@@ -193,32 +280,52 @@ def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, Group
         "change": indices_in(rows["change"], CHANGES)[order],
         "is_transactional": rows["is_transactional"].fill_null(False).to_numpy()[order],
     }
-    bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
+    ends = np.cumsum(np.bincount(group, minlength=len(group_ids))).tolist()
     return {
-        group_id: GroupCommits(
-            tuple(topics), **{name: values[bounds[number] : bounds[number + 1]] for name, values in columns.items()}
-        )
-        for number, group_id in enumerate(group_ids)
+        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
+        for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
     }
 
 
-def codes_of(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
-    """Values as indices into the distinct values."""
-    coded = column.dictionary_encode().combine_chunks()
-    return coded.indices.to_numpy(), coded.dictionary.to_pylist()
+def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
+    """Texts as indices into the distinct texts; -1: null."""
+    coded = (column if column.type == CODED else column.dictionary_encode()).unify_dictionaries().combine_chunks()
+    if isinstance(coded, pa.ChunkedArray):  # no rows
+        return np.zeros(0, np.int64), []
+    return numbers_of(coded.indices), coded.dictionary.to_pylist()
 
 
-def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> Any:
-    """Values as indices into a fixed list; -1: null."""
-    return pc.fill_null(pc.index_in(column, pa.array(values)), -1).to_numpy().astype(np.int8)
+def ordered_codes(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
+    """As `codes_of`, the distinct texts in order."""
+    codes, texts = codes_of(column)
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    places = np.full(len(texts) + 1, -1, np.int64)
+    places[order] = np.arange(len(texts))
+    return places[codes], [texts[index] for index in order]
 
 
-def numbers_of(column: pa.ChunkedArray) -> I64:
+def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> I8:
+    """Texts as indices into a fixed list; -1: null, or not in the list."""
+    codes, texts = codes_of(column)
+    places = {text: index for index, text in enumerate(values)}
+    found: I8 = np.array([*(places.get(text, -1) for text in texts), -1], np.int8)[codes]
+    return found
+
+
+def numbers_of(column: pa.ChunkedArray | pa.Array) -> I64:
     """Whole numbers; -1: null."""
-    return pc.fill_null(column, -1).to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    filled = pc.fill_null(column, -1) if column.null_count else column
+    return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+def small_numbers_of(column: pa.ChunkedArray) -> I32:
+    """As `numbers_of`, of a column of INT."""
+    filled = pc.fill_null(column, -1) if column.null_count else column
+    return filled.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
 
 
 def epoch_ms_column(column: pa.ChunkedArray) -> I64:
     """Times as epoch milliseconds; -1: null."""
-    micros = pc.fill_null(column.cast(pa.int64()), NONE_MS * 1000).to_numpy()
-    return micros // 1000  # type: ignore[no-any-return]
+    micros = numbers_of(column.cast(pa.int64()))
+    # null is -1 microsecond here, and rounds down to -1 millisecond
+    return micros // 1000

@@ -29,10 +29,11 @@ from typing import Final
 
 import numpy as np
 
+from coordinator_core.inference.columns import code_of, first_that_holds, taken
 from coordinator_core.inference.configs import ISOLATION_LEVEL, READ_COMMITTED, Configs
 from coordinator_core.inference.evidence import DELIVERY_COUNT_LIMIT_MIN, FIRST_SEEN, PASSED, Evidence, offset_counts
 from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY
-from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
+from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
@@ -83,37 +84,44 @@ class ArchivedColumns:
 
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:
     """All that was given up in one log partition."""
-    changes, row = log.transitions, log.state_of_transition
-    is_archived = np.isin(changes.to_state, (ARCHIVED, ARCHIVING)) & ~np.isin(changes.from_state, (ARCHIVED, ARCHIVING))
-    is_passed = _is_passed(log)
+    chosen = np.flatnonzero(_is_archived(log.transitions) | (log.transitions.kind == PASSED))
+    log = log.of_transitions(chosen)
+    evidence = taken(evidence, chosen)
+    is_archived, is_passed = _is_archived(log.transitions), _is_passed(log)
     within = _is_within_complete_count(log)
-    cause = np.select(
-        (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed),
-        [_CAUSE[name] for name in CAUSES],
-        -1,
-    ).astype(np.int8)
+    causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
+    cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))
     rules = (*_rules_of_archived(log, evidence, is_archived), *_rules_of_passed(log, configs, is_passed, within))
     holds = [rule[0] for rule in rules]
-    method = np.select(holds, [_METHOD[rule[1]] for rule in rules], -1).astype(np.int8)
-    likely_cause = np.select(holds, [-1 if rule[2] is None else _LIKELY_CAUSE[rule[2]] for rule in rules], -1).astype(
-        np.int8
-    )
-    confidence = np.select(holds, [rule[3] for rule in rules], GUESS).astype(np.int8)
+    rule = first_that_holds(holds)
+    method = code_of((*(_METHOD[it[1]] for it in rules), NONE), rule)
+    likely_causes = (NONE if it[2] is None else _LIKELY_CAUSE[it[2]] for it in rules)
+    likely_cause = code_of((*likely_causes, NONE), rule)
+    confidence = np.select(holds, [it[3] for it in rules], GUESS).astype(np.int8)
+    changes = log.transitions
     count = np.where(is_passed, changes.from_delivery_count, changes.to_delivery_count)
-    chosen = np.flatnonzero(cause >= 0)
+    found = np.flatnonzero(cause >= 0)
+    row = log.state_of_transition[found]
     return ArchivedColumns(
-        key=log.states.key[row[chosen]],
-        log_offset=changes.log_offset[chosen],
-        at_ms=log.states.at_ms[row[chosen]],
-        first_offset=changes.first_offset[chosen],
-        last_offset=changes.last_offset[chosen],
-        delivery_count=count[chosen].astype(np.int32),
-        delivery_count_limit=evidence.limit.values[chosen],
-        cause=cause[chosen],
-        likely_cause=likely_cause[chosen],
-        method=method[chosen],
-        confidence=confidence[chosen],
+        key=log.states.key[row],
+        log_offset=changes.log_offset[found],
+        at_ms=log.states.at_ms[row],
+        first_offset=changes.first_offset[found],
+        last_offset=changes.last_offset[found],
+        delivery_count=count[found].astype(np.int32),
+        delivery_count_limit=evidence.limit.values[found],
+        cause=cause[found],
+        likely_cause=likely_cause[found],
+        method=method[found],
+        confidence=confidence[found],
     )
+
+
+def _is_archived(changes: ShareTransitions) -> BoolArray:
+    """What became ARCHIVED, or was first seen so."""
+    to_archived = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
+    is_new: BoolArray = to_archived & (changes.from_state != ARCHIVED) & (changes.from_state != ARCHIVING)
+    return is_new
 
 
 def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray) -> tuple[_Rule, ...]:

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from coordinator_core.inference.columns import stable_order, taken
 from coordinator_core.inference.configs import (
     DELIVERY_COUNT_LIMIT,
     RECORD_LOCK_DURATION,
@@ -35,7 +36,7 @@ from coordinator_core.inference.share_log import (
     ShareMembers,
     ShareTransitions,
 )
-from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 from coordinator_core.share_state.lane import RECORD_KINDS, TRANSITION_KINDS
 
@@ -114,50 +115,64 @@ class Evidence:
     def of(cls, log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> Self:
         """Gather all of it."""
         changes, states, row = log.transitions, log.states, log.state_of_transition
-        group, at_ms = log.keys.group[states.key[row]], states.at_ms[row]
-        limit = configs.numbers(DELIVERY_COUNT_LIMIT, log.keys.group_ids, group, at_ms, settings.delivery_count_limit)
+        group = log.keys.group[states.key]
+
+        def config(name: str, default: int) -> KnownNumbers:
+            """What held for each state: there are fewer of them than transitions."""
+            return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
+
+        is_single_offset = _is_single_offset(log)
         highest = _highest_returned(log, group)
-        limit = _corrected(log, limit, group, highest)
-        lock = configs.numbers(RECORD_LOCK_DURATION, log.keys.group_ids, group, at_ms, settings.record_lock_duration_ms)
-        session_ms = settings.modern_session_timeout_ms
-        session = configs.numbers(SHARE_SESSION_TIMEOUT, log.keys.group_ids, group, at_ms, session_ms)
+        limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
+        limit = taken(_corrected(log, limit_of_state, group, highest, is_single_offset), row)
+        lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
+        session = config(SHARE_SESSION_TIMEOUT, settings.modern_session_timeout_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
         surely_below = is_below_limit & (limit.is_known | (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN))
-        records = _records(log, surely_below, is_below_limit)
+        records = _records(log, surely_below, is_below_limit, is_single_offset)
         is_released = (changes.to_state == AVAILABLE) & records.is_request & records.is_update
         previous, was_released = _previous(log, is_released)
         changed_row = _reloads(log)
         leader_changed, lost_to = _reloaded(log, previous, changed_row)
-        waited_ms = at_ms - _last_moment(log, previous)
-        is_group_empty, is_settled = _membership(log, group, at_ms, members, session.values)
+        is_group_empty, is_settled = _membership(log, group, members, session.values)
         return cls(
             limit=limit,
             is_below_limit=is_below_limit,
-            is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)),
+            is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,
             previous=previous,
             was_released=was_released,
             leader_changed=leader_changed,
             lost_to=lost_to,
             is_lock_timeout=_is_lock_timeout(log, previous, lock.values),
-            is_too_soon_for_lock=lock.is_known & (waited_ms < lock.values - CLOCK_SLACK_MS),
-            is_group_empty=is_group_empty,
-            is_settled=is_settled,
-            is_session_known=session.is_known,
+            is_too_soon_for_lock=_is_too_soon(log, previous, lock),
+            is_group_empty=is_group_empty[row],
+            is_settled=is_settled[row],
+            is_session_known=session.is_known[row],
         )
 
 
 def _highest_returned(log: ShareLog, group: I64) -> I64:
-    """The highest delivery count at which each transition's group ever handed back: the limit lies above it."""
+    """The highest delivery count at which each group ever handed back: the limit lies above it."""
     changes = log.transitions
     highest = np.zeros(len(log.keys.group_ids), np.int64)
     is_returned = changes.to_state == AVAILABLE
-    np.maximum.at(highest, group[is_returned], changes.to_delivery_count[is_returned])
-    counts: I64 = highest[group]
-    return counts
+    _raise_to(highest, group, log.state_of_transition, is_returned, changes.to_delivery_count)
+    return highest
 
 
-def _corrected(log: ShareLog, limit: KnownNumbers, group: I64, highest: I64) -> KnownNumbers:
+@compiled
+def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32) -> None:
+    """The highest count of the chosen transitions of each group, at least what `highest` holds already."""
+    for index in range(len(row)):
+        if chosen[index]:
+            code = group[row[index]]
+            highest[code] = max(highest[code], count[index])
+
+
+def _corrected(
+    log: ShareLog, limit: KnownNumbers, group: I64, highest: I64, is_single_offset: BoolArray
+) -> KnownNumbers:
     """The limit, where no log tells it and what the group did says that it is another than the default.
 
     It lies above what was ever handed back. And where all that had come back most often was archived at the very next
@@ -165,14 +180,22 @@ def _corrected(log: ShareLog, limit: KnownNumbers, group: I64, highest: I64) -> 
     out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
     """
     changes, row, size = log.transitions, log.state_of_transition, len(log.keys.group_ids)
-    tells = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
-    is_alone = np.bincount(row[tells], offset_counts(changes)[tells], len(log.states))[row] == 1
-    is_try = tells & (changes.from_state == AVAILABLE) & (changes.from_delivery_count == highest)
-    is_last = is_try & is_alone & (changes.to_state == ARCHIVED) & (changes.to_delivery_count == highest + 1)
-    tries, last_tries = np.bincount(group[is_try], minlength=size), np.bincount(group[is_last], minlength=size)
-    ends_there = ((tries == last_tries) & (last_tries >= LAST_TRIES_MIN))[group] & (highest >= DELIVERY_COUNT_LIMIT_MIN)
-    assumed = np.where(ends_there, highest + 1, np.maximum(limit.values, highest + 1))
+    came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _tells(changes))
+    group_of = group[row[came_back]]
+    is_try = changes.from_delivery_count[came_back] == highest[group_of]
+    tried, group_of = came_back[is_try], group_of[is_try]
+    is_last = is_single_offset[row[tried]] & (changes.to_state[tried] == ARCHIVED)
+    is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
+    tries, last_tries = np.bincount(group_of, minlength=size), np.bincount(group_of[is_last], minlength=size)
+    ends_there = (tries == last_tries) & (last_tries >= LAST_TRIES_MIN) & (highest >= DELIVERY_COUNT_LIMIT_MIN)
+    assumed = np.where(ends_there[group], highest[group] + 1, np.maximum(limit.values, highest[group] + 1))
     return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
+
+
+def _tells(changes: ShareTransitions) -> BoolArray:
+    """Transitions which the record itself made: not what it passed, or what was there when it was first seen."""
+    tells: BoolArray = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
+    return tells
 
 
 def offset_counts(changes: ShareTransitions) -> I64:
@@ -182,26 +205,56 @@ def offset_counts(changes: ShareTransitions) -> I64:
     return counts
 
 
-def _records(log: ShareLog, surely_below: BoolArray, is_below_limit: BoolArray) -> Records:
+def _is_single_offset(log: ShareLog) -> BoolArray:
+    """For each state, whether its record tells of one offset only."""
+    changes = log.transitions
+    found = np.zeros(len(log.states), np.bool_)
+    _find_single_offsets(log.state_of_transition, _tells(changes), changes.first_offset, changes.last_offset, found)
+    return found
+
+
+@compiled
+def _find_single_offsets(row: I64, tells: BoolArray, first_offset: I64, last_offset: I64, found: BoolArray) -> None:
+    """Transitions of one record follow each other."""
+    newest, range_count = -1, 0
+    for index in range(len(row)):
+        if tells[index]:
+            range_count = range_count + 1 if row[index] == newest else 1
+            newest = row[index]
+            found[newest] = range_count == 1 and first_offset[index] == last_offset[index]
+
+
+def _records(log: ShareLog, surely_below: BoolArray, is_below_limit: BoolArray, is_single_offset: BoolArray) -> Records:
     changes, row = log.transitions, log.state_of_transition
-    size = len(log.states)
-
-    def has(is_one: BoolArray) -> BoolArray:
-        found = np.zeros(size, np.bool_)
-        found[row[is_one]] = True
-        return found[row]
-
-    tells = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
-    is_archived = tells & np.isin(changes.to_state, (ARCHIVED, ARCHIVING))
-    offset_count = np.bincount(row[tells], offset_counts(changes)[tells].astype(np.float64), size)
-    return Records(
-        is_update=log.states.record_kind[row] == _UPDATE,
-        has_acknowledged=has(tells & (changes.to_state == ACKNOWLEDGED)),
-        has_rejected=has(is_archived & surely_below),
-        may_have_rejected=has(is_archived & is_below_limit),
-        has_returned=has(tells & (changes.to_state == AVAILABLE)),
-        is_single_offset=offset_count[row] == 1,
+    tells = _tells(changes)
+    is_archived = tells & ((changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING))
+    chosen = (
+        tells & (changes.to_state == ACKNOWLEDGED),
+        is_archived & surely_below,
+        is_archived & is_below_limit,
+        tells & (changes.to_state == AVAILABLE),
     )
+    has = np.zeros(len(log.states), np.int8)
+    for bit, is_one in enumerate(chosen):
+        _mark(has, row, is_one, 1 << bit)
+    has = has[row]
+    acknowledged, rejected, may_have_rejected, returned = ((has & (1 << bit)) != 0 for bit in range(len(chosen)))
+    return Records(
+        is_update=(log.states.record_kind == _UPDATE)[row],
+        has_acknowledged=acknowledged,
+        has_rejected=rejected,
+        may_have_rejected=may_have_rejected,
+        has_returned=returned,
+        is_single_offset=is_single_offset[row],
+    )
+
+
+@compiled
+def _mark(marks: I8, row: I64, chosen: BoolArray, mark: int) -> None:
+    """Set a bit of the states that have a chosen transition."""
+    for index in range(len(row)):
+        if chosen[index]:
+            marks[row[index]] |= mark
 
 
 def _previous(log: ShareLog, is_released: BoolArray) -> tuple[I64, BoolArray]:
@@ -306,15 +359,22 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
     another leader makes it be delivered from count 1 again (row L of the inference rules).
     """
     changes, states, row = log.transitions, log.states, log.state_of_transition
-    reload = changed_row[row]
+    leader_changed = np.zeros(len(changes), np.bool_)
+    lost_to = changes.first_offset - 1
+    # most logs know of hardly any reload
+    reloaded = np.flatnonzero((changed_row >= 0)[row]) if np.any(changed_row >= 0) else np.zeros(0, np.int64)
+    if not len(reloaded):
+        return leader_changed, lost_to
+    reload, previous = changed_row[row[reloaded]], previous[reloaded]
     has_previous = previous >= 0
     since = has_previous & (reload > row[previous])
     # a hole is known to be one only where a snapshot has told all batches
-    is_hole = ~has_previous & (changes.from_state == NONE) & (changes.kind != FIRST_SEEN) & (reload >= 0)
-    is_hole &= states.is_complete[reload] & (changes.to_state != NONE)
-    window_last = _last_persisted(log)[reload]
-    lost_to: I64 = np.where(is_hole, np.minimum(changes.last_offset, window_last), changes.first_offset - 1)
-    return since | (lost_to >= changes.first_offset), lost_to
+    is_hole = ~has_previous & (changes.from_state[reloaded] == NONE) & (changes.kind[reloaded] != FIRST_SEEN)
+    is_hole &= states.is_complete[reload] & (changes.to_state[reloaded] != NONE)
+    holes = reloaded[is_hole]
+    lost_to[holes] = np.minimum(changes.last_offset[holes], _last_persisted(log)[reload[is_hole]])
+    leader_changed[reloaded] = since
+    return leader_changed | (lost_to >= changes.first_offset), lost_to
 
 
 def _last_persisted(log: ShareLog) -> I64:
@@ -339,39 +399,46 @@ def _running_last(begins: BoolArray, last: I64, before: I64) -> None:
         newest = max(newest, last[row])
 
 
-def _last_moment(log: ShareLog, previous: I64) -> I64:
-    """The latest time (ms) known to lie before the acquisition that ended here: when the range was handed back before,
-    else when the state began."""
+def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
+    """No lock can have ended yet that began after the latest time known to lie before the acquisition which ended
+    here: when the range was handed back before, else when the state began."""
     states, row = log.states, log.state_of_transition
+    found = np.zeros(len(row), np.bool_)
+    if not lock.is_known.any():
+        return found
     rows = np.arange(len(states))
-    began = np.maximum.accumulate(np.where(states.begins(), rows, 0)) if len(states) else rows
-    moment: I64 = np.where(previous >= 0, states.at_ms[row[previous]], states.at_ms[began[row]])
-    return moment
+    began = np.maximum.accumulate(np.where(states.begins(), rows, 0))
+    moment = np.where(previous >= 0, states.at_ms[row[previous]], states.at_ms[began][row])
+    found[:] = lock.is_known[row] & (states.at_ms[row] - moment < lock.values[row] - CLOCK_SLACK_MS)
+    return found
 
 
 def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:
     """Just a lock's duration after the range was handed back before, or after the record before this one (an
     acknowledgement goes with the fetch that acquires more)."""
     states, row = log.states, log.state_of_transition
-    has_before = ~states.begins()[row]
-    after_record = states.at_ms[row] - states.at_ms[np.maximum(row - 1, 0)]
-    after_return = states.at_ms[row] - states.at_ms[row[previous]]
 
-    def fits(waited_ms: I64) -> BoolArray:
+    def fits(waited_ms: I64, lock_ms: I64) -> BoolArray:
         return (waited_ms >= lock_ms) & (waited_ms <= lock_ms + TIMER_SLACK_MS)
 
-    found: BoolArray = np.where(previous >= 0, fits(after_return), has_before & fits(after_record))
+    after_record = np.diff(states.at_ms, prepend=states.at_ms[:1])
+    found: BoolArray = (~states.begins() & fits(after_record, lock_ms))[row]
+    returned = np.flatnonzero(previous >= 0)
+    state = row[returned]
+    after_return = states.at_ms[state] - states.at_ms[row[previous[returned]]]
+    found[returned] = fits(after_return, lock_ms[state])
     return found
 
 
 def _membership(
-    log: ShareLog, group: I64, at_ms: I64, members: ShareMembers, session_timeout_ms: I64
+    log: ShareLog, group: I64, members: ShareMembers, session_timeout_ms: I64
 ) -> tuple[BoolArray, BoolArray]:
-    """`Evidence.is_group_empty` and `Evidence.is_settled`."""
+    """`Evidence.is_group_empty` and `Evidence.is_settled`, for each state."""
+    at_ms = log.states.at_ms
     is_empty = np.zeros(len(group), np.bool_)
     is_settled = np.zeros(len(group), np.bool_)
-    observed_ms = int(log.states.at_ms.max(initial=0))
-    order = np.argsort(group, kind="stable")
+    observed_ms = int(at_ms.max(initial=0))
+    order = stable_order(group, len(log.keys.group_ids), np.arange(len(group)))
     bounds = np.searchsorted(group[order], np.arange(len(log.keys.group_ids) + 1))
     for code, group_id in enumerate(log.keys.group_ids):
         rows = order[bounds[code] : bounds[code + 1]]

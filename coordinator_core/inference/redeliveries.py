@@ -28,8 +28,9 @@ from typing import Final
 
 import numpy as np
 
+from coordinator_core.inference.columns import code_of, first_that_holds
 from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence
-from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog
+from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
 CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")
@@ -82,28 +83,24 @@ class RedeliveryColumns:
 def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     """All redeliveries of one log partition."""
     changes = log.transitions
-    had_none = changes.from_state == NONE
-    from_count = np.where(had_none, 0, changes.from_delivery_count)
-    tells = (changes.to_state != NONE) & ~np.isin(changes.kind, (PASSED, RESET))
-    is_handed_back = tells & had_none & (changes.to_state == AVAILABLE)
+    had_none, is_available = changes.from_state == NONE, changes.to_state == AVAILABLE
+    from_count = np.where(had_none, np.int32(0), changes.from_delivery_count)
+    tells = (changes.to_state != NONE) & (changes.kind != PASSED) & (changes.kind != RESET)
+    is_handed_back = tells & had_none & is_available
     # a first delivery counts 1: a range which ends there was given out once, though it may have come back uncounted
-    floor = np.where(changes.to_state == AVAILABLE, from_count, np.maximum(from_count, 1))
+    floor = np.where(is_available, from_count, np.maximum(from_count, np.int32(1)))
     is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
     is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
     is_lost &= evidence.lost_to >= changes.first_offset
-    cause = np.select(
-        (is_handed_back, is_retried, is_lost),
-        (_CAUSE["HANDED_BACK"], _CAUSE["RETRIED"], _CAUSE["COUNT_LOST"]),
-        -1,
-    ).astype(np.int8)
-    method, likely_cause, confidence = _how(log, evidence, is_lost)
+    cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds((is_handed_back, is_retried, is_lost)))
+    method, likely_cause, confidence = _how(changes, evidence, is_lost)
     chosen = np.flatnonzero(cause >= 0)
-    row = log.state_of_transition[chosen]
     last_offset = np.where(is_lost, evidence.lost_to, changes.last_offset)
+    state = log.state_of_transition[chosen]
     return RedeliveryColumns(
-        key=log.states.key[row],
+        key=log.states.key[state],
         log_offset=changes.log_offset[chosen],
-        at_ms=log.states.at_ms[row],
+        at_ms=log.states.at_ms[state],
         first_offset=changes.first_offset[chosen],
         last_offset=last_offset[chosen],
         from_delivery_count=changes.from_delivery_count[chosen],
@@ -116,9 +113,9 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     )
 
 
-def _how(log: ShareLog, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8, I8]:
+def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8, I8]:
     """Method, likely cause and confidence: the table in this module's docstring."""
-    changes, records = log.transitions, evidence.records
+    records = evidence.records
     is_first_seen = changes.kind == FIRST_SEEN
     is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen
     is_alone = is_returned & ~records.is_request
@@ -134,9 +131,10 @@ def _how(log: ShareLog, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8,
         (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
         (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),
     )
-    holds = [rule[0] for rule in rules]
-    method = np.select(holds, [_METHOD[rule[1]] for rule in rules], _METHOD["DELIVERY_COUNT"])
-    likely = [-1 if rule[2] is None else _LIKELY_CAUSE[rule[2]] for rule in rules]
-    likely_cause = np.select(holds, likely, -1)
-    confidence = np.select(holds, [rule[3] for rule in rules], CERTAIN)
-    return method.astype(np.int8), likely_cause.astype(np.int8), confidence.astype(np.int8)
+    rule = first_that_holds([it[0] for it in rules])
+    likely_causes = (NONE if it[2] is None else _LIKELY_CAUSE[it[2]] for it in rules)
+    return (
+        code_of((*(_METHOD[it[1]] for it in rules), _METHOD["DELIVERY_COUNT"]), rule),
+        code_of((*likely_causes, NONE), rule),
+        code_of((*(it[3] for it in rules), CERTAIN), rule),
+    )

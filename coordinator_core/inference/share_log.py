@@ -6,7 +6,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from coordinator_core.inference.columns import is_ascending, stable_order, taken
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.fast import compiled
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS
 
 NONE: Final = -1
@@ -91,47 +93,67 @@ class ShareLog:
     state_of_transition: I64
     """The row of `states` which is of the same record."""
 
+    def of_transitions(self, rows: I64) -> "ShareLog":
+        """The same states, with some of the transitions."""
+        return ShareLog(self.keys, self.states, taken(self.transitions, rows), self.state_of_transition[rows])
+
 
 def sorted_share_log(keys: ShareKeys, states: ShareStates, transitions: ShareTransitions) -> ShareLog:
     """The same rows in the order in which inference wants them, whatever order they came in.
 
     Raises ValueError where a transition is of a record which is not among the states.
     """
-    states = _taken(states, _order(states.log_offset))
-    states = _taken(states, np.argsort(states.key, kind="stable"))
-    # in log order first: a search for neighbour after neighbour is several times as fast as one at random
-    transitions = _taken(transitions, _order(transitions.log_offset, transitions.first_offset))
-    rows = _rows_of(states.log_offset, transitions.log_offset)
-    order = np.argsort(rows, kind="stable")
-    return ShareLog(keys, states, _taken(transitions, order), rows[order])
+    key_count = len(keys.partition)
+    states = _taken(states, _log_order(states.log_offset))
+    transitions = _taken(transitions, _log_order(transitions.log_offset, transitions.first_offset))
+    # both are in log order: one pass over both finds the record of each transition
+    record = np.empty(len(transitions), np.int64)
+    if not _find_records(states.log_offset, transitions.log_offset, record):
+        raise ValueError("a transition is of a record which silver.share_partition_states does not have")
+    order = stable_order(states.key, key_count, np.arange(len(states)))
+    row_of_record = np.empty(len(states), np.int64)
+    row_of_record[order] = np.arange(len(states))
+    transition_order = stable_order(states.key[record], key_count, np.arange(len(transitions)))
+    rows = row_of_record[record[transition_order]]
+    return ShareLog(keys, _taken(states, order), _taken(transitions, transition_order), rows)
 
 
-def _order(major: I64, minor: I64 | None = None) -> I64:
-    """Sorts by one column, then another. Mostly they are sorted: silver is written in the order of the log."""
-    ties = np.zeros(max(len(major) - 1, 0), np.bool_) if minor is None else minor[1:] > minor[:-1]
-    if np.all((major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & ties)):
-        return np.arange(len(major))
-    return np.argsort(major, kind="stable") if minor is None else np.lexsort((minor, major))
+def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:
+    """The order by place in the log; None: it is theirs already, as silver is written."""
+    if first_offset is None:
+        return None if is_ascending(log_offset) else np.argsort(log_offset, kind="stable")
+    if _are_in_order(log_offset, first_offset):
+        return None
+    return np.lexsort((first_offset, log_offset))
 
 
 Columns = TypeVar("Columns", ShareStates, ShareTransitions)
 
 
-def _rows_of(log_offsets: I64, wanted: I64) -> I64:
-    """Index of each wanted log offset, which is there once."""
-    order = np.argsort(log_offsets, kind="stable")
-    place = np.searchsorted(log_offsets, wanted, sorter=order)
-    if len(wanted) and (not len(order) or place.max() >= len(order) or np.any(log_offsets[order[place]] != wanted)):
-        raise ValueError("a transition is of a record which silver.share_partition_states does not have")
-    rows: I64 = order[place]
-    return rows
+def _taken(columns: Columns, order: I64 | None) -> Columns:
+    return columns if order is None else taken(columns, order)
 
 
-def _taken(columns: Columns, order: I64) -> Columns:
-    if np.all(order[1:] > order[:-1]):
-        return columns
-    taken = {name: getattr(columns, name)[order] for name in columns.__slots__}
-    return type(columns)(**taken)
+@compiled
+def _are_in_order(major: I64, minor: I64) -> bool:
+    for index in range(1, len(major)):
+        before = index - 1
+        if major[index] < major[before] or (major[index] == major[before] and minor[index] <= minor[before]):
+            return False
+    return True
+
+
+@compiled
+def _find_records(log_offset: I64, wanted: I64, found: I64) -> bool:
+    """The index of each wanted log offset among those of the states, both ascending; False: one is not there."""
+    place = 0
+    for index in range(len(wanted)):
+        while place < len(log_offset) and log_offset[place] < wanted[index]:
+            place += 1
+        if place == len(log_offset) or log_offset[place] != wanted[index]:
+            return False
+        found[index] = place
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from coordinator_core.inference.archived import ArchivedColumns, archived_records
+from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.evidence import Evidence
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
@@ -144,7 +145,7 @@ def _distinct(columns: Sequence[tuple[I64, I64]]) -> tuple[list[tuple[int, int]]
     # days and share partitions are few: one number for a pair spares a sort by two columns
     lowest = int(second.min())
     span = int(second.max()) - lowest + 1
-    codes, index = np.unique(first * span + (second - lowest), return_inverse=True)
+    codes, index = distinct(first * span + (second - lowest))
     places = [(int(code) // span, int(code) % span + lowest) for code in codes.tolist()]
     return places, np.split(index, np.cumsum([len(pair[0]) for pair in columns])[:-1])
 

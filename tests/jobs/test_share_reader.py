@@ -1,0 +1,68 @@
+"""Share partitions as tasks read them from silver."""
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.arrow_schemas import arrow_schema
+from jobs.share_reader import SHARE_PARTITION_STATES, StateRows, share_states
+from jobs.silver_reader import SilverFiles
+from jobs.sinks import Warehouse
+
+CLUSTER = "c"
+LOG_PARTITION = 3
+STATES = st.tuples(
+    st.sampled_from(["g", "h", ""]), st.sampled_from(["B", "A"]), st.sampled_from([-(2**31), 1, 2, 2**31 - 1])
+)
+
+
+def states_of(warehouse: Warehouse, number: int, rows: list[dict[str, Any]]) -> StateRows:
+    """The rows, written and read; nulls in all other columns."""
+    schema = arrow_schema(SHARE_PARTITION_STATES)
+    common = dict.fromkeys(schema.names) | {"cluster_id": CLUSTER, "log_partition": LOG_PARTITION}
+    table = pa.Table.from_pylist([common | row for row in rows], schema=schema)
+    warehouse.ensure(SHARE_PARTITION_STATES)
+    warehouse.write(SHARE_PARTITION_STATES, table, app_id="a", version=number, mode="overwrite")
+    return share_states(SilverFiles.of(warehouse, [SHARE_PARTITION_STATES], CLUSTER), LOG_PARTITION)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(st.lists(st.lists(STATES, min_size=1, max_size=8), min_size=1, max_size=2))
+def test_each_state_finds_its_share_partition(warehouse: Warehouse, parts: list[list[tuple[str, str, int]]]) -> None:
+    """By group, topic id and partition, and in this order; partitions may have any number."""
+    for part in parts:
+        rows = [
+            {"group_id": group, "topic_id": topic_id, "partition": partition, "log_offset": number}
+            for number, (group, topic_id, partition) in enumerate(part)
+        ]
+        version = 1 + warehouse.last_version(SHARE_PARTITION_STATES, "a")
+        found = states_of(warehouse, version, rows)
+        keys = found.keys
+        places = [
+            (keys.group_ids[group], topic_id, partition)
+            for group, topic_id, partition in zip(
+                keys.group.tolist(), keys.topic_ids, keys.partition.tolist(), strict=True
+            )
+        ]
+        assert places == sorted(set(part))
+        assert [places[key] for key in found.key.tolist()] == [part[at] for at in found.rows["log_offset"].to_pylist()]
+
+
+def test_any_row_tells_the_topic_of_its_share_partition(warehouse: Warehouse) -> None:
+    """A name is given to all rows of the share partition, and to no other."""
+    row = {"group_id": "g", "partition": 7, "log_offset": 0}
+    rows = [
+        row | {"topic_id": "A", "topic": None},
+        row | {"topic_id": "A", "topic": "t"},
+        row | {"topic_id": "B", "topic": None},
+    ]
+    assert states_of(warehouse, 0, rows).keys.topics == ["t", None]
+
+
+def test_no_states(warehouse: Warehouse) -> None:
+    """A log partition of which silver holds nothing."""
+    warehouse.ensure(SHARE_PARTITION_STATES)
+    found = share_states(SilverFiles.of(warehouse, [SHARE_PARTITION_STATES], CLUSTER), LOG_PARTITION)
+    assert (len(found.key), len(found.keys.partition)) == (0, 0)

@@ -1,0 +1,99 @@
+"""Rows of silver as tasks read them."""
+
+import pickle
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_core.history.rows import EventRow, MemberRow
+from jobs.arrow_schemas import arrow_schema
+from jobs.silver_reader import SilverFiles, codes_of, group_lives, indices_in, ordered_codes, rows_of
+from jobs.sinks import Warehouse
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+)
+
+CLUSTER = "c"
+GROUP_TABLES = (GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, OFFSET_COMMITS)
+TEXTS = ["b", None, "a", "b", ""]
+
+
+def rows_in(table: Table, *rows: dict[str, Any]) -> pa.Table:
+    """Rows of a table, null where nothing is said."""
+    schema = arrow_schema(table)
+    common = dict.fromkeys(schema.names) | {"cluster_id": CLUSTER, "log_partition": 3}
+    return pa.Table.from_pylist([common | row for row in rows], schema=schema)
+
+
+def at(second: int) -> datetime:
+    """A time, so many seconds after the epoch."""
+    return datetime.fromtimestamp(second, UTC)
+
+
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_codes_of_texts(is_coded: bool) -> None:
+    """The same whether the file gives texts or codes, and whatever the pieces: -1 is null, or not in the list."""
+    column = pa.chunked_array([TEXTS[:2], TEXTS[2:]], pa.string())
+    if is_coded:
+        column = pa.chunked_array([chunk.dictionary_encode() for chunk in column.chunks])
+    codes, texts = codes_of(column)
+    assert [None if code < 0 else texts[code] for code in codes.tolist()] == TEXTS
+    codes, texts = ordered_codes(column)
+    assert (codes.tolist(), texts) == ([2, -1, 1, 2, 0], ["", "a", "b"])
+    assert indices_in(column, ["a", "b"]).tolist() == [1, -1, 0, 1, -1]
+
+
+def test_rows_are_what_the_core_wants() -> None:
+    """Times are milliseconds, lists tuples, maps dicts, null is None; in pieces or whole, in any order."""
+    events = rows_in(
+        GROUP_EVENTS,
+        {"group_id": "g", "log_offset": 2**40, "at": at(1), "details": [("k", "v"), ("l", "")]},
+        {"group_id": "g", "log_offset": 1, "details": []},
+        {"group_id": None, "log_offset": 0, "at": at(2), "partition": 0},
+    )
+    whole = list(rows_of(events, EventRow))
+    assert [(row.group_id, row.log_offset, row.at, row.partition, row.details) for row in whole] == [
+        ("g", 2**40, 1000, None, {"k": "v", "l": ""}),
+        ("g", 1, None, None, {}),
+        (None, 0, 2000, 0, None),
+    ]
+    pieces = pa.concat_tables([events.slice(0, 1), events.slice(1, 2)])
+    assert list(rows_of(pieces, EventRow)) == whole
+    members = rows_in(
+        GROUP_MEMBERS,
+        {"member_id": "m", "subscribed_topics": ["t", "u"], "uses_classic_protocol": True},
+        {"member_id": "n", "subscribed_topics": []},
+    )
+    found = [(row.member_id, row.subscribed_topics, row.uses_classic_protocol) for row in rows_of(members, MemberRow)]
+    assert found == [("m", ("t", "u"), True), ("n", (), None)]
+
+
+def test_lives_come_by_group_in_log_order(warehouse: Warehouse) -> None:
+    """Whatever the order of the rows in the files, and after the files were sent to another process."""
+    event = {"event_index": 0, "event_type": "X", "at": at(1)}
+    for version, rows in enumerate(
+        [
+            [event | {"group_id": "h", "log_offset": 5}, event | {"group_id": "g", "log_offset": 9}],
+            [event | {"group_id": "g", "log_offset": 2, "event_index": 1}, event | {"group_id": "g", "log_offset": 2}],
+        ]
+    ):
+        warehouse.ensure(GROUP_EVENTS)
+        warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=version)
+    commit = {"group_id": "i", "topic": "t", "partition": 0, "is_transactional": False, "recorded_at": at(1)}
+    warehouse.ensure(OFFSET_COMMITS)
+    commits = [commit | {"log_offset": offset, "committed_offset": offset * 10} for offset in (8, 7)]
+    warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=0)
+    files = pickle.loads(pickle.dumps(SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)))
+    for _ in range(2):
+        lives = list(group_lives(files, 3))
+        found = [(life.group_id, [(row.log_offset, row.event_index) for row in life.events]) for life in lives]
+        assert found == [("g", [(2, 0), (2, 1), (9, 0)]), ("h", [(5, 0)]), ("i", [])]
+        assert lives[2].commits.committed_offset.tolist() == [70, 80]
+    assert list(group_lives(files, 4)) == []
