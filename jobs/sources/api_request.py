@@ -7,7 +7,7 @@ what reads the response. Both are declared in `schemas.admin_protocol`; the one 
 from typing import Any, Final
 
 from coordinator_core.codec import Struct, decode, encode, make, read_uvarint
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import CoreError, LengthOutOfBounds
 from schemas.wire import Message, message_versions, version_range
 
 FRAME_LENGTH_BYTES: Final = 4
@@ -105,9 +105,13 @@ class _ResponseReader:
 def _skip_tags(data: memoryview) -> int:
     """The position behind the tag section with which a flexible header ends."""
     count, position = read_uvarint(data, 0)
+    if not 0 <= count <= len(data):
+        raise LengthOutOfBounds("more tags than bytes")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
+        if not 0 <= size <= len(data) - position:
+            raise LengthOutOfBounds("a tag ends behind the bytes")
         position += size
     return position
 

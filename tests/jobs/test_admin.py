@@ -1,0 +1,346 @@
+"""Questions to a cluster: whom they go to, when they are asked again, and what a refusal is."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.api_header import RequestHeader
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer import OffsetFetchResponse
+from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.metadata import MetadataResponse
+
+from coordinator_core.codec import Struct, encode, make
+from coordinator_core.lookup import SharePartitionKey, group_partition
+from jobs.errors import BrokerError
+from jobs.sources.admin import (
+    OLD_BROKER,
+    UNANSWERED,
+    UNSUPPORTED,
+    Admin,
+    CommittedOffset,
+    GroupDescription,
+    ListedGroup,
+    Refusal,
+    ShareState,
+    StateBatch,
+)
+from jobs.sources.api_request import ApiRequest
+from jobs.sources.broker import Broker, Deadline, Leader, TopicInfo
+from schemas import wire
+from schemas.admin_protocol import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_DESCRIBE_RESPONSE,
+    READ_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE_RESPONSE,
+)
+
+PARTITION_COUNT: Final = 2
+NOT_COORDINATOR: Final = 16
+GROUP_AUTHORIZATION_FAILED: Final = 30
+GROUP_ID_NOT_FOUND: Final = 69
+TOPIC_ID: Final = "tmyj-FEYST-VyJ_du8dc1w"
+
+Answer = Callable[[Any, int | None], Any]
+
+
+class FakeBroker(Broker):
+    """A cluster whose answers are functions by the name of the request; node 10 leads partition 0, 11 the other."""
+
+    def __init__(self, answers: Mapping[str, Answer], timeout_ms: int = 200) -> None:
+        self.timeout_ms = timeout_ms
+        self._answers = answers
+        self.asked: list[tuple[str, int | None]] = []
+        self.forgotten: list[str] = []
+
+    def send(self, request: Any, to: Any = None, **_: Any) -> Any:
+        """Notes who was asked."""
+        self.asked.append((request.name, to))
+        if request.name not in self._answers:
+            raise BrokerError("too old", code=OLD_BROKER)
+        return self._answers[request.name](request, to)
+
+    def topics(self, names: Any) -> dict[str, TopicInfo]:
+        """Every topic is there."""
+        return {name: TopicInfo(name, TOPIC_ID, PARTITION_COUNT, True) for name in names}
+
+    def leader(self, topic: str, partition: int, *, deadline: Deadline | None = None) -> Leader:
+        """One node a partition."""
+        return Leader(10 + partition, 0, "127.0.0.1:1")
+
+    def forget_leaders(self, topic: str) -> None:
+        """Noted."""
+        self.forgotten.append(topic)
+
+
+def classic_response(request: Any, codes: Mapping[str, int], members: tuple[Any, ...] = ()) -> Any:
+    """DescribeGroups: an empty classic group each, or an error."""
+    group = DescribeGroupsResponse.DescribedGroup
+    groups = [
+        group(
+            group_id=name,
+            error_code=codes.get(name, 0),
+            group_state="Empty",
+            protocol_type="consumer",
+            protocol_data="",
+            members=list(members),
+        )
+        for name in request.groups
+    ]
+    return DescribeGroupsResponse(groups=groups)
+
+
+def consumer_response(codes: Mapping[str, int]) -> Answer:
+    """ConsumerGroupDescribe: a group without members each, or an error."""
+    groups: Any = CONSUMER_GROUP_DESCRIBE_RESPONSE.fields[1].kind
+    assert isinstance(groups, wire.Array) and isinstance(groups.element, wire.Struct)
+    described = groups.element
+
+    def answer(request: Any, _: int | None) -> Struct:
+        return make(
+            CONSUMER_GROUP_DESCRIBE_RESPONSE,
+            groups=tuple(
+                make(described, group_id=name, error_code=codes.get(name, 0), group_state="Empty", group_epoch=3)
+                for name in request._fields.group_ids
+            ),
+        )
+
+    return answer
+
+
+def ids_by_partition(count: int) -> dict[int, list[str]]:
+    """Group ids of each partition."""
+    found: dict[int, list[str]] = defaultdict(list)
+    names = (f"g{number}" for number in range(1000))
+    while any(len(found[partition]) < count for partition in range(PARTITION_COUNT)):
+        name = next(names)
+        found[group_partition(name, PARTITION_COUNT)].append(name)
+    return found
+
+
+def test_groups_are_asked_of_their_coordinators() -> None:
+    """Each group's question goes to the leader of its partition, many groups in one request."""
+    ids = ids_by_partition(3)
+    broker = FakeBroker({"DescribeGroupsRequest": lambda request, _: classic_response(request, {})})
+    answers = Admin(broker).describe_groups({name: "CLASSIC" for names in ids.values() for name in names})
+    assert all(isinstance(it, GroupDescription) and it.group_type == "CLASSIC" for it in answers.values())
+    assert sorted(broker.asked) == [("DescribeGroupsRequest", 10), ("DescribeGroupsRequest", 11)]
+
+
+def test_who_is_not_ready_is_asked_again() -> None:
+    """A coordinator that moved or loads gets the question again, of these groups alone; its leader is looked up."""
+    codes = iter([{"a": NOT_COORDINATOR}, {}])
+    requests: list[list[str]] = []
+
+    def answer(request: Any, _: int | None) -> Any:
+        requests.append(sorted(request.groups))
+        return classic_response(request, next(codes))
+
+    broker = FakeBroker({"DescribeGroupsRequest": answer})
+    same = [
+        name for name in "abcdefgh" if group_partition(name, PARTITION_COUNT) == group_partition("a", PARTITION_COUNT)
+    ]
+    answers = Admin(broker).describe_groups(dict.fromkeys(same, "CLASSIC"))
+    assert requests == [same, ["a"]]
+    assert answers.keys() == set(same) and not any(isinstance(it, Refusal) for it in answers.values())
+    assert broker.forgotten == ["__consumer_offsets"]
+
+
+def test_who_is_never_ready_is_an_error() -> None:
+    """When the time is up it is said which coordinators do not answer, and why."""
+    broker = FakeBroker({"DescribeGroupsRequest": lambda request, _: classic_response(request, {"a": 14})})
+    with pytest.raises(BrokerError, match=r"COORDINATOR_LOAD_IN_PROGRESS.*__consumer_offsets") as raised:
+        Admin(broker).describe_groups({"a": "CLASSIC"})
+    assert raised.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+def test_refusals_stand_in_the_answers_place() -> None:
+    """An error of one group is that group's alone; a question which the broker does not know is refused as such."""
+    broker = FakeBroker(
+        {"DescribeGroupsRequest": lambda request, _: classic_response(request, {"a": GROUP_AUTHORIZATION_FAILED})}
+    )
+    answers = Admin(broker).describe_groups({"a": "CLASSIC", "b": "CLASSIC", "s": "SHARE"})
+    assert answers["a"] == Refusal(GROUP_AUTHORIZATION_FAILED, "GROUP_AUTHORIZATION_FAILED")
+    assert isinstance(answers["b"], GroupDescription)
+    assert answers["s"] == UNSUPPORTED
+
+
+def test_a_group_that_changed_its_type_is_found() -> None:
+    """Listed as classic, described as what it became; what is nowhere is said to be not there."""
+    missing = {"g": GROUP_ID_NOT_FOUND, "gone": GROUP_ID_NOT_FOUND}
+    broker = FakeBroker(
+        {
+            "DescribeGroupsRequest": lambda request, _: classic_response(request, missing),
+            "ConsumerGroupDescribeRequest": consumer_response({"gone": GROUP_ID_NOT_FOUND}),
+        }
+    )
+    answers = Admin(broker).describe_groups({"g": "CLASSIC", "gone": "CLASSIC"})
+    described = answers["g"]
+    assert isinstance(described, GroupDescription) and (described.group_type, described.group_epoch) == ("CONSUMER", 3)
+    assert answers["gone"] == Refusal(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND")
+
+
+def test_a_dead_group_is_not_there() -> None:
+    """Brokers before 4.0 describe what is not there as a group in state Dead."""
+
+    def answer(request: Any, _: int | None) -> Any:
+        response = classic_response(request, {})
+        response.groups[0].group_state = "Dead"
+        return response
+
+    answers = Admin(FakeBroker({"DescribeGroupsRequest": answer})).describe_groups({"g": ""})
+    assert answers == {"g": Refusal(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND")}
+
+
+def test_every_broker_lists_its_groups() -> None:
+    """The list is that of all brokers together; types and states as the ledger spells them."""
+
+    def listed(_: Any, node_id: int | None) -> Any:
+        group = ListGroupsResponse.ListedGroup
+        return ListGroupsResponse(
+            error_code=0,
+            groups=[group(group_id=f"g{node_id}", protocol_type="", group_state="Stable", group_type="Consumer")],
+        )
+
+    def metadata(_: Any, __: int | None) -> Any:
+        brokers = [MetadataResponse.MetadataResponseBroker(node_id=it, host="h", port=1) for it in (2, 1)]
+        return MetadataResponse(brokers=brokers, topics=[])
+
+    broker = FakeBroker({"ListGroupsRequest": listed, "MetadataRequest": metadata})
+    assert Admin(broker).list_groups() == {
+        "g1": ListedGroup("g1", "CONSUMER", "", "Stable"),
+        "g2": ListedGroup("g2", "CONSUMER", "", "Stable"),
+    }
+
+
+def test_a_list_that_is_refused_is_an_error() -> None:
+    """There is no list without one of its parts."""
+    metadata = MetadataResponse(
+        brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=1)], topics=[]
+    )
+    refused = ListGroupsResponse(error_code=31, groups=[])
+    broker = FakeBroker({"ListGroupsRequest": lambda *_: refused, "MetadataRequest": lambda *_: metadata})
+    with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        Admin(broker).list_groups()
+
+
+def test_committed_offsets_have_no_sentinels() -> None:
+    """Leader epoch -1 is none, and a group of which nothing is said in the response is unanswered."""
+    group = OffsetFetchResponse.OffsetFetchResponseGroup
+    topic = group.OffsetFetchResponseTopics
+    partition = topic.OffsetFetchResponsePartitions
+    told = [
+        partition(partition_index=0, committed_offset=5, committed_leader_epoch=-1, metadata=None, error_code=0),
+        partition(partition_index=1, committed_offset=6, committed_leader_epoch=2, metadata="m", error_code=0),
+        partition(partition_index=2, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=0),
+    ]
+    response = OffsetFetchResponse(
+        groups=[group(group_id="a", error_code=0, topics=[topic(name="t", partitions=told)])]
+    )
+    answers = Admin(FakeBroker({"OffsetFetchRequest": lambda *_: response})).committed_offsets(["a", "b"])
+    assert answers["a"] == {("t", 0): CommittedOffset(5, None, ""), ("t", 1): CommittedOffset(6, 2, "m")}
+    assert answers["b"] == UNANSWERED
+
+
+def test_share_states_are_read_without_writing() -> None:
+    """The leader epoch sent is -1, the only one that leaves no record; a request names one group."""
+    keys = [SharePartitionKey(group, TOPIC_ID, partition) for group in "ab" for partition in range(4)]
+    requests: list[Struct] = []
+
+    def answer(request: Any, _: int | None) -> Struct:
+        requests.append(request._fields)
+        result: Any = READ_SHARE_GROUP_STATE_RESPONSE.fields[0].kind
+        partition: Any = result.element.fields[1].kind
+        batch: Any = partition.element.fields[-1].kind
+        return make(
+            READ_SHARE_GROUP_STATE_RESPONSE,
+            results=tuple(
+                make(
+                    result.element,
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        make(
+                            partition.element,
+                            partition=it.partition,
+                            state_epoch=1,
+                            start_offset=7,
+                            state_batches=(make(batch.element, first_offset=7, last_offset=9, delivery_state=2),),
+                        )
+                        for it in topic.partitions
+                    ),
+                )
+                for topic in request._fields.topics
+            ),
+        )
+
+    states = Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states(keys)
+    assert states == dict.fromkeys(keys, ShareState(1, 7, (StateBatch(7, 9, 2, 0),)))
+    sent = [(it.group_id, part.leader_epoch) for it in requests for topic in it.topics for part in topic.partitions]
+    assert {epoch for _, epoch in sent} == {-1}
+    assert len(sent) == len(keys)
+
+
+# --- requests of our own declaration
+
+
+def sent(request: ApiRequest, version: int) -> bytes:
+    """What goes out."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=7, client_id="größe")
+    return request.encode(framed=True, header=True)
+
+
+def received(data: bytes) -> KafkaBytes:
+    """What a connection hands over to be read."""
+    stream = KafkaBytes(len(data))
+    stream.write(data)
+    stream.seek(0)
+    return stream
+
+
+def test_a_request_is_framed_as_kafka_pythons_own() -> None:
+    """Length, header of a flexible request with the client id in the old form, then the fields."""
+    request = ApiRequest(CONSUMER_GROUP_DESCRIBE, group_ids=("g",))
+    data = sent(request, 1)
+    header = RequestHeader(request_api_key=69, request_api_version=1, correlation_id=7, client_id="größe").encode(
+        flexible=True
+    )
+    assert data == len(data[4:]).to_bytes(4, "big") + header + b"\x02\x02g\x00\x00"
+    assert request.expect_response()
+    assert repr(request) == "ConsumerGroupDescribeRequest(version=1)"
+
+
+def test_versions_are_agreed_upon_as_for_any_request() -> None:
+    """kafka-python finds the newest version which both sides know."""
+    versions = BrokerVersionData((4, 3))
+    versions.api_versions = {69: (0, 0)}
+    assert versions.api_version(ApiRequest(CONSUMER_GROUP_DESCRIBE)) == 0
+    versions.api_versions = {69: (0, 9)}
+    assert versions.api_version(ApiRequest(CONSUMER_GROUP_DESCRIBE)) == 1
+
+
+def test_a_response_is_read_behind_its_header() -> None:
+    """The header may hold tags of a later Kafka."""
+    request = ApiRequest(READ_SHARE_GROUP_STATE, group_id="g", topics=())
+    sent(request, 0)
+    assert request.header is not None
+    reader = request.header.get_response_class()
+    response = make(READ_SHARE_GROUP_STATE_RESPONSE)
+    body = encode(READ_SHARE_GROUP_STATE_RESPONSE, response, 0)
+    stream = received((7).to_bytes(4, "big") + b"\x01\x05\x02xy" + body)
+    assert reader.parse_header(stream).correlation_id == 7
+    assert reader.decode(stream) == response
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"\x01\x05", b"\x00\x7f\x01", b"\x00" + b"\xff" * 9, b"\xff\xff\xff\xff\x07" + bytes(9)]
+)
+def test_bytes_that_are_no_response(data: bytes) -> None:
+    """The connection's own error comes of it, whatever the bytes."""
+    request = ApiRequest(READ_SHARE_GROUP_STATE, group_id="g", topics=())
+    sent(request, 0)
+    assert request.header is not None
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        request.header.get_response_class().decode(received(data))
