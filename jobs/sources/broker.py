@@ -29,7 +29,7 @@ from coordinator_core.limits import BATCH_BYTES_MAX
 from jobs.errors import BrokerError
 from jobs.sources.client_properties import load_client_properties
 from jobs.sources.connections import ConnectionManager
-from jobs.sources.diagnosis import Diagnosis, Step, diagnose
+from jobs.sources.diagnosis import Diagnosis, Step, diagnose, split_server
 
 TIMEOUT_MS: Final = 30_000
 """request.timeout.ms of Kafka's clients."""
@@ -39,8 +39,12 @@ ANSWER_BYTES_MAX: Final = BATCH_BYTES_MAX + 64 * 1024 * 1024
 
 BACK_OFF_MS: Final = (50, 1_000)
 """Wait before the second try, and the longest one; doubled from try to try."""
+TRY_MS_MIN: Final = 100
+"""With less time left nothing more is tried: it would only hide what hindered the tries before."""
 FIRST_BOOTSTRAP_MS: Final = 1_000
 """A cluster that has not let us in by then is looked at: what cannot get better is said at once."""
+LOOK_MS_MIN: Final = 500
+"""For a look at a broker when the time is over."""
 CLOSE_TIMEOUT_MS: Final = 1_000
 
 NO_ERROR: Final = 0
@@ -159,17 +163,18 @@ class Deadline:
         return max(1, int((self._end - time.monotonic()) * 1000))
 
     @property
-    def is_over(self) -> bool:
-        """Nothing more should be tried."""
-        return time.monotonic() >= self._end
+    def try_ms(self) -> int:
+        """For one try: half of the whole time, so that a broker which hangs leaves time for another one."""
+        return min(self.left_ms, self._timeout_ms // 2 + 1)
 
     def back_off(self) -> bool:
         """Wait before the next try; False when there is no time for one."""
-        if self.is_over:
+        wait_ms = min(self._back_off_ms, self.left_ms - TRY_MS_MIN)
+        if wait_ms <= 0:
             return False
-        time.sleep(min(self._back_off_ms, self.left_ms) / 1000)
+        time.sleep(wait_ms / 1000)
         self._back_off_ms = min(2 * self._back_off_ms, BACK_OFF_MS[1])
-        return not self.is_over
+        return True
 
 
 class Broker:
@@ -349,11 +354,11 @@ class Broker:
         """Ask any broker that answers who the brokers are. Silent when none does: the next request shows it."""
         cluster = self._manager.cluster
         with suppress(kafka_errors.KafkaError, TimeoutError):
-            self._result(self._net, cluster.refresh_metadata, timeout_ms=deadline.left_ms)
+            self._result(self._net, cluster.refresh_metadata, timeout_ms=deadline.try_ms)
 
     def failure(self, node_id: int | None, error: BaseException) -> BrokerError:
         """The error of a broker that could not be reached until the time was over."""
-        found = self._look(node_id)
+        found = self._look(node_id, LOOK_MS_MIN)
         if found.step is Step.DONE:
             text = f"{found.server} does not answer within {self.timeout_ms} ms: {_short(error)}"
             return BrokerError(text, code="TIMEOUT")
@@ -365,7 +370,7 @@ class Broker:
             raise BrokerError(f"the broker is too old for a request: {_short(error)}", code="OLD_BROKER") from error
         if isinstance(error, kafka_errors.InvalidReceiveError):
             raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from error
-        found = self._look(node_id, timeout_ms=deadline.left_ms)
+        found = self._look(node_id, deadline.left_ms)
         if found.is_final:
             raise BrokerError(str(found), code=found.step.name) from None
 
@@ -379,6 +384,10 @@ class Broker:
         return BrokerError(f"the broker refuses {what}: {error_name(code)}", code=error_name(code))
 
     def _bootstrap(self, servers: list[str]) -> None:
+        if not servers:
+            raise BrokerError("no bootstrap server: HOST:PORT is needed", code="ADDRESS")
+        for server in servers:
+            split_server(server)
         deadline = Deadline(self.timeout_ms)
         slice_ms = FIRST_BOOTSTRAP_MS
         while True:
@@ -390,7 +399,8 @@ class Broker:
             except (kafka_errors.KafkaError, TimeoutError) as error:
                 last = error
             self.close()
-            found = [diagnose(server, self._config, timeout_ms=deadline.left_ms) for server in servers]
+            look_ms = max(LOOK_MS_MIN, deadline.left_ms // len(servers))
+            found = [diagnose(server, self._config, timeout_ms=look_ms) for server in servers]
             is_over = not deadline.back_off()
             if is_over or all(it.is_final or it.step is Step.UNKNOWN_HOST for it in found):
                 ends = [it for it in found if it.step is not Step.DONE]
@@ -412,7 +422,7 @@ class Broker:
         self._net.start()
 
     def _ask(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
-        timeout_ms = deadline.left_ms
+        timeout_ms = deadline.try_ms
         manager = self._manager
 
         async def ask() -> Any:
@@ -431,6 +441,9 @@ class Broker:
                 return self.leader(topic, partition, deadline=deadline).node_id
             case Coordinator():
                 return self._coordinator(to, deadline)
+            case None:
+                anybody: int | None = self._manager.least_loaded_node()
+                return anybody
         return to
 
     def _coordinator(self, coordinator: Coordinator, deadline: Deadline) -> int:
@@ -473,16 +486,23 @@ class Broker:
             if not is_unready or not deadline.back_off():
                 return
 
-    def _look(self, node_id: int | None, timeout_ms: int | None = None) -> Diagnosis:
-        """Go the way to a broker, or to one of those we began with."""
-        node = None if node_id is None else self._manager.cluster.broker_metadata(node_id)
-        server = self._config["bootstrap_servers"][0] if node is None else f"{node.host}:{node.port}"
-        return diagnose(
-            server,
-            self._config,
-            timeout_ms=min(self.timeout_ms, timeout_ms or self.timeout_ms),
-            is_advertised=node is not None and server not in self._config["bootstrap_servers"],
-        )
+    def _look(self, node_id: int | None, timeout_ms: int) -> Diagnosis:
+        """Go the way to a broker; without one, to all that are known, until a way ends."""
+        cluster = self._manager.cluster
+        nodes = cluster.brokers() if node_id is None else [cluster.broker_metadata(node_id)]
+        servers = [f"{node.host}:{node.port}" for node in nodes if node is not None]
+        given: list[str] = self._config["bootstrap_servers"]
+        found = Diagnosis(given[0], Step.DONE)
+        for server in servers or given:
+            found = diagnose(
+                server,
+                self._config,
+                timeout_ms=max(LOOK_MS_MIN, timeout_ms // len(servers or given)),
+                is_advertised=server not in given,
+            )
+            if found.step is not Step.DONE:
+                break
+        return found
 
     @staticmethod
     def _result(net: Any, function: Callable[..., Any], *arguments: Any, timeout_ms: int) -> Any:

@@ -191,13 +191,13 @@ class _Reader:
             bytes_max=self._fetch_bytes_max,
             wait_ms=min(FETCH_WAIT_MS, self._deadline.left_ms),
         )
-        answer = self._broker.start(request, leader.node_id, self._deadline.left_ms)
+        answer = self._broker.start(request, leader.node_id, self._deadline.try_ms)
         return _Flight(leader, [it for it, _ in asked], answer)
 
     def _land(self, flight: _Flight) -> None:
         """Wait for the answer and share it out; after a failure, make ready to ask again."""
         try:
-            answer = flight.answer.result(self._deadline.left_ms / 1000)
+            answer = flight.answer.result(self._deadline.try_ms / 1000)
         except (kafka_errors.KafkaError, TimeoutError) as error:
             self._recover(flight, error)
             return
