@@ -25,7 +25,7 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
 
 TOPIC: Final = "__consumer_offsets"
 TOPIC_ID: Final = UUID(int=7)
@@ -41,6 +41,7 @@ VERSIONS: Final = {
     FindCoordinatorRequest: 4,
     ListOffsetsRequest: 7,
     MetadataRequest: 12,
+    SaslAuthenticateRequest: 1,
     SaslHandshakeRequest: 1,
 }
 APIS: Final = {request.API_KEY: request for request in VERSIONS}
