@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import SASL_MECHANISMS
+from pyspark.sql import SparkSession
 
 from jobs.errors import ClientPropertiesError
+from jobs.session import spark_defaults
 from jobs.sources.client.known_settings import CONNECTION, OTHER, SECURITY
 from jobs.sources.client_properties import LOGIN_MODULES, ClientProperties, load_client_properties
 
@@ -414,3 +417,36 @@ def test_the_names_of_settings_are_apart() -> None:
     assert not SECURITY & CONNECTION
     assert not SECURITY & OTHER
     assert not CONNECTION & OTHER
+
+
+PASSWORD_SETTINGS = (
+    *("sasl.jaas.config", "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.keystore.key"),
+    *("ssl.keystore.certificate.chain", "sasl.oauthbearer.client.credentials.client.secret"),
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+)
+"""Those which Kafka's clients hold to be passwords, but for certificates that are trusted: everybody may see these."""
+
+
+@pytest.mark.parametrize("name", PASSWORD_SETTINGS)
+def test_spark_would_redact_it(name: str) -> None:
+    """A second line of defence: whoever hands it to Spark all the same does not find it in the UI or event log."""
+    regex = spark_defaults()["spark.redaction.regex"]
+    assert re.search(regex, f"spark.hadoop.kafka.{name}")
+
+
+@pytest.mark.spark
+def test_executors_find_the_file_that_spark_brought(spark: SparkSession, tmp_path: Path) -> None:
+    """By its name, where the path is that of another machine; what the file refers to likewise."""
+    content = sasl("PLAIN", f"{PLAIN} required username=${{x:/elsewhere/brought.secrets:user}} password=b;", "SASL_SSL")
+    provider = f"config.providers=x\nconfig.providers.x.class={PROVIDERS}.FileConfigProvider\n"
+    (tmp_path / "brought.properties").write_text(provider + content)
+    (tmp_path / "brought.secrets").write_text("user=alice")
+    for name in ("brought.properties", "brought.secrets"):
+        spark.sparkContext.addFile(str(tmp_path / name))
+
+    def user(_: int) -> str:
+        name: str = load_client_properties("/elsewhere/brought.properties").kafka_python()["sasl_plain_username"]
+        return name
+
+    assert spark.sparkContext.parallelize([0], 1).map(user).collect() == ["alice"]
+    assert user(0) == "alice"
