@@ -10,7 +10,7 @@ after any crash. Damaged batches have files of their own: what their headers cla
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from time import perf_counter
@@ -20,7 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage, intersect, merge_coverage, union
+from coordinator_core.coverage import (
+    BEFORE_FIRST,
+    BETWEEN,
+    CoverageKind,
+    CoverageRange,
+    complete_coverage,
+    intersect,
+    merge_coverage,
+    union,
+)
 from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
@@ -32,6 +41,7 @@ from jobs.settings import Settings
 from jobs.sinks import OVERWRITE, Warehouse, delete_folder
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.tasks import balanced, run_tasks
+from jobs.told import first_topic_ids
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
@@ -124,6 +134,49 @@ class Bronze:
                 (captured if r.kind is CoverageKind.CAPTURED else compacted).append((r.from_offset, r.to_offset))
         return tuple(union([*intersect(captured, self.known.get(partition, ())), *compacted]))
 
+    def looked_at(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
+        """Offsets of which more is known than that no capture has come by: settled, damaged, or gone from the log."""
+        seen = [
+            (r.from_offset, r.to_offset)
+            for r in self.coverage.get(partition, ())
+            if r.kind is CoverageKind.CORRUPT
+            or (r.kind is CoverageKind.MISSING and r.reason not in (BEFORE_FIRST, BETWEEN))
+        ]
+        return tuple(union([*self.settled(partition), *seen]))
+
+    def after(
+        self,
+        done: Sequence[TaskDone],
+        coverage: Mapping[LogPartition, Sequence[CoverageRange]],
+        versions: Mapping[str, int],
+    ) -> Self:
+        """As it is when what tasks wrote is committed, without reading it again."""
+        known, damaged = dict(self.known), dict(self.damaged)
+        for result in done:
+            for partition, ranges in result.known.items():
+                if ranges:
+                    known[partition] = tuple(union([*known.get(partition, ()), *ranges]))
+            for partition, offsets in result.damaged.items():
+                if offsets:
+                    damaged[partition] = damaged.get(partition, frozenset()) | offsets
+        return replace(self, known=known, damaged=damaged, coverage=coverage, versions=versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The log partitions of all sources, as they are now."""
+
+    segments: Sequence[PartitionLog] = ()
+    live: "Sequence[BrokerLog]" = ()
+    pieces_from: Mapping[LogPartition, int] = field(default_factory=dict)
+    """Where to read those live logs from of which only a piece is there, up to their `next_offset`."""
+    dumps: "Unpacked | None" = None
+
+    @property
+    def all_dumps(self) -> "Sequence[DumpLog]":
+        """Log partitions of dumps."""
+        return self.dumps.logs if self.dumps is not None else ()
+
 
 def application(cluster_id: str) -> str:
     """The application id of the commits of captures."""
@@ -139,33 +192,32 @@ def capture(
     """
     sources = find_sources(settings)
     bronze = Bronze.load(warehouse, settings.cluster_id)
+    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
+    summary = _capture_all(session, warehouse, settings, bronze, sources, run)
+    if settings.broker_address is None:
+        return summary
+    from jobs.cluster_watch import watch_once  # noqa: PLC0415  (files need not load Kafka's client)
+
+    return replace(summary, notes=(*summary.notes, *watch_once(warehouse, settings, captured_at)))
+
+
+def _capture_all(
+    session: SparkSession, warehouse: Warehouse, settings: Settings, bronze: Bronze, sources: Sources, run: CaptureRun
+) -> CaptureSummary:
+    """Dumps, too."""
     if not settings.dumps:
-        return capture_logs(session, warehouse, settings, bronze, sources, run)
+        return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
     from jobs.sources.dumps import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
 
-    staging = f"{warehouse.root}/_staging/dumps/{capture_id}"
+    staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
     try:
         unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
-        return capture_logs(session, warehouse, settings, bronze, sources, run)
+        return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
     finally:
         delete_folder(staging)
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The log partitions of all sources, as they are now."""
-
-    segments: Sequence[PartitionLog] = ()
-    live: "Sequence[BrokerLog]" = ()
-    dumps: "Unpacked | None" = None
-
-    @property
-    def all_dumps(self) -> "Sequence[DumpLog]":
-        """Log partitions of dumps."""
-        return self.dumps.logs if self.dumps is not None else ()
 
 
 def find_sources(settings: Settings) -> Sources:
@@ -179,6 +231,28 @@ def find_sources(settings: Settings) -> Sources:
     return Sources(segments, find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms))
 
 
+def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str]) -> None:
+    """Raise SourceError where a live log cannot be the one which bronze has: their batches must never mix.
+
+    `ids` are those of the topics when they were first captured live, by name.
+    """
+    captured = {topic for topic, _ in bronze.known}
+    for log in logs:
+        known_id = ids.get(log.topic)
+        if log.topic in captured and known_id is not None and log.topic_id not in (None, known_id):
+            raise SourceError(
+                f"topic {log.topic} was deleted and made anew (its id was {known_id} and is {log.topic_id} now): its "
+                "offsets began again. Capture it with a --cluster-id of its own"
+            )
+        known = bronze.known.get((log.topic, log.partition))
+        if known and log.next_offset <= known[-1][1]:
+            raise SourceError(
+                f"{log.topic}-{log.partition} ends at offset {log.next_offset}, and bronze has it up to "
+                f"{known[-1][1]}: it was made anew, or an unclean leader election has cut it. What comes now is "
+                "another log: capture it with a --cluster-id of its own"
+            )
+
+
 def capture_logs(
     session: SparkSession,
     warehouse: Warehouse,
@@ -186,8 +260,8 @@ def capture_logs(
     bronze: Bronze,
     sources: Sources,
     run: CaptureRun,
-) -> CaptureSummary:
-    """Add to bronze what it lacks of some logs."""
+) -> tuple[CaptureSummary, Bronze]:
+    """Add to bronze what it lacks of some logs; what was done, and bronze as it is then."""
     started = perf_counter()
     work = plan(sources, bronze, settings.task_bytes_max)
     bins = balanced([item.size_bytes for item in work], session.sparkContext.defaultParallelism * TASKS_PER_CORE)
@@ -205,12 +279,16 @@ def capture_logs(
         for indices in bins
     ]
     done = run_tasks(session, run_task, tasks)
+    for result in done:
+        if result.error is not None:
+            raise result.error
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))
 
     # Quarantine first, coverage last: a crash between leaves rows which the next run finds again and replaces, and a
     # segment is read again until coverage speaks of it.
-    _write_quarantine(warehouse, bronze, done)
+    versions = dict(bronze.versions)
+    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done)
     files = [file for result in done for file in result.files]
     bronze_version = warehouse.version(RECORD_BATCHES)
     if files:
@@ -218,9 +296,11 @@ def capture_logs(
         if committed.skipped:
             raise CaptureConflict
         bronze_version = committed.version
-    merged = _write_coverage(warehouse, bronze, done, epoch_ms(run.captured_at))
+        versions[RECORD_BATCHES.full_name] = version
+    merged = _merged_coverage(bronze, done, epoch_ms(run.captured_at))
+    versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
     gaps = (CoverageKind.MISSING, CoverageKind.CORRUPT)
-    return CaptureSummary(
+    summary = CaptureSummary(
         topics=_topic_counts(done),
         quarantined_count=sum(len(result.quarantine) - result.torn_count for result in done),
         gap_count=sum(r.kind in gaps for ranges in merged.values() for r in ranges),
@@ -228,6 +308,7 @@ def capture_logs(
         seconds=perf_counter() - started,
         notes=sources.dumps.notes if sources.dumps is not None else (),
     )
+    return summary, bronze.after(done, merged, versions)
 
 
 def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
@@ -289,6 +370,8 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]
             *partition,
             segments=tuple(segments.get(partition, ())),
             live=live.get(partition),
+            from_offset=sources.pieces_from.get(partition, 0),
+            is_piece=partition in sources.pieces_from,
             dumps=tuple(dumps.get(partition, ())),
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
@@ -353,10 +436,10 @@ def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
     return [replace(log, segments=tuple(part)) for part in parts]
 
 
-def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> None:
+def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> bool:
     """Put the rows of the files which were read in place of those they had, add those of answers that are new.
 
-    Nothing is written if nothing changes.
+    Nothing is written if nothing changes; was something?
     """
     sources = {source for result in done for source in result.read_sources}
     old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
@@ -371,10 +454,11 @@ def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskD
     found = {_identity(row): row for result in done for row in result.quarantine}
     new = {it: row | {"seen_at": first_seen.get(it, row["seen_at"])} for it, row in found.items() if it not in seen}
     if new.keys() == first_seen.keys():
-        return
+        return False
     schema = arrow_schema(QUARANTINE)
     rows = pa.concat_tables([kept.cast(schema), pa.Table.from_pylist(list(new.values()), schema=schema)])
     _replace_cluster(warehouse, QUARANTINE, rows, bronze)
+    return True
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -382,10 +466,10 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in names)
 
 
-def _write_coverage(
-    warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone], observed_at_ms: int
+def _merged_coverage(
+    bronze: Bronze, done: Sequence[TaskDone], observed_at_ms: int
 ) -> dict[LogPartition, Sequence[CoverageRange]]:
-    """Merge what was seen into the coverage of the cluster; nothing is written if nothing changes."""
+    """What was seen, merged into the coverage of the cluster."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
     for result in done:
         for partition, ranges in result.coverage:
@@ -394,9 +478,17 @@ def _write_coverage(
     for partition, observed in seen.items():
         together = merge_coverage(bronze.coverage.get(partition, ()), observed)
         merged[partition] = complete_coverage(together, observed_at_ms=observed_at_ms)
-    if any(tuple(merged[partition]) != tuple(bronze.coverage.get(partition, ())) for partition in merged):
-        _replace_cluster(warehouse, COVERAGE, coverage_rows.to_table(bronze.cluster_id, merged), bronze)
     return merged
+
+
+def _write_coverage(
+    warehouse: Warehouse, bronze: Bronze, merged: Mapping[LogPartition, Sequence[CoverageRange]]
+) -> bool:
+    """Nothing is written if nothing changes; was something?"""
+    if all(tuple(merged[partition]) == tuple(bronze.coverage.get(partition, ())) for partition in merged):
+        return False
+    _replace_cluster(warehouse, COVERAGE, coverage_rows.to_table(bronze.cluster_id, merged), bronze)
+    return True
 
 
 def _replace_cluster(warehouse: Warehouse, table: Table, rows: pa.Table, bronze: Bronze) -> None:

@@ -16,14 +16,16 @@ from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
 from jobs.coverage import CoverageScan, LogPartition, epoch_ms
+from jobs.errors import JobError
 from jobs.quarantine import OVERLAPPING_BATCH, UNREADABLE_FILE
 from jobs.sinks import PartTarget, WrittenFile
 from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
 
 if TYPE_CHECKING:
     from jobs.sources.broker import Broker
-    from jobs.sources.broker_log import BrokerLog, LogRange
+    from jobs.sources.broker_log import BrokerLog
     from jobs.sources.dumps import DumpLog
+    from jobs.sources.fetch import LogRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class LogWork:
     dumps: "tuple[DumpLog, ...]" = ()
     from_offset: int = 0
     """Where the live log is read from."""
+    is_piece: bool = False
+    """The live log goes on behind what is read of it: that may end in the middle of a batch."""
     offset_end: int | None = None
     """Where the next part of the same log begins, exclusive; None at its end."""
     known: tuple[OffsetRange, ...] = ()
@@ -111,6 +115,12 @@ class TaskDone:
     topics: dict[str, TopicCount] = field(default_factory=dict)
     torn_count: int = 0
     """Torn tails of newest segments: Kafka was writing, the rest comes with the next capture."""
+    known: dict[LogPartition, list[OffsetRange]] = field(default_factory=dict)
+    """Offsets which the files span, damaged batches aside."""
+    damaged: dict[LogPartition, set[int]] = field(default_factory=dict)
+    """Base offsets of damaged batches written."""
+    error: JobError | None = None
+    """Why the task could not be done: no use to try it again, as Spark would if it were raised."""
 
 
 class _Ranges:
@@ -143,7 +153,15 @@ SETTLED: Final = frozenset({CoverageKind.CAPTURED, CoverageKind.COMPACTED})
 
 
 def run_task(task: CaptureTask) -> TaskDone:
-    """Read, check and write the log partitions of one task, one kind of source after the other."""
+    """Read, check and write the log partitions of one task."""
+    try:
+        return _run(task)
+    except JobError as error:
+        return TaskDone(error=error)
+
+
+def _run(task: CaptureTask) -> TaskDone:
+    """One kind of source after the other."""
     done = TaskDone()
     captures = [_LogCapture(task, work, done) for work in task.work]
     for it in captures:
@@ -226,15 +244,15 @@ def _capture_ranges(broker: "Broker", ranges: "Mapping[LogRange, _LogCapture]", 
     for chosen, read in read_ranges(broker, ranges, fetch_bytes_max=fetch_bytes_max):
         if chosen is not opened:
             if opened is not None:
-                ranges[opened].end(opened.to_offset)
+                ranges[opened].end_live(opened)
             opened = chosen
             unread.pop(chosen).begin_live(chosen)
         ranges[chosen].add(read)
     if opened is not None:
-        ranges[opened].end(opened.to_offset)
+        ranges[opened].end_live(opened)
     for chosen, capture in unread.items():
         capture.begin_live(chosen)
-        capture.end(chosen.to_offset)
+        capture.end_live(chosen)
 
 
 class _LogCapture:
@@ -268,6 +286,12 @@ class _LogCapture:
         assert self.work.live is not None
         self.begin(self.work.live.log_start_offset, chosen.from_offset)
 
+    def end_live(self, chosen: "LogRange") -> None:
+        """It ends. The last offsets of a piece may be those of a batch which comes with the next."""
+        assert self.work.live is not None
+        may_cut = self.work.is_piece and chosen.to_offset == self.work.live.next_offset
+        self.end(None if may_cut else chosen.to_offset)
+
     def add(self, read: SegmentRead) -> None:
         """Write what bronze lacks of the next read."""
         assert self._scan is not None
@@ -297,8 +321,11 @@ class _LogCapture:
 
     def finish(self) -> None:
         """Tell what was written and seen."""
+        place = self.work.topic, self.work.partition
         self._done.files += self._writer.files
-        self._done.coverage.append(((self.work.topic, self.work.partition), merge_coverage(self._observed, ())))
+        self._done.coverage.append((place, merge_coverage(self._observed, ())))
+        self._done.known.setdefault(place, []).extend(self._writer.ranges)
+        self._done.damaged.setdefault(place, set()).update(self._writer.damaged)
 
     def quarantine(self, segment: Segment, *, stage: str, code: str, message: str, **place: Any) -> None:
         """Add a row to bronze.quarantine."""

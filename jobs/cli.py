@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
@@ -177,20 +177,46 @@ def capture(
     dump: DumpOption = None,
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="DURATION",
+            help="Go on: take what is new of the live cluster every 10s, 1m, ..., until SIGTERM or Ctrl-C.",
+        ),
+    ] = None,
+    continuous: Annotated[bool, typer.Option("--continuous", help="As --every 1s.")] = False,
+    stop_after: Annotated[
+        str | None, typer.Option("--stop-after", metavar="DURATION", help="With --every: end by itself after so long.")
+    ] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Read the sources and add to bronze what it lacks."""
+    """Read the sources and add to bronze what it lacks: once, or again and again."""
 
     def job() -> int:
         settings = _settings(
             warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
         )
+        every_ms, stop_after_ms = _every(every, continuous, stop_after, settings)
         _check_client(settings)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.capture import capture as run_capture  # noqa: PLC0415
         from jobs.nightly import tell_capture  # noqa: PLC0415
 
         run = Run.start()
+        if every_ms is not None:
+            from jobs.capture_stream import run_continuously  # noqa: PLC0415
+
+            run_continuously(
+                session,
+                tables,
+                settings,
+                every_ms=every_ms,
+                stop_after_ms=stop_after_ms,
+                new_run=lambda: astuple(Run.start()),
+                steps=steps,
+            )
+            return DONE
         with steps.step("capture"):
             summary = run_capture(session, tables, settings, capture_id=run.run_id, captured_at=run.started_at)
         tell_capture(summary, steps)
@@ -604,6 +630,24 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
         tables = open_session(job, settings)[1]
     require_current_silver(tables, settings.cluster_id)
     return tables
+
+
+def _every(
+    every: str | None, continuous: bool, stop_after: str | None, settings: Settings
+) -> tuple[int | None, int | None]:
+    """(milliseconds from trigger to trigger, None for once; milliseconds until the end, None for never)."""
+    from jobs.durations import parse_duration  # noqa: PLC0415
+
+    if every is not None and continuous:
+        raise SettingsError("--every and --continuous exclude each other")
+    if every is None and not continuous:
+        if stop_after is not None:
+            raise SettingsError("--stop-after goes with --every or --continuous")
+        return None, None
+    if not settings.bootstrap_servers:
+        raise SettingsError("only a live cluster can be captured again and again: name it with --bootstrap-server")
+    every_ms = parse_duration("--every", every or "1s")
+    return every_ms, None if stop_after is None else parse_duration("--stop-after", stop_after)
 
 
 def _time(text: str | None) -> int | None:

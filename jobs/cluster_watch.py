@@ -5,7 +5,7 @@ configs only what changed, of ends a sample each time. None of it is needed to r
 refuses to tell is said and left out.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.arrow_schemas import arrow_schema
 from jobs.coverage import epoch_ms
-from jobs.errors import SourceError, WarehouseError
+from jobs.errors import JobError, SourceError, WarehouseError
+from jobs.settings import Settings
 from jobs.sinks import Warehouse, filesystem_of
 from jobs.sources.admin import Admin, Config, Refusal, Topic
 from jobs.sources.broker import Broker, OffsetSpec
+from jobs.told import newest
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS, OFFSET_COMMITS, SHARE_PARTITION_STATES
@@ -42,12 +44,14 @@ class Told:
 class ClusterWatch:
     """Asks one cluster. Use it from one thread."""
 
-    def __init__(self, warehouse: Warehouse, cluster_id: str, broker: Broker) -> None:
+    def __init__(
+        self, warehouse: Warehouse, cluster_id: str, broker: Broker, silver: "SilverTopics | None" = None
+    ) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
         self._broker = broker
         self._admin = Admin(broker)
-        self._silver = _SilverTopics(warehouse, cluster_id)
+        self._silver = silver or SilverTopics(warehouse, cluster_id)
 
     def sample_end_offsets(self, sampled_at: datetime) -> Told:
         """Add the log start and end of every partition of the topics that groups read."""
@@ -92,7 +96,7 @@ class ClusterWatch:
 
     def note_topics(self, told_at: datetime) -> Told:
         """Add the topics which were not yet told of, those whose partitions became more, those which are gone."""
-        last = _newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
+        last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
         found = {it.topic_id: it for it in self._admin.topics().values()}
         rows: list[dict[str, Any]] = []
         for topic_id, topic in sorted(found.items()):
@@ -119,7 +123,7 @@ class ClusterWatch:
         )
         refusals += sorted({f"configs of {kind.lower()}s: {refusal.name}" for (kind, _), refusal in refused.items()})
         key = ("resource_type", "resource_name", "name")
-        last = _newest(self._warehouse, CONFIGS, self._cluster_id, key)
+        last = newest(self._warehouse, CONFIGS, self._cluster_id, key)
         rows: list[dict[str, Any]] = []
         found: dict[tuple[str, ...], Config] = {(it.resource_type, it.resource_name, it.name): it for it in configs}
         for place, config in sorted(found.items()):
@@ -154,15 +158,24 @@ class ClusterWatch:
         return committed.row_count
 
 
+def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> tuple[str, ...]:
+    """Ask everything once. What could not be asked or was not told, in words: a capture is none the worse for it."""
+    address = settings.broker_address
+    assert address is not None
+    notes: list[str] = []
+    with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
+        watch = ClusterWatch(warehouse, settings.cluster_id, broker)
+        for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
+            try:
+                notes += (f"not told by the cluster: {refused}" for refused in ask(asked_at).refused)
+            except JobError as error:
+                notes.append(str(error))
+    return tuple(dict.fromkeys(notes))
+
+
 def watch_application(cluster_id: str) -> str:
     """The application id of what was asked of a cluster; its version is the time, in epoch milliseconds."""
     return f"watch/{cluster_id}"
-
-
-def internal_topic_ids(warehouse: Warehouse, cluster_id: str, topics: Collection[str]) -> dict[str, str]:
-    """The ids by which some topics were last told of, by name."""
-    rows = _newest(warehouse, TOPICS, cluster_id, ("topic",))
-    return {topic: row["topic_id"] for (topic,), row in rows.items() if topic in topics}
 
 
 def _topic_row(topic: Topic, told_at: datetime) -> dict[str, Any]:
@@ -175,17 +188,8 @@ def _topic_row(topic: Topic, told_at: datetime) -> dict[str, Any]:
     }
 
 
-def _newest(
-    warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
-) -> dict[tuple[str, ...], dict[str, Any]]:
-    """The row told last of each key."""
-    rows = warehouse.read(table, where={"cluster_id": cluster_id}).to_pylist()
-    rows.sort(key=lambda row: (row["told_at"], not row.get("is_deleted")))
-    return {tuple(row[name] for name in key): row for row in rows}
-
-
 @dataclass(slots=True)
-class _SilverTopics:
+class SilverTopics:
     """Topics which silver says that groups consume; read anew when silver is."""
 
     warehouse: Warehouse

@@ -28,6 +28,11 @@ class Steps:
         self._session = session
         self._console = console or stderr_console()
 
+    @property
+    def is_terminal(self) -> bool:
+        """Is somebody looking?"""
+        return self._console.is_terminal
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A step; on a terminal with the number of Spark tasks done so far."""
