@@ -355,6 +355,14 @@ def test_too_many_bad_lines_are_counted(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(found.logs) == 1
 
 
+MAPPED_FIELD = {
+    "name": "key",
+    "type": "binary",
+    "nullable": True,
+    "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"},
+}
+
+
 def problems(tmp_path: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Dumps which stop the run, and what is said."""
     (tmp_path / "empty").mkdir()
@@ -379,7 +387,7 @@ def problems(tmp_path: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
             "metaData": {
                 "id": "0",
                 "format": {"provider": "parquet", "options": {}},
-                "schemaString": '{"type":"struct","fields":[]}',
+                "schemaString": json.dumps({"type": "struct", "fields": [MAPPED_FIELD]}),
                 "partitionColumns": [],
                 "configuration": {"delta.columnMapping.mode": "name"},
             }
