@@ -22,6 +22,7 @@ JOBS = (
     "describe",
     "owner",
     "restore",
+    "verify",
     "export-segments",
     "simulate",
     "whatif",
