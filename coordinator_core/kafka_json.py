@@ -6,6 +6,7 @@ are tagged fields at their default. Kafka's own tools (kafka-dump-log, the conso
 
 import binascii
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from coordinator_core.codec import Struct, default_of, make
@@ -65,19 +66,29 @@ def _value_json(value: Any, kind: wire.Kind, version: int, highest: int, with_un
 
 
 def _struct_of(node: Mapping[str, Json], message: wire.Message | wire.Struct, version: int, highest: int) -> Struct:
+    fields = _fields_of(message, version, highest)
     values: dict[str, Any] = {}
-    known = {UNKNOWN_TAGS}
-    for field in message.fields:
-        name = wire.kafka_field_name(field)
-        if version in wire.version_range(field.versions, highest):
-            known.add(name)
-            if name in node:
-                values[field.name] = _value_of(node[name], field.kind, version, highest)
-    if node.keys() - known:
-        raise EncodeError(f"{message.name} has no {', '.join(sorted(node.keys() - known))} in version {version}")
-    unknown_tags = {int(tag): binascii.a2b_base64(text) for tag, text in node.get(UNKNOWN_TAGS, {}).items()}
-    values["unknown_tags"] = tuple(sorted(unknown_tags.items()))
+    for kafka_name, value in node.items():
+        if kafka_name in fields:
+            name, kind = fields[kafka_name]
+            values[name] = _value_of(value, kind, version, highest)
+        elif kafka_name == UNKNOWN_TAGS:
+            tags = {int(tag): binascii.a2b_base64(text) for tag, text in value.items()}
+            values["unknown_tags"] = tuple(sorted(tags.items()))
+        else:
+            unknown = ", ".join(sorted(node.keys() - fields.keys() - {UNKNOWN_TAGS}))
+            raise EncodeError(f"{message.name} has no {unknown} in version {version}")
     return make(message, **values)
+
+
+@cache
+def _fields_of(message: wire.Message | wire.Struct, version: int, highest: int) -> Mapping[str, tuple[str, wire.Kind]]:
+    """Name and kind of the fields which a version has, by Kafka's names."""
+    return {
+        wire.kafka_field_name(field): (field.name, field.kind)
+        for field in message.fields
+        if version in wire.version_range(field.versions, highest)
+    }
 
 
 def _value_of(node: Json, kind: wire.Kind, version: int, highest: int) -> Any:
