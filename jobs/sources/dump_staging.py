@@ -79,7 +79,7 @@ class PieceWriter:
         path = f"{self._folder}/{self._name}-{self._piece_count:05d}.arrow"
         self._piece_count += 1
         filesystem, place = filesystem_of(path)
-        filesystem.create_dir(self._folder if "://" not in self._folder else place.rpartition("/")[0], recursive=True)
+        filesystem.create_dir(place.rpartition("/")[0], recursive=True)
         block = 0
         with filesystem.open_output_stream(place) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             for start, end in zip(starts, [*starts[1:], len(offset)], strict=True):

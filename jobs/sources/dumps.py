@@ -294,7 +294,8 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
         yield (
             f"{uri}: {counts[FORMATTED]:,} records as a console formatter prints them. Offsets are their numbers, "
             f"partitions are those of topics with {rules.dump.partition_count} (dump_partition_count), times, markers "
-            "and transactions are not told; records of other types are not printed"
+            "and transactions are not told; records of other types are not printed. Capture nothing else of this topic "
+            "under this cluster id"
         )
     inexact_count, unread_count = sum(task.inexact_count for task in tasks), sum(task.unread_count for task in tasks)
     if inexact_count:
