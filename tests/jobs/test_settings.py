@@ -91,6 +91,11 @@ def test_whatif_takes_the_settings_for_what_held() -> None:
         ("[inference]\noffsets_retention_ms = 9007199254740993", "offsets_retention_ms"),
         ("[inference]\ndelivery_count_limit = 5", "inference.delivery_count_limit"),
         ("[sources]\ntopics = 'one'", "topics"),
+        ("[sources]\ndump_format = 'csv'", "dump_format"),
+        ("[sources]\ndump_encoding = 'rot13'", "dump_encoding"),
+        ("[sources]\ndump_partition_count = 0", "dump_partition_count"),
+        ("[dump_columns]\nkeys = 'k'", "dump_columns.keys"),
+        ("[dump_columns]\nkey = 5", "key_column"),
         ("= broken", "TOML"),
     ],
 )
@@ -110,6 +115,16 @@ def test_wrong_environment_is_named(name: str, value: str) -> None:
     """A misspelt variable is not silently without effect."""
     with pytest.raises(SettingsError, match=name):
         load_settings(environment={name: value})
+
+
+def test_dumps_are_a_source(tmp_path: Path) -> None:
+    """Whoever names a dump names all sources; columns may be named one by one, in a file and in the environment."""
+    config = tmp_path / "g.toml"
+    config.write_text("[sources]\ndumps = ['d.parquet']\ndump_format = 'parquet'\n[dump_columns]\nkey = 'k'")
+    settings = load_settings(environment={"GROUPLEDGER_DUMP_COLUMNS_VALUE": "v"}, config_file=config)
+    assert (settings.segments, settings.dumps) == ((), (str(PROJECT_ROOT / "d.parquet"),))
+    columns = settings.dump.columns
+    assert (settings.dump.format, columns.key, columns.value, columns.offset) == ("parquet", "k", "v", "offset")
 
 
 def test_missing_settings_file_is_named(tmp_path: Path) -> None:
