@@ -9,6 +9,7 @@ Two rounds, because a topic id's name may be known in another log partition than
 """
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
@@ -57,6 +57,7 @@ from jobs.sinks import (
     write_parts,
 )
 from jobs.tasks import balanced, run_tasks
+from jobs.told import ADMIN, NOTHING_TOLD, ToldConfig, told_configs, told_topics, told_version
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -89,7 +90,7 @@ BUFFERED_ROWS_MAX: Final = 100_000
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
 """Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
 
-LEARNED_FROM: Final = ("CLUSTER_METADATA", "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
+LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
 
 DRIVER_TABLES: Final = (TOPICS, CONFIGS)
@@ -173,7 +174,8 @@ def replay(
     bronze_version = warehouse.version(RECORD_BATCHES)
     last_run = _last_run(warehouse, cluster_id)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
-    if last_run is not None and last_run == bronze_version and not rebuild and other is None:
+    told = told_version(warehouse)
+    if last_run == (bronze_version, told) and not rebuild and other is None:
         counts = _counts_of(warehouse, cluster_id, bronze_version)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
@@ -205,7 +207,7 @@ def replay(
     second = [log for log in logs if log.topic == SHARE_TOPIC]
 
     done = run_tasks(session, replay_logs, _works(session, work, first))
-    topics = _topic_rows(done)
+    topics = _topic_rows(done, *told_topics(warehouse, cluster_id))
     unnamed = tuple(chain.from_iterable(task.files.pop(_UNNAMED, ()) for task in done))
     naming = dataclasses.replace(
         work, names={row["topic_id"]: row["topic"] for row in topics}, number=len(done), unnamed=()
@@ -223,7 +225,7 @@ def replay(
             table, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
         )
         row_counts[table.full_name] = committed.row_count
-    for table, rows in ((TOPICS, topics), (CONFIGS, _config_rows(done))):
+    for table, rows in ((TOPICS, topics), (CONFIGS, _config_rows(done, told_configs(warehouse, cluster_id)))):
         row_counts[table.full_name] = warehouse.write(
             table,
             _driver_table(table, rows, cluster_id),
@@ -237,7 +239,7 @@ def replay(
     batch_counts = _summed(task.batch_counts for task in done)
     warehouse.write(
         RUNS,
-        _runs_table(counts, batch_counts, cluster_id, run_id, started_at, bronze_version),
+        _runs_table(counts, batch_counts, cluster_id, run_id, started_at, bronze_version, told),
         app_id=app_id,
         version=version,
     )
@@ -252,11 +254,13 @@ def replay_application(cluster_id: str) -> str:
 # --- on the driver
 
 
-def _last_run(warehouse: Warehouse, cluster_id: str) -> int | None:
-    """The version of bronze which the newest finished run replayed."""
-    versions = warehouse.read(RUNS, ["bronze_version"], where={"cluster_id": cluster_id})["bronze_version"]
-    newest: int | None = pc.max(versions).as_py()
-    return newest
+def _last_run(warehouse: Warehouse, cluster_id: str) -> tuple[int, int] | None:
+    """The version of bronze which the newest finished run replayed, and of what it was told beside."""
+    rows = warehouse.read(RUNS, ["bronze_version", "told_version"], where={"cluster_id": cluster_id}).to_pylist()
+    runs = [
+        (row["bronze_version"], NOTHING_TOLD if row["told_version"] is None else row["told_version"]) for row in rows
+    ]
+    return max(runs, default=None)
 
 
 def _counts_of(warehouse: Warehouse, cluster_id: str, bronze_version: int) -> dict[str, LedgerCounts]:
@@ -284,19 +288,24 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
     ]
 
 
-def _topic_rows(done: Iterable[ReplayDone]) -> list[dict[str, Any]]:
-    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it."""
+def _topic_rows(
+    done: Iterable[ReplayDone], told: Iterable[TopicName], told_deleted: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
+
+    `told`, `told_deleted`: what Admin told beside the logs; the metadata log knows best when a topic was deleted.
+    """
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
-    deleted: dict[str, int] = {}
+    deleted = dict(told_deleted)
     for task in done:
         deleted |= task.deleted
-        for name in task.topics:
-            known = names.get(name.topic_id)
-            if known is None or _sureness(name) < _sureness(known):
-                names[name.topic_id] = name
-            place = name.topic_id, name.topic
-            earliest[place] = min(earliest.get(place, name.at), name.at)
+    for name in chain(told, *(task.topics for task in done)):
+        known = names.get(name.topic_id)
+        if known is None or _sureness(name) < _sureness(known):
+            names[name.topic_id] = name
+        place = name.topic_id, name.topic
+        earliest[place] = min(earliest.get(place, name.at), name.at)
     return [
         {
             "topic_id": topic_id,
@@ -313,29 +322,52 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
     return LEARNED_FROM.index(name.learned_from), name.at, name.topic
 
 
-def _config_rows(done: Iterable[ReplayDone]) -> list[dict[str, Any]]:
-    """One row a stretch in which a config had a value."""
-    rows: list[dict[str, Any]] = []
-    in_force: dict[tuple[str, str, str], dict[str, Any]] = {}
-    changes = sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset)
-    for change in changes:
+def _config_rows(done: Iterable[ReplayDone], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
+    """One row a stretch in which a config had a value.
+
+    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
+    the log says of that time: the log was not captured, or brokers have it from their files.
+    """
+    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
+    for change in sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset):
         place = change.resource_type, change.resource_name, change.name
-        before = in_force.pop(place, None)
-        if before is not None:
-            before |= {"to_log_offset": change.log_offset, "valid_to": change.at}
-        if change.value is not None:
-            in_force[place] = {
-                "resource_type": change.resource_type,
-                "resource_name": change.resource_name,
-                "name": change.name,
-                "value": change.value,
-                "from_log_offset": change.log_offset,
-                "to_log_offset": None,
-                "valid_from": change.at,
-                "valid_to": None,
-            }
-            rows.append(in_force[place])
-    return rows
+        by_place.setdefault(place, ([], []))[0].append(change)
+    for it in told:
+        by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
+    return list(chain.from_iterable(_config_stretches(*changes) for _, changes in sorted(by_place.items())))
+
+
+def _config_stretches(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
+    """Of one config. A logged change goes before what was told at its time."""
+    in_force: dict[str, Any] | None = None
+    waiting = deque(told)
+    for change in (*logged, None):
+        while waiting and (change is None or waiting[0].at < change.at):
+            it = waiting.popleft()
+            if it.value == (None if in_force is None else in_force["value"]):
+                continue
+            if in_force is not None:
+                yield in_force | {"valid_to": it.at}
+            in_force = _stretch(it, it.value, None) if it.value is not None else None
+        if change is not None:
+            if in_force is not None:
+                yield in_force | {"to_log_offset": change.log_offset, "valid_to": change.at}
+            in_force = _stretch(change, change.value, change.log_offset) if change.value is not None else None
+    if in_force is not None:
+        yield in_force
+
+
+def _stretch(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
+    return {
+        "resource_type": change.resource_type,
+        "resource_name": change.resource_name,
+        "name": change.name,
+        "value": value,
+        "from_log_offset": log_offset,
+        "to_log_offset": None,
+        "valid_from": change.at,
+        "valid_to": None,
+    }
 
 
 def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
@@ -357,6 +389,7 @@ def _runs_table(
     run_id: str,
     started_at: datetime,
     bronze_version: int,
+    told: int,
 ) -> pa.Table:
     rows = [
         {
@@ -368,6 +401,7 @@ def _runs_table(
             "batch_count": batch_counts[topic],
             **dataclasses.asdict(counts[topic]),
             "silver_format": SILVER_FORMAT,
+            "told_version": told,
         }
         for topic in sorted(counts)
     ]

@@ -25,6 +25,14 @@ class ToldConfig(NamedTuple):
     at: int
 
 
+NOTHING_TOLD: Final = -2
+
+
+def told_version(warehouse: Warehouse) -> int:
+    """A number which is another one when more was told: the tables' versions together; NOTHING_TOLD for no tables."""
+    return sum(warehouse.version(table) for table in (TOPICS, CONFIGS))
+
+
 def newest(
     warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
 ) -> dict[tuple[str, ...], dict[str, Any]]:

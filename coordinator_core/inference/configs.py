@@ -7,6 +7,7 @@ not known.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ class ConfigRow(NamedTuple):
     resource_name: str
     name: str
     value: str | None
-    from_log_offset: int
+    from_log_offset: int | None
+    """None: not from the metadata log; Admin told it."""
     valid_from: int | None
     valid_to: int | None
 
@@ -159,10 +161,17 @@ NO_CONFIGS: Final = Configs()
 
 
 def _timeline(rows: list[ConfigRow]) -> _Timeline:
-    rows.sort(key=lambda row: row.from_log_offset)
+    logged = sorted(
+        ((row.from_log_offset, row) for row in rows if row.from_log_offset is not None), key=lambda it: it[0]
+    )
+    # a time which is not known is that of the one before: searchsorted wants them in order
+    times = accumulate((row.valid_from or 0 for _, row in logged), max)
+    timed = [(at_ms, row) for at_ms, (_, row) in zip(times, logged, strict=True)]
+    timed += ((row.valid_from or 0, row) for row in rows if row.from_log_offset is None)
+    timed.sort(key=lambda it: it[0])
+    rows = [row for _, row in timed]
     return _Timeline(
-        # a time which is not known is that of the one before: searchsorted wants them in order
-        np.maximum.accumulate(np.array([row.valid_from or 0 for row in rows], np.int64)),
+        np.array([at_ms for at_ms, _ in timed], np.int64),
         np.array([_FOREVER if row.valid_to is None else row.valid_to for row in rows], np.int64),
         tuple(row.value or "" for row in rows),
     )

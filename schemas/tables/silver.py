@@ -314,8 +314,8 @@ TOPICS = Table(
 CONFIGS = Table(
     layer="silver",
     name="configs",
-    comment="How groups, topics and brokers were configured, where the metadata log tells it: one row a stretch of a "
-    "value. Only configs of groups, offsets and retention are kept.",
+    comment="How groups, topics and brokers were configured, where the metadata log or Admin tells it: one row a "
+    "stretch of a value. Only configs of groups, offsets and retention are kept.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -325,7 +325,7 @@ CONFIGS = Table(
         as_key(FROM_LOG_OFFSET),
         Column("value", STRING, "The value that was set."),
         TO_LOG_OFFSET,
-        VALID_FROM,
+        as_key(VALID_FROM),
         VALID_TO,
     ),
 )

@@ -22,6 +22,7 @@ RUNS = Table(
         Column("unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."),
         Column("quarantined_count", BIGINT, "Records which could not be read."),
         Column("silver_format", INT, "Format of the silver tables that the run made; null: older than any number."),
+        Column("told_version", BIGINT, "Versions of bronze.topics and bronze.configs together; null: none was there."),
     ),
 )
 

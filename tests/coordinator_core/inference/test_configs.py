@@ -76,3 +76,15 @@ def test_a_value_is_known_once_it_has_settled() -> None:
     found = configs.numbers(SESSION, ("g",), np.zeros(5, np.int64), at_ms, OTHER_MS)
     assert found.values.tolist() == [OTHER_MS, 60_000, 60_000, 60_000, OTHER_MS]
     assert found.is_known.tolist() == [False, False, True, True, False]
+
+
+def test_what_was_told_stands_between_what_was_logged() -> None:
+    """Stretches of the log are in its order, those which Admin told (no offset) at their time."""
+    rows = [
+        ConfigRow("GROUP", "g", "n", "3", 20, 40_000, None),
+        ConfigRow("GROUP", "g", "n", "2", None, 20_000, 40_000),
+        ConfigRow("GROUP", "g", "n", "1", 10, 10_000, 20_000),
+    ]
+    at_ms = np.array([5_000, 15_000, 25_000, 45_000], np.int64)
+    found = Configs(rows).numbers("n", ("g",), np.zeros(4, np.int64), at_ms, -1)
+    assert found.values.tolist() == [-1, 1, 2, 3]
