@@ -97,8 +97,7 @@ CLIENT_SETTINGS: Final[Mapping[str, str | int]] = {
 """For brokers with real clients: members that vanish are missed within seconds, locks run out after one."""
 
 PRUNING_SETTINGS: Final[Mapping[str, str | int]] = {
-    "offsets.topic.segment.bytes": 64 * 1024,
-    "share.coordinator.state.topic.segment.bytes": 64 * 1024,
+    "log.roll.ms": 4_000,
     "share.coordinator.state.topic.prune.interval.ms": 3_000,
     "share.coordinator.snapshot.update.records.per.snapshot": 10,
     "share.coordinator.cold.partition.snapshot.interval.ms": 6_000,

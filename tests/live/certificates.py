@@ -37,13 +37,13 @@ class Authority:
     """Issues certificates; its own is the only one that clients need to trust."""
 
     def __init__(self, keytool: str, folder: Path, password: str) -> None:
-        """Files go into a new folder; `password` locks the stores which it makes."""
+        """Files go into a new folder, which it is called by; `password` locks the stores which it makes."""
         folder.mkdir()
         self._keytool = keytool
         self._folder = folder
         self._password = password
         self._key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("tests")
+        name = _name(folder.name)
         self.certificate = (
             _certificate(name, name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 TOPICS: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
+RECORDS_AT: Final = 61
 LOG_OVERHEAD: Final = 12
 """Base offset and length, which the length does not count."""
 WATCH_EVERY_S: Final = 0.4
@@ -40,6 +41,29 @@ class DiskBatch:
     def record_count(self) -> int:
         """Records which are left in it."""
         return int(struct.unpack_from(">i", self.data, 57)[0])
+
+    def offsets(self) -> list[int]:
+        """Of the records which are left in it; the batch is not compressed."""
+        offsets, position = [], RECORDS_AT
+        for _ in range(self.record_count):
+            size, position = _varint(self.data, position)
+            _, place = _varint(self.data, position + 1)  # after the attributes: the timestamp's delta
+            delta, _ = _varint(self.data, place)
+            offsets.append(self.base_offset + delta)
+            position += size
+        return offsets
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
 
 
 def read_logs(directory: Path, topics: Sequence[str] = TOPICS) -> Mapping[Place, list[DiskBatch]]:
