@@ -76,6 +76,65 @@ def test_offsets_of_a_deleted_topic_stay_out(
     assert (row.offset is None) == (change is Change.TOPIC_DELETED)
 
 
+def topic(name: str, deleted: float | None, learned_from: str = "CLUSTER_METADATA") -> dict[str, Any]:
+    """A row of silver.topics."""
+    valid_to = None if deleted is None else at(deleted)
+    row = {"cluster_id": CLUSTER, "topic_id": f"id-{name}", "topic": name, "valid_from": at(0), "valid_to": valid_to}
+    return row | {"learned_from": learned_from}
+
+
+def test_partitions_that_were_added_keep_their_offsets(warehouse: Warehouse) -> None:
+    """There were two then, there are four now: the file names two, and the table tells of the others."""
+    write(warehouse, {COMMITS: moved((0, 10, 30), (1, 11, 31), (2, None, 7), (3, None, 0))})
+    plan = restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2))
+    assert [row.change for row in plan.rows] == [Change.BACK, Change.BACK, Change.LEFT, Change.LEFT]
+    assert reset_csv(plan.rows) == "t,0,10\nt,1,11\n"
+
+
+def test_a_topic_deleted_for_good_stays_out_alone(warehouse: Warehouse, tmp_path: Path) -> None:
+    """The broker took the offsets with the topic; another topic of the group, and another group, are restored."""
+    rows = [
+        commit("g", 1, 10, topic="gone", log_offset=1),
+        commit("g", 4, None, topic="gone", log_offset=2, applied_log_offset=2),
+        commit("g", 1, 20, topic="t", log_offset=3),
+        commit("g", 5, 50, topic="t", log_offset=4, applied_log_offset=4),
+        commit("only", 1, 10, topic="gone", log_offset=5),
+        commit("only", 4, None, topic="gone", log_offset=6, applied_log_offset=6),
+    ]
+    write(warehouse, {COMMITS: rows, "silver.topics": [topic("gone", 4), topic("t", None)]})
+    path = tmp_path / "offsets.csv"
+    asked = {"at_ms": at_ms(2), "output_format": "table"}
+    remarks = run_restore(warehouse, CLUSTER, group_ids=["g", "only"], output=str(path), out=io.StringIO(), **asked)
+    assert path.read_text() == "t,0,20\n"
+    (remark,) = remarks
+    assert "--group g " in remark and "only" not in remark
+    with pytest.raises(JobError, match="nothing to restore"):
+        run_restore(
+            warehouse, CLUSTER, group_ids=["only"], output=str(tmp_path / "none.csv"), out=io.StringIO(), **asked
+        )
+    assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("topics", "is_doubtful"),
+    [
+        ([], True),
+        ([topic("t", None, "OFFSET_COMMIT")], True),
+        ([topic("t", None)], False),
+        ([topic("t", None, "ADMIN")], False),
+    ],
+)
+def test_offsets_deleted_for_a_reason_that_nothing_tells(
+    warehouse: Warehouse, topics: list[dict[str, Any]], is_doubtful: bool
+) -> None:
+    """Without the metadata log they may have gone with their topic: it is said, since Kafka's tool would refuse all."""
+    write(warehouse, {COMMITS: moved((0, 10, None), (1, 5, 6)), "silver.topics": topics})
+    assert restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2)).doubtful == (("t",) if is_doubtful else ())
+    asked = {"group_ids": ["g"], "at_ms": at_ms(2), "output": None, "output_format": "table"}
+    remarks = run_restore(warehouse, CLUSTER, out=io.StringIO(), **asked)
+    assert any("offsets of t were deleted since" in remark for remark in remarks) == is_doubtful
+
+
 def test_groups_without_offsets_are_an_error(warehouse: Warehouse) -> None:
     """Not an empty file: with it, one would restore nothing and believe otherwise."""
     write(warehouse, {COMMITS: moved((0, 10, 30)), GENERATIONS: [group("g"), group("s", "SHARE")]})
