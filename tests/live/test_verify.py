@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import CoordinatorNotAvailableError, NoError
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 
@@ -37,7 +39,9 @@ KINDS: Final = {"group", "member", "assignment", "offset", "share-offset", "shar
 CHURN_GROUPS: Final = 16
 CHURN_S: Final = 20
 ROUNDS: Final = 3
-JOB_TIMEOUT_S: Final = 240
+JOB_TIMEOUT_S: Final = 600
+"""The first job after a change compiles the hot loops."""
+COORDINATOR_TRIES_MAX: Final = 100
 
 Row = dict[str, Any]
 
@@ -182,7 +186,13 @@ def commit(address: str, offset: int) -> None:
     """An offset of a group without members, by a Python client."""
     admin = KafkaAdminClient(bootstrap_servers=address)
     try:
-        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): OffsetAndMetadata(offset, "", -1)})
+        for _ in range(COORDINATOR_TRIES_MAX):
+            with suppress(CoordinatorNotAvailableError):
+                asked = {TopicPartition("orders", 0): OffsetAndMetadata(offset, "", -1)}
+                if set(admin.alter_group_offsets("billing", asked).values()) == {NoError}:
+                    return
+            time.sleep(0.2)  # the first question makes __consumer_offsets
+        raise AssertionError("the group has no coordinator")
     finally:
         admin.close()
 
