@@ -1,17 +1,21 @@
 """The data source `kafka_log`: the same rows in a batch and in a stream, in any division, each batch once."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chispa import assert_df_equality
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from jobs.errors import SourceError
 from jobs.sources.kafka_log import KafkaLogDataSource, KafkaLogStreamReader, selection
-from jobs.sources.segments import SOURCE_SCHEMA
+from jobs.sources.log_offsets import Limits
+from jobs.sources.segments import SOURCE_SCHEMA, find_partitions, read_segment
 from tests.conftest import RECORDINGS
 from tests.jobs.builders import batch, write_segment
+from tests.jobs.fake_kafka import TOPIC, FakeKafka
 
 LOGS = RECORDINGS / "full-a" / "logs"
 
@@ -138,12 +142,36 @@ def test_available_now_leaves_what_comes_later(tmp_path: Path) -> None:
         ({}, "segments"),
         ({"segments": "/x", "topic": "a"}, "unknown option topic"),
         ({"segments": "/x", "partitions": "one"}, "whole numbers"),
+        ({"segments": "/x", "bootstrapServers": "a:1"}, "either"),
+        ({"segments": "/x", "rows": "ranges"}, "live cluster"),
+        ({"bootstrapServers": "a:1", "rows": "offsets"}, "rows is batches"),
+        ({"bootstrapServers": "a:1", "maxBytesPerTrigger": "0"}, "above zero"),
+        ({"bootstrapServers": "a:1", "startingOffsets": "[1]"}, "startingOffsets"),
+        ({"bootstrapServers": "a:1", "startingOffsets": '{"a-0": -1}'}, "startingOffsets"),
+        ({"bootstrapServers": "a:1", "sasl.password": "x"}, "unknown option sasl.password"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], words: str) -> None:
     """A misspelt option is not silently without effect."""
     with pytest.raises(SourceError, match=words):
         selection(options)
+
+
+def test_limits_of_a_stream() -> None:
+    """Spark is told one limit, and both are kept; without any, all there is comes."""
+    for options, limit in (
+        ({}, ReadAllAvailable()),
+        ({"maxBytesPerTrigger": "7"}, ReadMaxBytes(7)),
+        ({"maxBatchesPerTrigger": "5", "maxBytesPerTrigger": "7"}, ReadMaxRows(5)),
+    ):
+        assert stream_reader(Path("/x"), **options).getDefaultReadLimit() == limit
+    chosen = selection({"bootstrapServers": "a:1", "maxBatchesPerTrigger": "5", "maxBytesPerTrigger": "7"})
+    assert chosen.limits == Limits(5, 7)
+
+
+def test_a_stream_begins_where_it_is_told() -> None:
+    """Offsets of another reader's making, for a new checkpoint."""
+    assert stream_reader(Path("/x"), startingOffsets='{"a-0": 5}').initialOffset() == {"a-0": 5}
 
 
 @pytest.mark.spark
@@ -162,3 +190,68 @@ def test_errors_reach_the_query(source: SparkSession, tmp_path: Path) -> None:
     )
     with pytest.raises(StreamingQueryException, match="nowhere: no such folder"):
         query.start().awaitTermination()
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[FakeKafka]:
+    """A cluster with the offsets topic of the recording, as fake brokers serve it."""
+    with FakeKafka(leaders=[1, 2, 1, 2, 1]) as kafka:
+        for partition in kafka.logs:
+            [segment] = (LOGS / f"{TOPIC}-{partition}").glob("*.log")
+            read = read_segment(find_partitions(str(LOGS), [TOPIC], [partition])[0].segments[0])
+            data, batches = segment.read_bytes(), read.scan.batches
+            kafka.logs[partition] = [
+                data[start : start + size]
+                for start, size in zip(batches.position.tolist(), batches.size.tolist(), strict=True)
+            ]
+        yield kafka
+
+
+@pytest.mark.spark
+def test_a_cluster_gives_what_its_segments_give(source: SparkSession, live: FakeKafka) -> None:
+    """All columns but those which say where a batch was read, however the log is split between tasks."""
+
+    def load(**options: object) -> DataFrame:
+        return source.read.format("kafka_log").options(topics=TOPIC, **options).load()
+
+    expected = load(segments=str(LOGS)).drop("source", "source_kind")
+    for bytes_max in (1 << 30, 20_000):
+        found = load(bootstrapServers=live.address, bytesPerPartition=bytes_max)
+        assert found.rdd.getNumPartitions() >= (5 if bytes_max > 20_000 else 10)
+        assert {row[0] for row in found.select("source_kind").distinct().collect()} == {"KAFKA"}
+        assert_df_equality(
+            found.drop("source", "source_kind").orderBy("topic", "partition", "base_offset"),
+            expected.orderBy("topic", "partition", "base_offset"),
+        )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rows", ["batches", "ranges"])
+def test_streams_of_a_cluster(source: SparkSession, live: FakeKafka, tmp_path: Path, rows: str) -> None:
+    """With AvailableNow every batch comes once, within the limit; as ranges, they say what a reader has to fetch."""
+    chosen = source.readStream.format("kafka_log").options(
+        bootstrapServers=live.address, topics=TOPIC, maxBatchesPerTrigger=1500, rows=rows
+    )
+    collected: list[list[Row]] = []
+    query = (
+        chosen.load()
+        .writeStream.trigger(availableNow=True)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(lambda frame, _: collected.append(frame.collect()))
+        .start()
+    )
+    query.awaitTermination()
+    assert len(collected) > 1
+    together = [row for part in collected for row in part]
+    if rows == "batches":
+        found = sorted((row["partition"], bytes(row["batch"])) for row in together)
+        assert found == sorted((partition, data) for partition, log in live.logs.items() for data in log)
+        return
+    for partition in live.logs:
+        ranges = [(row["from_offset"], row["to_offset"]) for row in together if row["partition"] == partition]
+        assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+        assert ranges[-1][1] == live.next_offset(partition)
+    assert max(sum(row["to_offset"] - row["from_offset"] for row in part) for part in collected) <= 1500
+    assert {(row["topic"], row["topic_id"], row["log_start_offset"]) for row in together} == {
+        (TOPIC, "AAAAAAAAAAAAAAAAAAAABw", 0)
+    }
