@@ -1,8 +1,8 @@
 """What the records were that share groups gave up, offset by offset: `audit --payload`.
 
-Each offset of gold.archived_records is looked up in segments of its source topic, and on dead-letter topics where there
-are any. What the source log has instead of a record explains what the coordinator's log could not: where there is a
-marker or a hole, nothing was rejected.
+Each offset of gold.archived_records is looked up in its source topic, in segments or on a live cluster, and on
+dead-letter topics where there are any. What the source log has instead of a record explains what the coordinator's log
+could not: where there is a marker or a hole, nothing was rejected.
 """
 
 import json
@@ -21,6 +21,7 @@ from jobs.coverage import epoch_ms
 from jobs.dead_letters import DeadLetters, Origin, read_dead_letters
 from jobs.payload import OffsetRange, Payload, read_payloads
 from jobs.sinks import Warehouse
+from jobs.sources.broker import TIMEOUT_MS, BrokerAddress
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS
 
@@ -55,6 +56,8 @@ def run_payload(
     span: Span,
     group_ids: Collection[str] | None,
     sources: Sequence[str],
+    cluster: BrokerAddress | None = None,
+    timeout_ms: int = TIMEOUT_MS,
     dead_letter_topics: Sequence[str] = (),
     with_values: bool = False,
     output_format: str,
@@ -70,9 +73,9 @@ def run_payload(
     ranges = [
         OffsetRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
     ]
-    payloads = read_payloads(sources, ranges, with_values=with_values)
+    payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
     topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
-    letters = read_dead_letters(sources, topics) if topics else None
+    letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
     complete = completeness(warehouse, cluster_id, SOURCES[Listing.ARCHIVED].log, span, group_ids)
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))

@@ -111,7 +111,10 @@ ToOption = Annotated[
     str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 (UTC) or epoch ms.")
 ]
 PayloadOption = Annotated[
-    bool, typer.Option("--payload", help="Each offset given up, with its record in --segments of the source topics.")
+    bool,
+    typer.Option(
+        "--payload", help="Each offset given up, with its record: in --segments of the source topics, or live."
+    ),
 ]
 ValuesOption = Annotated[bool, typer.Option("--values", help="With --payload: show the records' values too.")]
 DeadLetterOption = Annotated[
@@ -262,6 +265,8 @@ def audit(
     payload: PayloadOption = False,
     values: ValuesOption = False,
     segments: SegmentsOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
     dead_letter_topic: DeadLetterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make gold again, even if nothing is new.")] = False,
     warehouse: WarehouseOption = None,
@@ -272,7 +277,12 @@ def audit(
     """Make gold from silver, and list what was given up (or moved, reset ...): the first lines say if that is all."""
 
     def job() -> int:
-        settings, from_ms, to_ms = _settings(warehouse, cluster_id, segments), _time(from_time), _time(to_time)
+        settings = _settings(
+            warehouse, cluster_id, segments, bootstrap_servers=bootstrap_server, command_config=command_config
+        )
+        from_ms, to_ms = _time(from_time), _time(to_time)
+        if payload:
+            _check_client(settings)
         session, tables, steps = open_session("audit", settings, meanwhile="jobs.audit")
         from jobs.audit_report import Span, run_audit_report  # noqa: PLC0415
         from jobs.nightly import run_audit  # noqa: PLC0415
@@ -296,6 +306,8 @@ def audit(
                 span=Span(from_ms, to_ms),
                 group_ids=group or None,
                 sources=settings.segments,
+                cluster=settings.broker_address,
+                timeout_ms=settings.request_timeout_ms,
                 dead_letter_topics=dead_letter_topic or (),
                 with_values=values,
                 output_format=output_format,

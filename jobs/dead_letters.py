@@ -15,7 +15,9 @@ from coordinator_core.errors import DecodeError
 from coordinator_core.log.batch import Record
 from coordinator_core.log.records import iter_records
 from jobs.errors import SourceError
-from jobs.sources.segments import as_array, find_partitions, read_segment
+from jobs.sources.broker import TIMEOUT_MS, Broker, BrokerAddress
+from jobs.sources.broker_log import list_broker_logs, read_ranges
+from jobs.sources.segments import SegmentRead, as_array, find_partitions, read_segment
 
 HEADER_TOPIC: Final = "__dlq.errors.topic"
 HEADER_PARTITION: Final = "__dlq.errors.partition"
@@ -89,8 +91,14 @@ class DeadLetters:
         return CopyState.MISSING if is_due and not self.unreadable_count else CopyState.NOT_YET
 
 
-def read_dead_letters(sources: Sequence[str], topics: Iterable[str]) -> DeadLetters:
-    """The copies on the topics in all sources (folders or URIs as of `--segments`).
+def read_dead_letters(
+    sources: Sequence[str],
+    topics: Iterable[str],
+    *,
+    cluster: BrokerAddress | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+) -> DeadLetters:
+    """The copies on the topics in all sources (folders or URIs as of `--segments`, and a live cluster).
 
     Raises SourceError where none of the sources has any of the topics, or one cannot be read.
     """
@@ -105,18 +113,28 @@ def read_dead_letters(sources: Sequence[str], topics: Iterable[str]) -> DeadLett
             continue
         for log in logs:
             for segment in log.segments:
-                read = read_segment(segment)
-                batches, data = read.scan.batches, as_array(read.data)
-                for position, size, is_control in zip(
-                    batches.position.tolist(), batches.size.tolist(), batches.is_control.tolist(), strict=True
-                ):
-                    if not is_control:
-                        _add(found, log.topic, log.partition, data[position : position + size].tobytes())
-    if len(missing) == len(sources):
+                _add_read(found, log.topic, log.partition, read_segment(segment))
+    is_found = len(missing) < len(sources)
+    if cluster is not None:
+        with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
+            live = list_broker_logs(broker, cluster, wanted, is_any_needed=False)
+            is_found = is_found or bool(live)
+            for asked, read in read_ranges(broker, [log.range() for log in live]):
+                _add_read(found, asked.topic, asked.partition, read)
+    if not is_found:
         raise missing[0] if missing else SourceError("no source to read dead letters from")
     for letters in found.letters.values():
         letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
     return found
+
+
+def _add_read(found: DeadLetters, topic: str, partition: int, read: SegmentRead) -> None:
+    batches, data = read.scan.batches, as_array(read.data)
+    for position, size, is_control in zip(
+        batches.position.tolist(), batches.size.tolist(), batches.is_control.tolist(), strict=True
+    ):
+        if not is_control:
+            _add(found, topic, partition, data[position : position + size].tobytes())
 
 
 def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:

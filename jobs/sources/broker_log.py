@@ -72,9 +72,13 @@ def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_m
         return list_broker_logs(broker, address, topics)
 
 
-def list_broker_logs(broker: Broker, address: BrokerAddress, topics: Sequence[str]) -> list[BrokerLog]:
-    """The same over a connection which is there."""
+def list_broker_logs(
+    broker: Broker, address: BrokerAddress, topics: Sequence[str], *, is_any_needed: bool = True
+) -> list[BrokerLog]:
+    """The same over a connection which is there; `is_any_needed` False: having none of the topics is no error."""
     found = broker.topics([topic for topic in topics if topic not in OF_CONTROLLERS])
+    if not found and not is_any_needed:
+        return []
     if not found:
         raise BrokerError(
             f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}",
@@ -185,6 +189,9 @@ class _Reader:
         held_bytes = sum(read.data.size for it in self._open for read in it.held)
         if held_bytes >= self._fetch_bytes_max:
             missing = missing[:1]
+        # a broker answers once for a partition: of several ranges of one the first is asked for, the next one later
+        first_of = {(it.range.topic, it.range.partition): it for it in reversed(missing)}
+        missing = [it for it in missing if first_of[it.range.topic, it.range.partition] is it]
         asked = [(it, it_leader) for it in missing if (it_leader := self._leader(it)).node_id == leader.node_id]
         request = fetch_request(
             [(it.range, it_leader.leader_epoch, it.next_offset) for it, it_leader in asked],
