@@ -53,6 +53,8 @@ COMMIT_WAIT_S: Final = 10.0
 """How long Spark may take to write down that a micro-batch is done."""
 WATCH_TIMEOUT_MS: Final = 10_000
 """Nobody waits longer for a sample, nor for the end of a capture which has to stop."""
+SLOW_START: Final = "Python worker failed to connect back"
+"""Spark waits ten seconds for the reader of a stream to start: on a machine with too much to do that passes."""
 BATCH_OFFSETS_MAX: Final = 10_000
 """Coordinators write batches of far fewer records."""
 LOST_TOLD_MAX: Final = 10
@@ -319,8 +321,8 @@ class ContinuousCapture:
             raise error
         said = one_line(error if error is not None else query.exception() or StreamFailed("the stream ended"))
         self._failure_count += 1
-        self._stop.wait(BACK_OFF_S[0] * 2**self._failure_count)
-        if self._failure_count >= FAILURES_MAX:
+        self._stop.wait(min(BACK_OFF_S[0] * 2**self._failure_count, BACK_OFF_S[1]))
+        if self._failure_count >= FAILURES_MAX and SLOW_START not in said:
             raise StreamFailed(
                 f"the stream failed {self._failure_count} times: {said}. If its checkpoint is damaged, delete "
                 f"{self._checkpoint.base}: bronze has the last word, nothing is lost"
