@@ -270,23 +270,22 @@ class Judge:
     def groups(self, known: Mapping[str, GroupHistory]) -> Iterator[Finding]:
         """Groups, members and assignments."""
         for group_id in {**self._asked.descriptions, **known}:
-            group = Thing(What.GROUP, group_id)
-            answer = self._asked.descriptions.get(group_id)
-            if answer is None:
-                answer = self._unlisted.get(group_id, NOT_FOUND)
-                if isinstance(answer, GroupDescription):
-                    yield Finding(Verdict.CANNOT_TELL, group, reason=LEFT_OUT)
-                    continue
+            answer = self._asked.descriptions.get(group_id, NOT_FOUND)
             if isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND:
-                yield Finding(Verdict.CANNOT_TELL, group, reason=answer.name)
+                yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=answer.name)
                 continue
             told = {} if isinstance(answer, Refusal) else description_facts(answer)
             states = known[group_id].states(self._names) if group_id in known else [{}]
             if not any(ASSIGNOR in state for state in states):
                 told.pop(ASSIGNOR, None)  # no member asks for one: it is the broker's setting, and in no log
+            unlike = [it for it in differences(told, states[0], changes_between(states)) if not _is_untold(it)]
+            by_name = self._unlisted.get(group_id, NOT_FOUND)
+            if unlike and by_name != NOT_FOUND:
+                reason = by_name.name if isinstance(by_name, Refusal) else LEFT_OUT
+                yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=reason)
+                continue
             state = None if isinstance(answer, Refusal) else answer.state
             explain = partial(explain_group, told_state=state, topic_ids=frozenset(self._names))
-            unlike = [it for it in differences(told, states[0], changes_between(states)) if not _is_untold(it)]
             log = self._asked.group_log(group_id)
             yield from self._findings(partial(_of_description, group_id), told, unlike, [log], explain)
 
