@@ -26,8 +26,8 @@ from tests.live.kafka_home import KafkaHome
 from tests.live.program import JavaProgram, write_properties
 
 START_TIMEOUT_S: Final = 60
-PLAY_TIMEOUT_S: Final = 240
-CALM_TIMEOUT_S: Final = 120
+PLAY_TIMEOUT_S: Final = 400
+CALM_TIMEOUT_S: Final = 240
 HEAP_MB: Final = 640
 """Fifty groups have a hundred and fifty clients."""
 

@@ -101,7 +101,7 @@ class DiskWatch:
         self._directory = directory
         self._topics = topics
         self._seen: dict[Place, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
-        self._read: dict[tuple[str, int], int] = {}
+        self._forms: dict[Path, tuple[int, int, int]] = {}
         self._ending = Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -139,12 +139,10 @@ class DiskWatch:
 
     def _look_at(self, path: Path, seen: dict[int, set[bytes]]) -> None:
         with path.open("rb") as file:
-            key = (str(path), os.fstat(file.fileno()).st_ino)
-            position = self._read.get(key, 0)
-            if file.seek(0, os.SEEK_END) < position:  # a broker which starts cuts off what is not whole
-                position = 0
-            file.seek(position)
+            status = os.fstat(file.fileno())
+            form = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._forms.get(path) == form:
+                return
             for batch in _batches(file.read()):
                 seen[batch.base_offset].add(batch.data)
-                position += len(batch.data)
-            self._read[key] = position
+            self._forms[path] = form

@@ -12,7 +12,7 @@ from threading import Timer
 from types import TracebackType
 from typing import Any, Final, Self
 
-ANSWER_TIMEOUT_S: Final = 45
+ANSWER_TIMEOUT_S: Final = 90
 END_TIMEOUT_S: Final = 20
 LOG_LINES_TOLD: Final = 30
 BACKSLASH: Final = "\\"

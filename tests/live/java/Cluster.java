@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -28,6 +29,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The cluster as all lives of groups see it: one Admin, one producer, and the journal of what clients did. */
 final class Cluster {
+    static final String TRANSACTION_TIMEOUT_MS = "60000";
+
     final Admin admin;
     final Path folder;
     private final Properties connection = new Properties();
@@ -41,7 +44,7 @@ final class Cluster {
         try (var in = new FileInputStream(properties.toFile())) {
             connection.load(in);
         }
-        admin = Admin.create(client("live-admin", "default.api.timeout.ms", "30000"));
+        admin = Admin.create(client("live-admin"));
         producer = producer("live-producer");
         journal = Files.newBufferedWriter(folder.resolve("journal.jsonl"), UTF_8);
     }
@@ -51,7 +54,8 @@ final class Cluster {
         Properties all = new Properties();
         all.putAll(connection);
         all.put("client.id", clientId);
-        all.put("request.timeout.ms", "8000");
+        all.put("request.timeout.ms", "15000");
+        all.put("default.api.timeout.ms", "30000");
         all.put("retry.backoff.ms", "50");
         all.put("reconnect.backoff.ms", "50");
         all.put("reconnect.backoff.max.ms", "500");
@@ -62,11 +66,24 @@ final class Cluster {
         return all;
     }
 
-    KafkaProducer<byte[], byte[]> producer(String clientId, String... settings) {
+    private KafkaProducer<byte[], byte[]> producer(String clientId, String... settings) {
         Properties all = client(clientId, settings);
-        all.putIfAbsent("delivery.timeout.ms", "20000");
-        all.putIfAbsent("max.block.ms", "20000");
+        all.remove("default.api.timeout.ms"); // which producers do not have
+        all.put("delivery.timeout.ms", "30000");
+        all.put("max.block.ms", "30000");
         return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    /** Ready for its first transaction: whatever its id had open is aborted. */
+    KafkaProducer<byte[], byte[]> transactionalProducer(String id, String timeoutMs) {
+        var made = producer(id, "transactional.id", id, "transaction.timeout.ms", timeoutMs);
+        try {
+            made.initTransactions();
+        } catch (RuntimeException error) {
+            made.close(Duration.ZERO);
+            throw error;
+        }
+        return made;
     }
 
     void createTopic(String topic, int partitions) throws Exception {

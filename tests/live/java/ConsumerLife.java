@@ -32,7 +32,7 @@ final class ConsumerLife extends GroupLife {
     private static final int MEMBERS_MAX = 3;
     private static final int PARTITIONS_MAX = 6;
     private static final Duration POLL = Duration.ofMillis(30);
-    private static final long SETTLE_TIMEOUT_MS = 40_000;
+    private static final long SETTLE_TIMEOUT_MS = 90_000;
     private static final long SETTLED_MS = 1_500;
     private static final List<String> METADATA = List.of("", "", "{\"step\": 7}", "größe → 組", "x".repeat(120));
 
@@ -116,7 +116,7 @@ final class ConsumerLife extends GroupLife {
         }
         Properties settings = cluster.client(name + "-" + slot,
             "group.id", group, "enable.auto.commit", "false", "auto.offset.reset", "earliest",
-            "fetch.max.wait.ms", "200", "default.api.timeout.ms", "10000");
+            "fetch.max.wait.ms", "200");
         settings.putAll(style.settings(joined++));
         if (isStatic) {
             settings.put("group.instance.id", name + "-instance-" + slot);
@@ -216,8 +216,7 @@ final class ConsumerLife extends GroupLife {
                 continue;
             }
             if (producer == null) {
-                producer = cluster.producer(name + "-producer", "transactional.id", name, "transaction.timeout.ms", "10000");
-                producer.initTransactions();
+                producer = cluster.transactionalProducer(name, Cluster.TRANSACTION_TIMEOUT_MS);
             }
             boolean isCommitted = random.nextInt(3) > 0;
             ConsumerGroupMetadata membership = member.consumer().groupMetadata();

@@ -62,8 +62,7 @@ final class OffsetsLife extends GroupLife {
     }
 
     private void commit() {
-        Properties settings = cluster.client(name, "group.id", group, "enable.auto.commit", "false",
-            "default.api.timeout.ms", "10000");
+        Properties settings = cluster.client(name, "group.id", group, "enable.auto.commit", "false");
         try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             for (int i = 0; i < 5; i++) {
                 Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();

@@ -85,8 +85,7 @@ final class ShareLife extends GroupLife {
             return;
         }
         Properties settings = cluster.client(name + "-" + joined++, "group.id", group,
-            "share.acknowledgement.mode", "explicit", "max.poll.records", "10", "fetch.max.wait.ms", "100",
-            "default.api.timeout.ms", "10000");
+            "share.acknowledgement.mode", "explicit", "max.poll.records", "10", "fetch.max.wait.ms", "100");
         var member = new KafkaShareConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         member.setAcknowledgementCommitCallback((offsets, error) -> {
             if (error != null) {
@@ -141,8 +140,7 @@ final class ShareLife extends GroupLife {
 
     private void abortData() throws Exception {
         if (producer == null) {
-            producer = cluster.producer(name + "-producer", "transactional.id", name, "transaction.timeout.ms", "10000");
-            producer.initTransactions();
+            producer = cluster.transactionalProducer(name, Cluster.TRANSACTION_TIMEOUT_MS);
         }
         try {
             for (boolean isCommitted : new boolean[] {false, true}) {

@@ -16,7 +16,7 @@ import org.apache.kafka.streams.kstream.Produced;
 final class StreamsLife extends GroupLife {
     private static final int INSTANCES_MAX = 2;
     private static final long COMMIT_MS = 300;
-    private static final long RUNNING_TIMEOUT_MS = 60_000;
+    private static final long RUNNING_TIMEOUT_MS = 90_000;
 
     private final boolean isStreamsProtocol;
     private final List<KafkaStreams> instances = new ArrayList<>();

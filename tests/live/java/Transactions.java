@@ -61,7 +61,7 @@ final class Transactions extends GroupLife {
     @Override
     void begin() throws Exception {
         cluster.createTopic(name + ".a", 2);
-        producer = producer("", "10000");
+        producer = producer("", Cluster.TRANSACTION_TIMEOUT_MS);
     }
 
     @Override
@@ -75,10 +75,7 @@ final class Transactions extends GroupLife {
     }
 
     private KafkaProducer<byte[], byte[]> producer(String suffix, String timeoutMs) {
-        String id = name + suffix;
-        var made = cluster.producer(id, "transactional.id", id, "transaction.timeout.ms", timeoutMs);
-        made.initTransactions();
-        return made;
+        return cluster.transactionalProducer(name + suffix, timeoutMs);
     }
 
     private Map<TopicPartition, OffsetAndMetadata> offsets() {
@@ -97,7 +94,7 @@ final class Transactions extends GroupLife {
             act.run();
         } catch (Exception error) {
             producer.close(Duration.ZERO);
-            producer = producer("", "10000");
+            producer = producer("", Cluster.TRANSACTION_TIMEOUT_MS);
             throw error;
         }
     }
@@ -125,8 +122,7 @@ final class Transactions extends GroupLife {
     }
 
     private void commitPlainly() {
-        Properties settings = cluster.client(name + "-plain", "group.id", group, "enable.auto.commit", "false",
-            "default.api.timeout.ms", "10000");
+        Properties settings = cluster.client(name + "-plain", "group.id", group, "enable.auto.commit", "false");
         try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.commitSync(offsets());
         }
