@@ -1,9 +1,8 @@
 """Connections to a cluster: what is asked comes back, whatever brokers do meanwhile, and errors come when agreed."""
 
-import gc
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +14,14 @@ from jobs.sources.broker import Broker, BrokerAddress, Coordinator, LeaderOf, Of
 from tests.jobs.builders import batch
 from tests.jobs.fake_kafka import CLOSE, SILENT, TOPIC, FakeKafka, then
 
-# kafka-python leaves a socket that could not connect to the garbage collector
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.usefixtures("left_sockets"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 TIMEOUT_MS = 1_500
 SLACK_S = 2.0
 """Beyond a time-out: for the diagnosis, on a machine which has other things to do."""
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """What a test leaves to the garbage collector is gone before the next one."""
-    yield
-    gc.collect()
 
 
 def connected(kafka: FakeKafka, timeout_ms: int = 10_000) -> Broker:

@@ -1,6 +1,5 @@
 """Logs read from brokers which move, stop, throttle, prune and forget: each batch once, or a clear error in time."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,20 +25,15 @@ from tests.jobs.fake_kafka import (
     then,
 )
 
-# kafka-python leaves a socket that could not connect to the garbage collector
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.usefixtures("left_sockets"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 TIMEOUT_MS = 1_500
 SLACK_S = 2.0
 LOG = [batch(0, 3), batch(3), batch(4, 6), batch(10)]
 GARBAGE = b"\xff" * 100
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """What a test leaves to the garbage collector is gone before the next one."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture
