@@ -45,9 +45,11 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> l
 
 def text_cell(value: Value) -> str:
     """A cell of a table."""
+    if isinstance(value, str):
+        return value if value.isprintable() else printable(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return UNKNOWN if value is None else printable(str(value))
+    return UNKNOWN if value is None else str(value)
 
 
 def time_text(timestamp_ms: int | None) -> str | None:
@@ -93,8 +95,8 @@ def write_answers(columns: Sequence[str], rows: Sequence[Sequence[Value]], outpu
 
 def _length(text: str) -> int:
     """As Java counts: UTF-16 code units."""
-    return len(text) + sum(character > "\uffff" for character in text)
+    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
 def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _length(text))
+    return text.ljust(width) if text.isascii() else text + " " * (width - _length(text))

@@ -12,10 +12,11 @@ from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSample
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.share_state.lane import RECORD_KINDS
+from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.audit_work import AuditParts
 from jobs.share_reader import StateRows
-from jobs.silver_reader import SilverFiles, codes_of, epoch_ms_column, indices_in, numbers_of
+from jobs.silver_reader import SilverFiles
 from jobs.silver_rows import rows_table
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES

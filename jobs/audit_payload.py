@@ -17,11 +17,11 @@ from jobs.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.audit_report import SOURCES, Span, completeness, write_completeness
 from jobs.choices import Listing
-from jobs.coverage import epoch_ms
 from jobs.dead_letters import DeadLetters, Origin, read_dead_letters
 from jobs.payload import OffsetRange, Payload, read_payloads
 from jobs.sinks import Warehouse
 from jobs.sources.broker import TIMEOUT_MS, BrokerAddress
+from jobs.times import epoch_ms
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS
 

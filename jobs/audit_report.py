@@ -16,8 +16,9 @@ from coordinator_core.coverage import CoverageKind, CoverageRange
 from jobs.answers import Value, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
-from jobs.coverage import epoch_ms, from_table
+from jobs.coverage import from_table
 from jobs.sinks import Warehouse
+from jobs.times import epoch_ms
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES

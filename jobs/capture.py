@@ -34,13 +34,14 @@ from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
 from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
-from jobs.coverage import LogPartition, epoch_ms
+from jobs.coverage import LogPartition
 from jobs.errors import SourceError, WarehouseError
 from jobs.quarantine import is_of_capture
 from jobs.settings import Settings
 from jobs.sinks import OVERWRITE, Warehouse, delete_folder
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.tasks import balanced, run_tasks
+from jobs.times import epoch_ms
 from jobs.told import first_topic_ids
 from schemas.tables import TABLES
 from schemas.tables.declare import Table

@@ -15,11 +15,12 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverag
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
-from jobs.coverage import CoverageScan, LogPartition, epoch_ms
+from jobs.coverage import CoverageScan, LogPartition
 from jobs.errors import JobError
 from jobs.quarantine import OVERLAPPING_BATCH, UNREADABLE_FILE
 from jobs.sinks import PartTarget, WrittenFile
 from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
+from jobs.times import epoch_ms
 
 if TYPE_CHECKING:
     from jobs.sources.broker import Broker

@@ -1,7 +1,6 @@
 """Coverage of log partitions: from the scan of their segments, and as rows of bronze.coverage."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.sources.segments import DUMP, SegmentRead, as_array
+from jobs.times import epoch_ms, to_datetime
 from schemas.tables import TABLES
 
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -180,19 +180,6 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
     for hole in holes:
         reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else COMPACTION
         yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, reason)
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def epoch_ms(at: datetime) -> int:
-    """A time as epoch milliseconds."""
-    return (at - EPOCH) // timedelta(milliseconds=1)
-
-
-def to_datetime(timestamp_ms: int) -> datetime:
-    """Epoch milliseconds as a time."""
-    return EPOCH + timedelta(milliseconds=timestamp_ms)
 
 
 def to_table(cluster_id: str, coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> pa.Table:

@@ -32,7 +32,6 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema, timestamps
 from jobs.bronze_reader import BronzeChunk, read_log
-from jobs.coverage import epoch_ms
 from jobs.quarantine import is_of_capture
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_rows import (
@@ -57,6 +56,7 @@ from jobs.sinks import (
     write_parts,
 )
 from jobs.tasks import balanced, run_tasks
+from jobs.times import epoch_ms
 from jobs.told import ADMIN, NOTHING_TOLD, ToldConfig, told_configs, told_topics, told_version
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, TextIO
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, write_answers
 from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
-from jobs.coverage import epoch_ms
 from jobs.errors import JobError
 from jobs.sinks import Warehouse
 from jobs.sql import printable
+from jobs.times import epoch_ms
 from schemas.tables.silver import TOPICS
 
 COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "RESTORED-OFFSET", "DELTA", "CHANGE")

@@ -19,16 +19,8 @@ from coordinator_core.inference.share_log import (
 )
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
-from jobs.silver_reader import (
-    SilverFiles,
-    codes_of,
-    epoch_ms_column,
-    indices_in,
-    numbers_of,
-    ordered_codes,
-    rows_of,
-    small_numbers_of,
-)
+from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, ordered_codes, small_numbers_of
+from jobs.silver_reader import SilverFiles, rows_of
 from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
 
 SHARE: Final = "SHARE"

@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.history.rows import TopicName
 from coordinator_core.inference.configs import ALL_BROKERS, BROKER
-from jobs.coverage import epoch_ms
 from jobs.sinks import Warehouse
+from jobs.times import epoch_ms
 from schemas.tables.bronze import CONFIGS, TOPICS
 from schemas.tables.declare import Table
 

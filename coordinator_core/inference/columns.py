@@ -1,4 +1,4 @@
-"""Work on columns which would take numpy a sort or many passes: compiled loops, and what is made of them."""
+"""Work on columns."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from coordinator_core.log.chunk import I8, I64, BoolArray
-from coordinator_core.log.fast import compiled
 
 COUNTED_MAX: Final = 1 << 20
 """Distinct numbers are counted in an array where they lie this close together, or closer than there are rows; else
@@ -40,6 +39,18 @@ def code_of(codes: Sequence[int], index: I8) -> I8:
     return found
 
 
+def numbered_pairs(first: I64, second: I64) -> I64:
+    """A number for each pair: the same for the same pair, and in the order of the pairs.
+
+    The distinct values of both, multiplied, must fit: as those of what has fewer rows than 2**31 do, if `first` counts
+    from 0 and `second` is of 32 bits.
+    """
+    if not len(first):
+        return first
+    lowest = int(second.min())
+    return first * (int(second.max()) - lowest + 1) + (second - lowest)
+
+
 def distinct(numbers: I64) -> tuple[I64, I64]:
     """The distinct numbers in order, and for each row the index of its own."""
     if not len(numbers):
@@ -51,37 +62,3 @@ def distinct(numbers: I64) -> tuple[I64, I64]:
     is_there = np.zeros(highest - lowest + 1, np.bool_)
     is_there[places] = True
     return np.flatnonzero(is_there) + lowest, (np.cumsum(is_there) - 1)[places]
-
-
-def ordered_by(code: I64, code_count: int, place: I64) -> I64:
-    """The order of rows by code (0 to `code_count`, exclusive), then place; of equals, as they come.
-
-    Places mostly ascend as they come, as a log does: then it takes no sort.
-    """
-    order = np.arange(len(place)) if is_ascending(place) else np.argsort(place, kind="stable")
-    return stable_order(code, code_count, order)
-
-
-@compiled
-def is_ascending(values: I64) -> bool:
-    """Is no value less than the one before it?"""
-    for index in range(1, len(values)):  # noqa: SIM110  (compiled: it stops at the first one)
-        if values[index] < values[index - 1]:
-            return False
-    return True
-
-
-@compiled
-def stable_order(code: I64, code_count: int, order: I64) -> I64:
-    """`order`, sorted by code: what has one code stays in its order. Codes are 0 to `code_count`, exclusive."""
-    place = np.zeros(code_count + 1, np.int64)
-    for row in range(len(code)):
-        place[code[row] + 1] += 1
-    for number in range(code_count):
-        place[number + 1] += place[number]
-    found = np.empty(len(order), np.int64)
-    for index in range(len(order)):
-        row = order[index]
-        found[place[code[row]]] = row
-        place[code[row]] += 1
-    return found

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from coordinator_core.inference.columns import stable_order, taken
+from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import (
     DELIVERY_COUNT_LIMIT,
     RECORD_LOCK_DURATION,
@@ -24,6 +24,7 @@ from coordinator_core.inference.configs import (
     Configs,
     KnownNumbers,
 )
+from coordinator_core.inference.ordering import stable_order
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
     ACKNOWLEDGED,

@@ -6,7 +6,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from coordinator_core.inference.columns import is_ascending, stable_order, taken
+from coordinator_core.inference.columns import taken
+from coordinator_core.inference.ordering import is_ascending, stable_order
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.history.rows import EventRow, MemberRow
+from jobs.arrow_columns import codes_of, indices_in, ordered_codes
 from jobs.arrow_schemas import arrow_schema
-from jobs.silver_reader import SilverFiles, codes_of, group_lives, indices_in, ordered_codes, rows_of
+from jobs.silver_reader import SilverFiles, group_lives, rows_of
 from jobs.sinks import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.inference import columns
-from coordinator_core.inference.columns import code_of, distinct, first_that_holds, is_ascending, ordered_by, taken
+from coordinator_core.inference.columns import code_of, distinct, first_that_holds, taken
 from coordinator_core.log.chunk import I64
 
 NUMBERS = st.one_of(
@@ -29,21 +29,6 @@ def test_distinct_numbers_whether_counted_or_sorted(values: list[int], counted_m
         found, index = distinct(column(values))
     assert found.tolist() == sorted(set(values))
     assert found[index].tolist() == values
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(-9, 9))), st.booleans())
-def test_order_by_code_and_place_is_stable(rows: list[tuple[int, int]], is_sorted: bool) -> None:
-    """As Python sorts, where places ascend already and where they do not."""
-    if is_sorted:
-        rows.sort(key=lambda row: row[1])
-    codes, places = (column(list(values)) for values in zip(*rows, strict=True)) if rows else (column([]), column([]))
-    assert ordered_by(codes, 7, places).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
-
-
-@given(NUMBERS)
-def test_what_ascends(values: list[int]) -> None:
-    """Equal neighbours do, too."""
-    assert is_ascending(column(values)) == (values == sorted(values))
 
 
 def test_the_first_condition_that_holds_gives_the_code() -> None:

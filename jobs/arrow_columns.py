@@ -1,0 +1,78 @@
+"""Columns of Arrow as numpy has them, for what reads tables without Spark."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.log.chunk import I8, I32, I64
+from jobs.arrow_schemas import arrow_schema, stored_column
+from schemas.tables.declare import Table
+
+CODED: Final = pa.dictionary(pa.int32(), pa.string())
+"""A text column that is read as it is stored: the distinct texts, and a number a row."""
+
+
+def columns_read(table: Table, names: Sequence[str], coded: Collection[str] = ()) -> pa.Schema:
+    """Columns as they are read: those of `coded` are of the type `CODED`, the others as declared."""
+    fields = [arrow_schema(table).field(name).remove_metadata() for name in names]
+    return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
+
+
+def as_read(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Stored rows with these columns: files of other writers and of older versions may have other types, or lack
+    some."""
+    return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+
+
+def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
+    """Texts as indices into the distinct texts; -1: null."""
+    coded = (column if column.type == CODED else column.dictionary_encode()).unify_dictionaries().combine_chunks()
+    if isinstance(coded, pa.ChunkedArray):  # no rows
+        return np.zeros(0, np.int64), []
+    return numbers_of(coded.indices), coded.dictionary.to_pylist()
+
+
+def texts_of(column: pa.ChunkedArray) -> list[Any]:
+    """Texts as Python has them, None for null; one object a distinct text, so that same ones are found so at once."""
+    codes, texts = codes_of(column)
+    found: list[Any] = np.array([*texts, None], object)[codes].tolist()
+    return found
+
+
+def ordered_codes(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
+    """As `codes_of`, the distinct texts in order."""
+    codes, texts = codes_of(column)
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    places = np.full(len(texts) + 1, -1, np.int64)
+    places[order] = np.arange(len(texts))
+    return places[codes], [texts[index] for index in order]
+
+
+def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> I8:
+    """Texts as indices into a fixed list; -1: null, or not in the list."""
+    codes, texts = codes_of(column)
+    places = {text: index for index, text in enumerate(values)}
+    found: I8 = np.array([*(places.get(text, -1) for text in texts), -1], np.int8)[codes]
+    return found
+
+
+def numbers_of(column: pa.ChunkedArray | pa.Array) -> I64:
+    """Whole numbers; -1: null."""
+    filled = pc.fill_null(column, -1) if column.null_count else column
+    return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+def small_numbers_of(column: pa.ChunkedArray) -> I32:
+    """As `numbers_of`, of a column of INT."""
+    filled = pc.fill_null(column, -1) if column.null_count else column
+    return filled.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
+
+
+def epoch_ms_column(column: pa.ChunkedArray) -> I64:
+    """Times as epoch milliseconds; -1: null."""
+    micros = numbers_of(column.cast(pa.int64()))
+    # null is -1 microsecond here, and rounds down to -1 millisecond
+    return micros // 1000

@@ -1,0 +1,16 @@
+"""Times of the tables: epoch milliseconds in the core, datetimes in rows."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def epoch_ms(at: datetime) -> int:
+    """A time as epoch milliseconds."""
+    return (at - EPOCH) // timedelta(milliseconds=1)
+
+
+def to_datetime(timestamp_ms: int) -> datetime:
+    """Epoch milliseconds as a time."""
+    return EPOCH + timedelta(milliseconds=timestamp_ms)
