@@ -1,4 +1,5 @@
-"""Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool.
+"""Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
+a live cluster, side by side with that of the same segments.
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 
-from tests.benchmarks import live
+from tests.benchmarks import live, live_capture
 from tests.benchmarks.generate import write_logs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +132,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for topic in TOPICS:
             if any(logs.glob(f"{topic}-*/*.log")):
-                compare(topic, only(logs, topic, Path(scratch)), lib, options.turns, Path(scratch))
+                folder = only(logs, topic, Path(scratch))
+                compare(topic, folder, lib, options.turns, Path(scratch))
+                live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""Capture of a live cluster on loopback, side by side with capture of the same segments from disk.
+
+A broker of the live tests (Kafka 4.3.1, one process) loads a copy of the logs. Both are `./spark-submit.sh capture`
+into new warehouses, in turns; the time is that of the step which the job itself tells, Spark's start-up aside.
+"""
+
+import base64
+import re
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.live.broker import BrokerTopic, LiveBroker
+from tests.live.kafka_home import KafkaUnavailable, kafka_home
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+STEP: Final = re.compile(r"^capture: ([\d.]+) s$", re.MULTILINE)
+AIM: Final = 0.5
+"""Of the speed from disk."""
+LEADER_EPOCH: Final = 1_000
+"""Above those of the batches: a broker does not go back."""
+
+
+def compare(topic: str, logs: Path, turns: int, scratch: Path) -> None:
+    """Print one line for a topic whose partition folders are in `logs`."""
+    try:
+        home = kafka_home()
+    except KafkaUnavailable as error:
+        print(f"{topic}: no live capture: {error}")
+        return
+    loaded, info = _loadable(topic, logs, scratch / "loadable")
+    size_bytes = sum(path.stat().st_size for path in loaded.glob("*/*.log"))
+    with LiveBroker(home, scratch / "broker", topics=[info], logs=loaded) as broker:
+        shutil.rmtree(loaded)
+        ways = {"disk": ["--segments", str(logs)], "live": ["--bootstrap-server", broker.address]}
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(turns):
+            for way, words in ways.items():
+                seconds[way].append(_capture(topic, words, scratch / "captured"))
+    disk, live = (statistics.median(seconds[way]) for way in ways)
+    print(
+        f"{topic}: capture of {size_bytes / 1e6:,.0f} MB from disk {disk:.1f} s, from a broker {live:.1f} s, "
+        f"{size_bytes / 1e6 / live:,.0f} MB/s; speed against disk {disk / live:.2f} (the aim is {AIM})",
+        flush=True,
+    )
+
+
+def _capture(topic: str, words: list[str], warehouse: Path) -> float:
+    """Capture once into a new warehouse; the seconds of the step."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    command = ["./spark-submit.sh", "capture", *words, "--topic", topic, "--warehouse", str(warehouse)]
+    done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    found = STEP.search(done.stdout)
+    if done.returncode not in (0, 3) or found is None:
+        raise SystemExit(f"capture ended with {done.returncode}:\n{done.stdout}")
+    return float(found[1])
+
+
+def _loadable(topic: str, logs: Path, folder: Path) -> tuple[Path, BrokerTopic]:
+    """A log directory as a broker takes it, by links: each folder must name its topic id."""
+    topic_id = base64.urlsafe_b64encode(topic.encode().ljust(16, b"_")[-16:]).decode().rstrip("=")
+    partitions = sorted(logs.glob(f"{topic}-[0-9]*"))
+    for partition in partitions:
+        made = folder / partition.name
+        made.mkdir(parents=True)
+        for file in partition.glob("*.log"):
+            (made / file.name).symlink_to(file.resolve())
+        (made / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    return folder, BrokerTopic(topic, topic_id, [LEADER_EPOCH] * len(partitions), {"cleanup.policy": "compact"})
