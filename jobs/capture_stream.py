@@ -30,7 +30,7 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, wit
 from jobs.capture import Bronze, CaptureConflict, CaptureSummary, Sources, capture, capture_logs, refuse_other_logs
 from jobs.capture_writer import CaptureRun
 from jobs.cluster_watch import ClusterWatch, SilverTopics, Told
-from jobs.coverage import HOLE, LOG_START, LogPartition, epoch_ms, to_datetime
+from jobs.coverage import HOLE, LOG_START, LogPartition
 from jobs.errors import BrokerError, JobError, SourceError
 from jobs.progress import Steps, size_text
 from jobs.settings import Settings
@@ -40,6 +40,7 @@ from jobs.sources.broker_log import BrokerLog, list_broker_logs
 from jobs.sources.kafka_log import NAME, RANGES, KafkaLogDataSource
 from jobs.sources.log_offsets import Offsets, log_key
 from jobs.sql import one_line
+from jobs.times import epoch_ms, to_datetime
 from jobs.told import first_topic_ids
 
 TICK_S: Final = 0.2
@@ -49,8 +50,8 @@ CONFLICTS_MAX: Final = 3
 """So often in a row another capture of the cluster may be faster."""
 FAILURES_MAX: Final = 5
 """So often in a row the stream may fail although the cluster is there."""
-COMMIT_WAIT_S: Final = 10.0
-"""How long Spark may take to write down that a micro-batch is done."""
+COMMIT_WAIT_S: Final = 5.0
+"""How long Spark may take to write down that a micro-batch is done; one that begins meanwhile is still finished."""
 WATCH_TIMEOUT_MS: Final = 10_000
 """Nobody waits longer for a sample, nor for the end of a capture which has to stop."""
 SLOW_START: Final = "Python worker failed to connect back"
@@ -150,6 +151,7 @@ class ContinuousCapture:
         self._stop = threading.Event()
         self._busy = threading.Lock()
         """Held while a micro-batch is at work."""
+        self._is_closing = False
         self._bronze: Bronze | None = None
         self._topic_ids: dict[str, str | None] = {}
         """Of the topics which bronze has."""
@@ -246,8 +248,9 @@ class ContinuousCapture:
 
     def _on_batch(self, frame: DataFrame, _: int) -> None:
         """One micro-batch. What it raises ends the query; `_consider_failure` looks at it."""
-        if not self._busy.acquire(blocking=False):
-            raise _Stopping
+        while not self._busy.acquire(timeout=TICK_S):
+            if self._is_closing:
+                raise _Stopping
         try:
             self._capture([row.asDict() for row in frame.collect()])
             self._failure_count = 0
@@ -370,13 +373,16 @@ class ContinuousCapture:
                 signal.signal(it, handler)
 
     def _end(self, query: StreamingQuery) -> None:
-        """Stop the query between two micro-batches."""
-        with self._busy:
-            until = monotonic() + COMMIT_WAIT_S
-            with suppress(PySparkException, Py4JError):
-                while query.isActive and query.status["isTriggerActive"] and monotonic() < until:
-                    sleep(TICK_S / 4)
-                query.stop()
+        """Stop the query between two micro-batches: what the one in hand did, Spark writes down as done."""
+        until = monotonic() + COMMIT_WAIT_S
+        with suppress(PySparkException, Py4JError):
+            while True:
+                with self._busy:
+                    if not query.isActive or not query.status["isTriggerActive"] or monotonic() > until:
+                        self._is_closing = True
+                        query.stop()
+                        return
+                sleep(TICK_S / 4)
 
 
 class _Watcher:
