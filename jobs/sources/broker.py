@@ -6,7 +6,8 @@
 
 kafka-python's connection manager keeps the connections (TLS, SASL, API versions, back-off); it runs in a thread of its
 own. What it tells of a failure is a time-out and little else, so after a failure `jobs.sources.diagnosis` goes the way
-to the broker step by step and says at which one it ends. Nothing waits longer than its time-out.
+to the broker step by step and says at which one it ends. Nothing waits longer than its time-out. What went wrong in a
+library is never shown nor chained to an error of ours: its text may hold what the client was configured with.
 """
 
 import logging
@@ -26,7 +27,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from coordinator_core.codec import uuid_text
 from coordinator_core.limits import BATCH_BYTES_MAX
-from jobs.errors import BrokerError
+from jobs.errors import BrokerError, JobError
 from jobs.sources.client_properties import load_client_properties
 from jobs.sources.connections import ConnectionManager
 from jobs.sources.diagnosis import Diagnosis, Step, diagnose, split_server
@@ -238,13 +239,13 @@ class Broker:
         while True:
             if topic not in self._topics:
                 self._describe([topic], deadline)
-            if topic not in self._topics:
-                raise BrokerError(f"there is no topic {topic} (any more)", code="UNKNOWN_TOPIC")
-            leader = self._topics[topic].leaders.get(partition)
-            if leader is not None:
-                return leader
+            found = self._topics.get(topic)
+            if found is not None and partition in found.leaders:
+                return found.leaders[partition]
             self.forget_leaders(topic)
             if not deadline.back_off():
+                if found is None:
+                    raise BrokerError(f"there is no topic {topic} (any more)", code="UNKNOWN_TOPIC")
                 raise BrokerError(
                     f"{topic}-{partition} has no leader: its brokers are down, or an election is under way",
                     code="NO_LEADER",
@@ -312,13 +313,15 @@ class Broker:
             try:
                 node_id = self._node_id(to, deadline)
                 answer = self._ask(request, node_id, deadline)
-            except (kafka_errors.KafkaError, TimeoutError) as error:
+            except JobError:
+                raise
+            except Exception as error:
                 self.forget(to)
                 if not is_passing(error) or not was_diagnosed:
                     self.raise_if_final(node_id, error, deadline)
                     was_diagnosed = True
                 if not deadline.back_off():
-                    raise self.failure(node_id, error) from error
+                    raise self.failure(node_id, error) from None
                 self.refresh_brokers(deadline)
                 continue
             code = NO_ERROR if error_code is None else error_code(answer)
@@ -367,9 +370,9 @@ class Broker:
     def raise_if_final(self, node_id: int | None, error: BaseException, deadline: Deadline) -> None:
         """Look at the way to a broker after a first failure, and raise what waiting cannot heal."""
         if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
-            raise BrokerError(f"the broker is too old for a request: {_short(error)}", code="OLD_BROKER") from error
+            raise BrokerError(f"the broker is too old for a request: {_short(error)}", code="OLD_BROKER") from None
         if isinstance(error, kafka_errors.InvalidReceiveError):
-            raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from error
+            raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from None
         found = self._look(node_id, deadline.left_ms)
         if found.is_final:
             raise BrokerError(str(found), code=found.step.name) from None
@@ -396,7 +399,7 @@ class Broker:
             try:
                 self._result(self._net, self._manager.bootstrap_async, wait_ms, timeout_ms=wait_ms)
                 return
-            except (kafka_errors.KafkaError, TimeoutError) as error:
+            except Exception as error:
                 last = error
             self.close()
             look_ms = max(LOOK_MS_MIN, deadline.left_ms // len(servers))

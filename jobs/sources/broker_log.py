@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-from kafka import errors as kafka_errors
 
 from coordinator_core.log.scan import SegmentScan, scan_segment
-from jobs.errors import BrokerError
+from jobs.errors import BrokerError, JobError
 from jobs.sources.broker import (
     NO_ERROR,
     OFFSET_OUT_OF_RANGE,
@@ -205,7 +204,9 @@ class _Reader:
         """Wait for the answer and share it out; after a failure, make ready to ask again."""
         try:
             answer = flight.answer.result(self._deadline.try_ms / 1000)
-        except (kafka_errors.KafkaError, TimeoutError) as error:
+        except JobError:
+            raise
+        except Exception as error:
             self._recover(flight, error)
             return
         first = flight.asked[0]

@@ -21,6 +21,8 @@ from schemas.fetch_protocol import FETCH, FETCH_PARTITION, FETCH_TOPIC
 from schemas.wire import Uuid
 
 VERSION_BEFORE_TOPIC_IDS: Final = 12
+BASE_OFFSET_BYTES: Final = 8
+"""A batch begins with its base offset and its length."""
 ZERO_UUID: Final = str(Uuid.default)
 """What Kafka writes for no id."""
 
@@ -125,7 +127,8 @@ def _scan_base(array: U8, from_offset: int) -> int:
     The first batch holds the offset which was asked for, or is the next one that compaction left, which may be further
     away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
     """
-    columns, is_true, *_ = fast.frame_batches(array, 0, len(array))
+    second = _batch_end(array, 0)
+    columns, is_true, *_ = fast.frame_batches(array, 0, min(_batch_end(array, second), len(array)))
     batches = BatchColumns(*columns)
     if not len(is_true) or not is_true[0]:
         return from_offset
@@ -134,3 +137,9 @@ def _scan_base(array: U8, from_offset: int) -> int:
         return from_offset
     is_far = last_offset - from_offset >= RELATIVE_OFFSET_MAX // 2
     return first_offset if is_far or first_offset <= from_offset <= last_offset else from_offset
+
+
+def _batch_end(array: U8, position: int) -> int:
+    """Where the batch ends whose header says so; beyond the array where that is cut or no header."""
+    length = array[position + BASE_OFFSET_BYTES : position + fast.LOG_OVERHEAD_BYTES].tobytes()
+    return position + fast.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big")

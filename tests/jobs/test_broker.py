@@ -2,12 +2,15 @@
 
 import pickle
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from jobs.errors import BrokerError
 from jobs.sources.broker import Broker, BrokerAddress, Coordinator, LeaderOf, OffsetSpec, TopicInfo
@@ -19,6 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+CANARY = "canary-81c2"
 TIMEOUT_MS = 1_500
 SLACK_S = 2.0
 """Beyond a time-out: for the diagnosis, on a machine which has other things to do."""
@@ -134,3 +138,32 @@ def test_errors_and_addresses_travel() -> None:
     address = BrokerAddress("a:1, b:2", "/etc/client.properties")
     assert pickle.loads(pickle.dumps(address)) == address
     assert address.servers == ["a:1", "b:2"]
+
+
+class LeakyProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """A login whose library puts a secret into its error."""
+
+    def token(self) -> str:
+        """Fails."""
+        raise ValueError(f"https://login.example/?client_secret={CANARY}")
+
+
+def test_no_secret_of_a_library_gets_out() -> None:
+    """The error of a login which cannot be made has neither its text nor its chain."""
+    with FakeKafka() as kafka:
+        answer = SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+        kafka.on_any[SaslHandshakeRequest.API_KEY] = [lambda *_: answer] * 99
+        config = {
+            "bootstrap_servers": [kafka.address],
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": LeakyProvider(),
+        }
+        broker = Broker(config, TIMEOUT_MS)
+        with pytest.raises(BrokerError) as caught:
+            broker._bootstrap([kafka.address])
+    assert caught.value.code == "LOGIN_NOT_READY"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "ValueError" in shown
+    assert CANARY not in shown
+    assert CANARY not in repr(broker)
