@@ -151,8 +151,9 @@ class LeakyProvider(AbstractTokenProvider):  # type: ignore[misc]
 def test_no_secret_of_a_library_gets_out() -> None:
     """The error of a login which cannot be made has neither its text nor its chain."""
     with FakeKafka() as kafka:
-        answer = SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
-        kafka.on_any[SaslHandshakeRequest.API_KEY] = [lambda *_: answer] * 99
+        kafka.on_any[SaslHandshakeRequest.API_KEY] = [
+            lambda *_: SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+        ] * 99
         config = {
             "bootstrap_servers": [kafka.address],
             "security_protocol": "SASL_PLAINTEXT",
