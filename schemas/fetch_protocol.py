@@ -1,7 +1,7 @@
 """Kafka's Fetch, with which the leader of a log partition gives the raw record batches of its log.
 
-Source: FetchRequest.json and FetchResponse.json of Kafka 4.3.1 (kafka-clients, common/message), with which a test
-compares them. kafka-python declares them too, and copies what it reads several times over: of a log of gigabytes that
+Source: FetchRequest.json and FetchResponse.json of Kafka 4.3.1 (kafka-clients, common/message); a test reads and writes
+every version with kafka-python, which has those files, and copies what it reads several times over: of a large log that
 is most of the work.
 """
 
