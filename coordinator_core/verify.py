@@ -22,6 +22,8 @@ Facts = Mapping[Path, Any]
 
 EXISTS: Final[Path] = ("exists",)
 """True of a group, and of a share partition, that is there. What is not there has no facts."""
+MEMBER_EXISTS: Final = "exists"
+"""True of a member that is there: ("member", member id, "exists")."""
 
 
 class Verdict(IntEnum):

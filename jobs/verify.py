@@ -20,6 +20,7 @@ from coordinator_core.lookup import SharePartitionKey, group_partition, share_pa
 from coordinator_core.share_state.lane import DELIVERY_STATES
 from coordinator_core.verify import (
     EXISTS,
+    MEMBER_EXISTS,
     Difference,
     Facts,
     Path,
@@ -223,6 +224,7 @@ def _told_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, A
         names += ["member_epoch", "rack_id"]
     if group_type == CONSUMER:
         names.append("uses_classic_protocol")
+    yield ("member", member.member_id, MEMBER_EXISTS), True
     for name in names:
         yield ("member", member.member_id, name), getattr(member, name)
     yield from _told_partitions(member.member_id, member.assigned, is_target=False)
@@ -377,6 +379,8 @@ class Judge:
         logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
         explain = partial(self._explain_share, key, initialized)
         lacks = None if history.is_complete else NO_SNAPSHOT
+        if not told and not unlike:
+            yield Finding(Verdict.EQUAL, thing)  # both say that it is not there
         yield from self._findings(lambda _: thing, told, unlike, logs, explain, lacks)
 
     def _explain_share(
@@ -402,9 +406,11 @@ class Judge:
     ) -> Iterator[Finding]:
         """A finding for each difference, and for each thing that has none. `logs` are those which the facts are from,
         `lacks` what else the ledger cannot know."""
-        missing = [it for it in unlike if it.path == EXISTS]
-        if missing:
-            unlike, told = missing, {}  # of what one side has not, the other side's facts say nothing more
+        missing = {thing_of(it.path) for it in unlike if it.path[-1] == EXISTS[0]}
+        # of what one side has not, the other side's facts say nothing more
+        if any(it.path == EXISTS for it in unlike):
+            unlike, told = [it for it in unlike if it.path == EXISTS], {}
+        unlike = [it for it in unlike if it.path[-1] == EXISTS[0] or thing_of(it.path) not in missing]
         lacks = lacks or next((self._gaps[log] for log in logs if log in self._gaps), None)
         behind = next((self._behind[log] for log in logs if log in self._behind), None)
         for it in unlike:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.verify import EXISTS, Facts, Path
+from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
 from jobs.as_of import (
     CLASSIC,
     CONSUMER,
@@ -318,6 +318,7 @@ def _open_at(rows: Sequence[Row], log_end: int) -> list[Row]:
 
 def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, Any]]:
     member_id, group_type = row["member_id"], row["group_type"]
+    yield ("member", member_id, MEMBER_EXISTS), True
     yield ("member", member_id, "client_id"), row["client_id"] or ""
     yield ("member", member_id, "client_host"), row["client_host"] or ""
     if group_type != SHARE:
