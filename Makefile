@@ -9,7 +9,7 @@ test-env: ## The environment with what tests and checks need.
 test: test-env ## The whole suite.
 	PYTHONPATH=. $(PYTHON) -m pytest -q
 
-test-live: test-env ## All scenarios in the hands of a real broker (Kafka 4.3.1 from Maven), and Kafka's own tools on their logs.
+test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (GROUPLEDGER_LIVE_MINUTES), three brokers.
 	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/jobs/test_simulate.py
 
 check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
