@@ -182,10 +182,11 @@ class ContinuousCapture:
                     if started is None:
                         break
                     query = started
+            self._end(query)
+            self._watcher.tell()
         finally:
             self._end(query)
             self._watcher.close()
-        self._watcher.tell()
 
     def _is_over(self, end: float | None) -> bool:
         if end is not None and monotonic() >= end:
