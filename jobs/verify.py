@@ -365,6 +365,8 @@ class Judge:
             yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.name)
             return
         unlike = _differences_in(told, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
+        if not told and not unlike:
+            yield Finding(Verdict.EQUAL, thing)  # it was there when it was listed, and both say that it went
         yield from self._share_findings(key, thing, told, unlike, history, initialized)
 
     def _share_findings(
@@ -379,8 +381,6 @@ class Judge:
         logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
         explain = partial(self._explain_share, key, initialized)
         lacks = None if history.is_complete else NO_SNAPSHOT
-        if not told and not unlike:
-            yield Finding(Verdict.EQUAL, thing)  # both say that it is not there
         yield from self._findings(lambda _: thing, told, unlike, logs, explain, lacks)
 
     def _explain_share(

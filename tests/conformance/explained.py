@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from coordinator_core.verify import OF_A_GENERATION, REBALANCING_STATES, Reason
 from tests.conformance.truth import Facts, GroupAnswer, Path_, ShareAnswer
 
-CLASSIC_REBALANCING: Final = "CLASSIC_REBALANCING"
+CLASSIC_REBALANCING: Final = Reason.CLASSIC_REBALANCING.value
 """Fact 8: "Group state (PreparingRebalance...) is not in the log". While a classic group rebalances the broker shows
 the members that are joining; the log still shows the last synchronised generation."""
 
@@ -18,12 +19,9 @@ CONNECT_ASSIGNMENT: Final = "CONNECT_ASSIGNMENT"
 """Scenario n01-connect, "classic protocol type connect": Admin reads assignments of protocol type consumer only and
 shows none, where the log (and so silver) has Connect's connectors and tasks."""
 
-SHARE_INITIALIZING: Final = "SHARE_INITIALIZING"
+SHARE_INITIALIZING: Final = Reason.SHARE_INITIALIZING.value
 """Fact 9: "initial ShareSnapshot has snapshotEpoch 0 ... startOffset -1". The share coordinator has written it, but the
 group's log does not yet say that the partition is initialised, and until then the broker does not list it."""
-
-REBALANCING_STATES: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
-OF_A_GENERATION: Final = frozenset({"state", "member count", "member", "assigned", "protocol_name"})
 
 
 def _is_rebalancing(answer: GroupAnswer, path: Path_, expected: Any, got: Any) -> bool:
