@@ -25,7 +25,8 @@ from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.replay import OFFSETS_TOPIC, SHARE_TOPIC, captured_logs, replay_application
+from jobs.replay import captured_files, replay_application
+from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.silver_format import other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Warehouse
@@ -125,7 +126,7 @@ def _works(session: SparkSession, warehouse: Warehouse, work: AuditWork) -> list
     """Tasks of about one weight, none with log partitions of both topics."""
     tasks_max = TASKS_PER_CORE * session.sparkContext.defaultParallelism
     works: list[AuditWork] = []
-    logs = captured_logs(warehouse, work.cluster_id)
+    logs = [LogFiles(*log, files) for log, files in captured_files(warehouse, work.cluster_id).items()]
     for topic in (OFFSETS_TOPIC, SHARE_TOPIC):
         of_topic = [log for log in logs if log.topic == topic]
         for indices in balanced([log.size_bytes for log in of_topic], tasks_max):

@@ -54,19 +54,26 @@ class _RowGroup:
     """Base offsets of its first and last batch."""
 
 
-def read_log(files: Sequence[TableFile]) -> Iterator[BronzeChunk]:
-    """Chunks of one log partition in offset order, damaged batches (crc_valid false) left out."""
-    row_groups = sorted(_row_groups(files), key=lambda group: (group.first_offset, group.file.path, group.index))
+def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[BronzeChunk]:
+    """Chunks of one log partition in offset order, damaged batches (crc_valid false) left out.
+
+    `from_offset`: where a batch begins. Files and row groups which end before it are not read.
+    """
+    newer = [file for file in files if file.maximum.get("last_offset", from_offset) >= from_offset]
+    row_groups = sorted(
+        (group for group in _row_groups(newer) if group.last_offset >= from_offset),
+        key=lambda group: (group.first_offset, group.file.path, group.index),
+    )
     together: list[_RowGroup] = []
     last_offset = -1
     for group in row_groups:
         if together and group.first_offset > last_offset:
-            yield from _chunks(together)
+            yield from _chunks(together, from_offset)
             together = []
         together.append(group)
         last_offset = max(last_offset, group.last_offset)
     if together:
-        yield from _chunks(together)
+        yield from _chunks(together, from_offset)
 
 
 def _row_groups(files: Sequence[TableFile]) -> Iterator[_RowGroup]:
@@ -88,11 +95,14 @@ def _row_groups(files: Sequence[TableFile]) -> Iterator[_RowGroup]:
                     yield _RowGroup(file, index, statistics.min, statistics.max)
 
 
-def _chunks(groups: Sequence[_RowGroup]) -> Iterator[BronzeChunk]:
+def _chunks(groups: Sequence[_RowGroup], from_offset: int) -> Iterator[BronzeChunk]:
     rows = pa.concat_tables([_read(group) for group in groups])
     base_offsets = rows["base_offset"].to_numpy()
     if np.any(base_offsets[1:] <= base_offsets[:-1]):
         rows = rows.sort_by("base_offset")
+        base_offsets = rows["base_offset"].to_numpy()
+    if len(base_offsets) and base_offsets[0] < from_offset:
+        rows = rows.slice(int(np.searchsorted(base_offsets, from_offset)))
         base_offsets = rows["base_offset"].to_numpy()
     crc_valid = rows["crc_valid"].to_numpy(zero_copy_only=False)
     if not crc_valid.all():

@@ -1,145 +1,119 @@
-"""bronze -> silver: replay every captured log partition and write down what the coordinators knew.
+"""bronze -> silver: replay what is new of every captured log partition, and write down what the coordinators knew.
 
 One Spark task replays a few log partitions, one after another: it reads their batches from bronze's files, hands them
 to the core chunk by chunk, and writes part files of the silver tables. A log partition is never split and never
 shuffled: it is the unit of order, and a group or share partition lives wholly in one. The driver commits.
+
+A run goes on from where the last one stopped (`jobs.replay_state`). Rows that a later run may still change are kept
+apart, `is_settled` false: each run takes those of the last one out and puts its own in, in the same Delta transaction
+that adds the settled ones.
 
 Two rounds, because a topic id's name may be known in another log partition than the one that needs it: first
 `__consumer_offsets` and the logs which teach names, then `__share_group_state` and the naming of assignments.
 """
 
 import dataclasses
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.history.groups import GroupRows
-from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import TopicName
-from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
 from coordinator_core.ledger import LedgerCounts
-from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
-from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema, timestamps
-from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.coverage import epoch_ms
 from jobs.quarantine import is_of_capture
+from jobs.replay_state import (
+    LogPartition,
+    SavedLog,
+    Step,
+    Watermark,
+    bronze_ranges,
+    log_name,
+    read_watermarks,
+    saved_logs,
+    step_of,
+    watermark_of,
+    watermarks_table,
+)
+from jobs.replay_tasks import (
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_TOPIC,
+    TABLES_OF_TOPIC,
+    TRANSACTION_TOPIC,
+    Carried,
+    LogFiles,
+    ReplayDone,
+    ReplayWork,
+    replay_logs,
+)
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
-from jobs.silver_rows import (
-    ShareKeys,
-    commits_table,
-    quarantine_table,
-    rows_table,
-    share_batches_table,
-    share_states_table,
-    share_transitions_table,
-    with_names,
-)
-from jobs.sinks import (
-    OVERWRITE,
-    PartTarget,
-    PartWriter,
-    TableFile,
-    Warehouse,
-    WrittenFile,
-    delete_folder,
-    filesystem_of,
-    write_parts,
-)
+from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
 from jobs.tasks import balanced, run_tasks
-from jobs.times import epoch_ms
-from jobs.told import ADMIN, NOTHING_TOLD, ToldConfig, told_configs, told_topics, told_version
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.silver import (
-    CONFIGS,
-    GROUP_EVENTS,
-    GROUP_GENERATIONS,
-    GROUP_MEMBERS,
-    MEMBER_ASSIGNMENTS,
-    OFFSET_COMMITS,
-    SHARE_BATCH_TRANSITIONS,
-    SHARE_PARTITION_STATES,
-    SHARE_STATE_BATCHES,
-    SILVER_TABLES,
-    TOPICS,
-)
-from schemas.tables.state import RUNS
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-SHARE_TOPIC: Final = "__share_group_state"
-TRANSACTION_TOPIC: Final = "__transaction_state"
-METADATA_TOPIC: Final = "__cluster_metadata"
+from schemas.tables.silver import CONFIGS, MEMBER_ASSIGNMENTS, SILVER_TABLES, TOPICS
+from schemas.tables.state import GROUPS, LOGS, NAMES, RUNS, WATERMARKS
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 """Log partitions of one task together; a larger one has a task of its own."""
 TASKS_PER_CORE: Final = 2
 """Enough tasks that the cores end together, few enough that part files stay large."""
-BUFFERED_ROWS_MAX: Final = 100_000
-"""Rows of the group tables which a task holds before it writes a row group."""
-CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
 
-LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
+LEARNED_FROM: Final = ("CLUSTER_METADATA", "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
+DELETED: Final = "DELETED"
+IN_USE: Final = "IN_USE"
+"""In state.names: rows that tell when a topic was deleted, and under which name silver has rows of its id."""
 
 DRIVER_TABLES: Final = (TOPICS, CONFIGS)
 """Small ones, which the driver writes from what all tasks found."""
 REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
+ALL_TABLES: Final = (*REPLAY_TABLES, *DRIVER_TABLES, QUARANTINE, NAMES, LOGS, GROUPS, WATERMARKS, RUNS)
+"""What a run writes; state.runs last."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogFiles:
-    """One captured log partition: bronze's files of it."""
+class Plan:
+    """What a run does: with each log partition, and with the rows of the runs before."""
 
-    topic: str
-    partition: int
-    files: tuple[TableFile, ...]
+    steps: Mapping[LogPartition, Step]
+    logs: tuple[LogFiles, ...]
+    """Those to be replayed, by topic and partition."""
+    watermarks: Mapping[LogPartition, Watermark]
+    """Of all log partitions, once the run is done."""
 
     @property
-    def size_bytes(self) -> int:
-        """Of its files."""
-        return sum(file.size_bytes for file in self.files)
+    def is_afresh(self) -> bool:
+        """Nothing of the runs before is kept."""
+        return all(step is Step.AFRESH for step in self.steps.values())
+
+    def made(self, *steps: Step) -> dict[str, frozenset[int]]:
+        """By topic, the log partitions with which one of some steps is done."""
+        of_topic: dict[str, set[int]] = {}
+        for (topic, partition), step in self.steps.items():
+            if step in steps:
+                of_topic.setdefault(topic, set()).add(partition)
+        return {topic: frozenset(partitions) for topic, partitions in of_topic.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayWork:
-    """What one task does. `names`: topic id -> topic, for the second round."""
+class Names:
+    """What is known of topic ids."""
 
-    cluster_id: str
-    number: int
-    logs: tuple[LogFiles, ...]
-    targets: Mapping[str, PartTarget]
-    seen_at_ms: int
-    batch_decompressed_bytes_max: int
-    names: Mapping[str, str]
-    unnamed: tuple[WrittenFile, ...] = ()
-    """Staged part files of silver.member_assignments that want names."""
-    staging: PartTarget | None = None
-
-
-@dataclass(slots=True)
-class ReplayDone:
-    """What one task did."""
-
-    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    counts: dict[str, LedgerCounts] = field(default_factory=dict)
-    batch_counts: dict[str, int] = field(default_factory=dict)
-    topics: list[TopicName] = field(default_factory=list)
-    deleted: dict[str, int] = field(default_factory=dict)
-    """Topic id -> when its topic was deleted (epoch ms)."""
-    configs: list[ConfigChanged] = field(default_factory=list)
-    """In the order of the metadata log."""
+    learned: tuple[TopicName, ...] = ()
+    """Each name of an id from each source, at its earliest time."""
+    deleted: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    in_use: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    """Topic id -> the name under which silver has its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,32 +140,37 @@ def replay(
     batch_decompressed_bytes_max: int,
     rebuild: bool = False,
 ) -> ReplaySummary:
-    """Replay all that bronze holds of a cluster, and put the silver tables of the cluster in place.
+    """Replay what bronze holds of a cluster and silver does not have yet, and put the silver tables in place.
 
-    A run which has nothing new to read writes nothing, unless `rebuild` or silver is of another version's format. The
-    row in state.runs is written last.
+    A run which has nothing new to read writes nothing. With `rebuild`, and where silver or the state is of another
+    version's format, all is replayed from the beginning. The row in state.runs is written last.
     """
     bronze_version = warehouse.version(RECORD_BATCHES)
-    last_run = _last_run(warehouse, cluster_id)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
-    told = told_version(warehouse)
-    if last_run == (bronze_version, told) and not rebuild and other is None:
-        counts = _counts_of(warehouse, cluster_id, bronze_version)
+    is_kept = not rebuild and other is None and _has_run(warehouse, cluster_id)
+    files = captured_files(warehouse, cluster_id)
+    plan = make_plan(
+        files,
+        read_watermarks(warehouse, cluster_id) if is_kept else {},
+        saved_logs(warehouse, cluster_id) if is_kept else {},
+    )
+    if is_kept and not plan.logs:
+        counts = _counts_of(warehouse, cluster_id)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
-    tables = (*REPLAY_TABLES, *DRIVER_TABLES, QUARANTINE, RUNS)
-    for table in tables:
+    for table in ALL_TABLES:
         warehouse.ensure(table)
-    version = 1 + max(warehouse.last_version(table, app_id) for table in tables)
+    version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
     targets = {
         table.full_name: warehouse.target(table, app_id=app_id, version=version)
-        for table in (*REPLAY_TABLES, QUARANTINE)
+        for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)
     }
     staging = dataclasses.replace(
         targets[MEMBER_ASSIGNMENTS.full_name],
         folder=f"{warehouse.root}/_staging/unnamed/{run_id}",
         with_partition_columns=False,
     )
+    former = {} if plan.is_afresh else _former_files(warehouse, cluster_id)
     work = ReplayWork(
         cluster_id=cluster_id,
         number=0,
@@ -200,46 +179,65 @@ def replay(
         seen_at_ms=epoch_ms(started_at),
         batch_decompressed_bytes_max=batch_decompressed_bytes_max,
         names={},
+        unsettled={name: files[False] for name, files in former.items()},
         staging=staging,
     )
-    logs = captured_logs(warehouse, cluster_id)
-    first = [log for log in logs if log.topic in FIRST_ROUND]
-    second = [log for log in logs if log.topic == SHARE_TOPIC]
+    first = [log for log in plan.logs if log.topic in FIRST_ROUND]
+    second = [log for log in plan.logs if log.topic == SHARE_TOPIC]
 
     done = run_tasks(session, replay_logs, _works(session, work, first))
-    topics = _topic_rows(done, *told_topics(warehouse, cluster_id))
-    unnamed = tuple(chain.from_iterable(task.files.pop(_UNNAMED, ()) for task in done))
-    naming = dataclasses.replace(
-        work, names={row["topic_id"]: row["topic"] for row in topics}, number=len(done), unnamed=()
+    before = Names() if plan.is_afresh else _read_names(warehouse, cluster_id)
+    names = _with_learned(before, done)
+    topics = _topic_rows(names)
+    name_of = {row["topic_id"]: row["topic"] for row in topics}
+    is_rewritten = not plan.is_afresh and (
+        bool(plan.made(Step.AFRESH)) or any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
     )
-    second_works = _works(session, naming, second)
+    naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled={})
+    works = _works(session, naming, second)
+    unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
     if unnamed:
-        second_works.append(dataclasses.replace(naming, unnamed=unnamed, number=len(done) + len(second_works)))
-    done += run_tasks(session, replay_logs, second_works)
+        works.append(dataclasses.replace(naming, unnamed=unnamed))
+    works += [dataclasses.replace(naming, carried=carried) for carried in _carried(session, plan, former, is_rewritten)]
+    works = [dataclasses.replace(item, number=len(done) + index) for index, item in enumerate(works)]
+    done += run_tasks(session, replay_logs, works)
     delete_folder(staging.folder)
 
+    replaced: dict[str, Any] = {"cluster_id": cluster_id}
+    if not plan.is_afresh and not is_rewritten:
+        replaced["is_settled"] = False
     row_counts = {}
     for table in REPLAY_TABLES:
-        files = list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
         committed = warehouse.commit(
-            table, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
+            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=replaced
         )
         row_counts[table.full_name] = committed.row_count
-    for table, rows in ((TOPICS, topics), (CONFIGS, _config_rows(done, told_configs(warehouse, cluster_id)))):
-        row_counts[table.full_name] = warehouse.write(
-            table,
-            _driver_table(table, rows, cluster_id),
-            app_id=app_id,
-            version=version,
-            mode=OVERWRITE,
-            replace={"cluster_id": cluster_id},
-        ).row_count
-    quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version)
+    state_replaced: dict[str, Any] = {"cluster_id": cluster_id}
+    if not plan.is_afresh:
+        state_replaced["log"] = tuple(log.name for log in plan.logs)
+    for table in (LOGS, GROUPS):
+        warehouse.commit(
+            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=state_replaced
+        )
+    configs = _config_rows(done, _former_configs(warehouse, cluster_id, plan))
+    in_use = dict.fromkeys(chain(before.in_use, *(task.topic_ids for task in done)))
+    for table, rows in (
+        (TOPICS, _driver_table(TOPICS, topics, cluster_id)),
+        (CONFIGS, _driver_table(CONFIGS, configs, cluster_id)),
+        (NAMES, _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id)),
+        (WATERMARKS, watermarks_table(cluster_id, plan.watermarks)),
+    ):
+        committed = warehouse.write(
+            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
+        )
+        if table in DRIVER_TABLES:
+            row_counts[table.full_name] = committed.row_count
+    quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version, plan)
     counts = _summed(task.counts for task in done)
     batch_counts = _summed(task.batch_counts for task in done)
     warehouse.write(
         RUNS,
-        _runs_table(counts, batch_counts, cluster_id, run_id, started_at, bronze_version, told),
+        _runs_table(counts, batch_counts, cluster_id, run_id, started_at, bronze_version),
         app_id=app_id,
         version=version,
     )
@@ -254,55 +252,152 @@ def replay_application(cluster_id: str) -> str:
 # --- on the driver
 
 
-def _last_run(warehouse: Warehouse, cluster_id: str) -> tuple[int, int] | None:
-    """The version of bronze which the newest finished run replayed, and of what it was told beside."""
-    rows = warehouse.read(RUNS, ["bronze_version", "told_version"], where={"cluster_id": cluster_id}).to_pylist()
-    runs = [
-        (row["bronze_version"], NOTHING_TOLD if row["told_version"] is None else row["told_version"]) for row in rows
-    ]
-    return max(runs, default=None)
+def _has_run(warehouse: Warehouse, cluster_id: str) -> bool:
+    return bool(warehouse.read(RUNS, ["run_id"], where={"cluster_id": cluster_id}).num_rows)
 
 
-def _counts_of(warehouse: Warehouse, cluster_id: str, bronze_version: int) -> dict[str, LedgerCounts]:
-    rows = warehouse.read(RUNS, where={"cluster_id": cluster_id, "bronze_version": bronze_version}).to_pylist()
+def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]:
+    """The ledger of the newest run."""
+    rows = warehouse.read(RUNS, where={"cluster_id": cluster_id}).to_pylist()
+    newest = max((row["started_at"], row["run_id"]) for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
-    return {row["topic"]: LedgerCounts(**{name: row[name] for name in names}) for row in rows}
+    return {
+        row["topic"]: LedgerCounts(**{name: row[name] for name in names})
+        for row in rows
+        if (row["started_at"], row["run_id"]) == newest
+    }
 
 
-def captured_logs(warehouse: Warehouse, cluster_id: str) -> list[LogFiles]:
-    """The log partitions of a cluster which bronze holds, by topic and partition."""
-    by_log: dict[tuple[str, int], list[TableFile]] = {}
+def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
+    """Bronze's files of the log partitions of a cluster, by topic and partition."""
+    by_log: dict[LogPartition, list[TableFile]] = {}
     for file in warehouse.files(RECORD_BATCHES):
         values = file.partition_values
         if values["cluster_id"] == cluster_id:
             by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
-    return [LogFiles(topic, partition, tuple(by_log[topic, partition])) for topic, partition in sorted(by_log)]
+    return {log: tuple(by_log[log]) for log in sorted(by_log)}
+
+
+def make_plan(
+    files: Mapping[LogPartition, tuple[TableFile, ...]],
+    watermarks: Mapping[LogPartition, Watermark],
+    saved: Mapping[str, SavedLog],
+) -> Plan:
+    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's."""
+    steps: dict[LogPartition, Step] = {}
+    logs = []
+    after = {}
+    for log, log_files in files.items():
+        ranges = bronze_ranges(log_files)
+        before = watermarks.get(log) if log_name(*log) in saved else None
+        step = steps[log] = step_of(ranges, before)
+        after[log] = watermark_of(ranges)
+        if step is Step.AFRESH:
+            logs.append(LogFiles(*log, log_files))
+        elif step is Step.GO_ON:
+            assert before is not None
+            logs.append(LogFiles(*log, log_files, before.next_offset, saved[log_name(*log)]))
+    return Plan(steps, tuple(logs), after)
+
+
+FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
+"""By table, the files of settled and of unsettled rows."""
+
+
+def _former_files(warehouse: Warehouse, cluster_id: str) -> FormerFiles:
+    former: dict[str, dict[bool, tuple[TableFile, ...]]] = {}
+    for table in REPLAY_TABLES:
+        files = [file for file in warehouse.files(table) if file.partition_values["cluster_id"] == cluster_id]
+        former[table.full_name] = {
+            is_settled: tuple(file for file in files if file.partition_values["is_settled"] is is_settled)
+            for is_settled in (True, False)
+        }
+    return former
+
+
+def _carried(session: SparkSession, plan: Plan, former: FormerFiles, is_rewritten: bool) -> list[Carried]:
+    """Rows of the runs before which this run writes anew: unsettled ones of log partitions which it does not touch,
+    and, where rows have to go or to be named, the settled ones."""
+    carried = []
+    touched = plan.made(Step.AFRESH, Step.GO_ON)
+    resting = plan.made(Step.REST)
+    unsettled = tuple(
+        (table.full_name, False, file)
+        for topic, tables in TABLES_OF_TOPIC.items()
+        if resting.get(topic)
+        for table in tables
+        for file in former.get(table.full_name, {}).get(False, ())
+    )
+    if unsettled:
+        carried.append(Carried(unsettled, touched))
+    if is_rewritten:
+        settled = [(table.full_name, True, file) for table in REPLAY_TABLES for file in former[table.full_name][True]]
+        bins = balanced(
+            [file.size_bytes for *_, file in settled], _tasks_max(session, (f.size_bytes for *_, f in settled))
+        )
+        carried += [Carried(tuple(settled[index] for index in indices), plan.made(Step.AFRESH)) for indices in bins]
+    return carried
+
+
+def _files_of(done: Iterable[ReplayDone], table: Table) -> list[WrittenFile]:
+    return list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
 
 
 def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) -> list[ReplayWork]:
     weights = [log.size_bytes for log in logs]
-    tasks_max = max(TASKS_PER_CORE * session.sparkContext.defaultParallelism, sum(weights) // TASK_BYTES_MAX)
     return [
         dataclasses.replace(work, number=work.number + number, logs=tuple(logs[index] for index in indices))
-        for number, indices in enumerate(balanced(weights, tasks_max))
+        for number, indices in enumerate(balanced(weights, _tasks_max(session, weights)))
     ]
 
 
-def _topic_rows(
-    done: Iterable[ReplayDone], told: Iterable[TopicName], told_deleted: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
+def _tasks_max(session: SparkSession, weights: Iterable[int]) -> int:
+    return max(TASKS_PER_CORE * session.sparkContext.defaultParallelism, sum(weights) // TASK_BYTES_MAX)
 
-    `told`, `told_deleted`: what Admin told beside the logs; the metadata log knows best when a topic was deleted.
-    """
-    names: dict[str, TopicName] = {}
-    earliest: dict[tuple[str, str], int] = {}
-    deleted = dict(told_deleted)
+
+def _read_names(warehouse: Warehouse, cluster_id: str) -> Names:
+    rows = warehouse.read(NAMES, where={"cluster_id": cluster_id}).to_pylist()
+    return Names(
+        tuple(
+            TopicName(row["topic_id"], row["topic"], epoch_ms(row["at"]), row["learned_from"])
+            for row in rows
+            if row["learned_from"] in LEARNED_FROM
+        ),
+        {row["topic_id"]: epoch_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
+        {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
+    )
+
+
+def _with_learned(before: Names, done: Iterable[ReplayDone]) -> Names:
+    """What was known, and what the tasks found."""
+    earliest: dict[tuple[str, str, str], TopicName] = {}
+    deleted = dict(before.deleted)
+    for name in chain(before.learned, *(task.topics for task in done)):
+        place = name.topic_id, name.topic, name.learned_from
+        if place not in earliest or name.at < earliest[place].at:
+            earliest[place] = name
     for task in done:
         deleted |= task.deleted
-    for name in chain(told, *(task.topics for task in done)):
-        known = names.get(name.topic_id)
-        if known is None or _sureness(name) < _sureness(known):
+    return Names(tuple(earliest[place] for place in sorted(earliest)), deleted, before.in_use)
+
+
+def _name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """Rows of state.names."""
+    rows: list[dict[str, Any]] = [name._asdict() for name in names.learned]
+    for topic_id, at in sorted(names.deleted.items()):
+        rows.append({"topic_id": topic_id, "topic": None, "learned_from": DELETED, "at": at})
+    for topic_id, topic in sorted(in_use.items()):
+        rows.append({"topic_id": topic_id, "topic": topic, "learned_from": IN_USE, "at": None})
+    return rows
+
+
+def _topic_rows(known: Names) -> list[dict[str, Any]]:
+    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it."""
+    names: dict[str, TopicName] = {}
+    earliest: dict[tuple[str, str], int] = {}
+    for name in known.learned:
+        best = names.get(name.topic_id)
+        if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name
         place = name.topic_id, name.topic
         earliest[place] = min(earliest.get(place, name.at), name.at)
@@ -311,7 +406,7 @@ def _topic_rows(
             "topic_id": topic_id,
             "topic": name.topic,
             "valid_from": earliest[topic_id, name.topic],
-            "valid_to": deleted.get(topic_id),
+            "valid_to": known.deleted.get(topic_id),
             "learned_from": name.learned_from,
         }
         for topic_id, name in sorted(names.items())
@@ -322,52 +417,42 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
     return LEARNED_FROM.index(name.learned_from), name.at, name.topic
 
 
-def _config_rows(done: Iterable[ReplayDone], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
-    """One row a stretch in which a config had a value.
-
-    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
-    the log says of that time: the log was not captured, or brokers have it from their files.
-    """
-    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
-    for change in sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset):
-        place = change.resource_type, change.resource_name, change.name
-        by_place.setdefault(place, ([], []))[0].append(change)
-    for it in told:
-        by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
-    return list(chain.from_iterable(_config_stretches(*changes) for _, changes in sorted(by_place.items())))
+def _former_configs(warehouse: Warehouse, cluster_id: str, plan: Plan) -> list[dict[str, Any]]:
+    """Rows of silver.configs which are kept, times as epoch milliseconds."""
+    if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
+        return []
+    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}).to_pylist()
+    return [
+        row | {name: None if row[name] is None else epoch_ms(row[name]) for name in ("valid_from", "valid_to")}
+        for row in rows
+    ]
 
 
-def _config_stretches(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
-    """Of one config. A logged change goes before what was told at its time."""
-    in_force: dict[str, Any] | None = None
-    waiting = deque(told)
-    for change in (*logged, None):
-        while waiting and (change is None or waiting[0].at < change.at):
-            it = waiting.popleft()
-            if it.value == (None if in_force is None else in_force["value"]):
-                continue
-            if in_force is not None:
-                yield in_force | {"valid_to": it.at}
-            in_force = _stretch(it, it.value, None) if it.value is not None else None
-        if change is not None:
-            if in_force is not None:
-                yield in_force | {"to_log_offset": change.log_offset, "valid_to": change.at}
-            in_force = _stretch(change, change.value, change.log_offset) if change.value is not None else None
-    if in_force is not None:
-        yield in_force
-
-
-def _stretch(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
-    return {
-        "resource_type": change.resource_type,
-        "resource_name": change.resource_name,
-        "name": change.name,
-        "value": value,
-        "from_log_offset": log_offset,
-        "to_log_offset": None,
-        "valid_from": change.at,
-        "valid_to": None,
+def _config_rows(done: Iterable[ReplayDone], former: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row a stretch in which a config had a value."""
+    rows = list(former)
+    in_force: dict[tuple[str, str, str], dict[str, Any]] = {
+        (row["resource_type"], row["resource_name"], row["name"]): row for row in rows if row["valid_to"] is None
     }
+    changes = sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset)
+    for change in changes:
+        place = change.resource_type, change.resource_name, change.name
+        before = in_force.pop(place, None)
+        if before is not None:
+            before |= {"to_log_offset": change.log_offset, "valid_to": change.at}
+        if change.value is not None:
+            in_force[place] = {
+                "resource_type": change.resource_type,
+                "resource_name": change.resource_name,
+                "name": change.name,
+                "value": change.value,
+                "from_log_offset": change.log_offset,
+                "to_log_offset": None,
+                "valid_from": change.at,
+                "valid_to": None,
+            }
+            rows.append(in_force[place])
+    return rows
 
 
 def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
@@ -389,7 +474,6 @@ def _runs_table(
     run_id: str,
     started_at: datetime,
     bronze_version: int,
-    told: int,
 ) -> pa.Table:
     rows = [
         {
@@ -401,7 +485,6 @@ def _runs_table(
             "batch_count": batch_counts[topic],
             **dataclasses.asdict(counts[topic]),
             "silver_format": SILVER_FORMAT,
-            "told_version": told,
         }
         for topic in sorted(counts)
     ]
@@ -409,12 +492,18 @@ def _runs_table(
 
 
 def _commit_quarantine(
-    warehouse: Warehouse, done: Iterable[ReplayDone], cluster_id: str, app_id: str, version: int
+    warehouse: Warehouse, done: Iterable[ReplayDone], cluster_id: str, app_id: str, version: int, plan: Plan
 ) -> int:
-    """Put this run's findings in place of the last run's; what capture found stays. Rows there then, in all."""
+    """Add this run's findings; of log partitions replayed from their beginning they come in place of those of the runs
+    before. What capture found stays. Rows there then, in all."""
     rows = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
-    kept = rows.filter(is_of_capture(rows)).cast(arrow_schema(QUARANTINE))
-    files = list(chain.from_iterable(task.files.get(QUARANTINE.full_name, ()) for task in done))
+    is_kept = is_of_capture(rows)
+    if not plan.is_afresh:
+        names = pc.binary_join_element_wise(rows["topic"], rows["partition"].cast(pa.string()), "-")
+        afresh = [log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH]
+        is_kept = pc.or_(is_kept, pc.invert(pc.is_in(names, value_set=pa.array(afresh, pa.string()))))
+    kept = rows.filter(is_kept).cast(arrow_schema(QUARANTINE))
+    files = _files_of(done, QUARANTINE)
     if not files and kept.num_rows == rows.num_rows:
         return int(rows.num_rows)
     target = warehouse.target(QUARANTINE, app_id=app_id, version=version)
@@ -435,175 +524,3 @@ def _summed(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in part.items():
             total[name] = total[name] + value if name in total else value
     return total
-
-
-# --- in a task
-
-_UNNAMED: Final = "unnamed"
-
-
-def replay_logs(work: ReplayWork) -> ReplayDone:
-    """Replay some log partitions, name some assignments. Runs in a Spark task."""
-    with _Parts(work) as parts:
-        for log in work.logs:
-            _REPLAY_LOG[log.topic](log, work, parts)
-        if work.unnamed:
-            _name_assignments(work, parts)
-        return parts.done
-
-
-class _Parts:
-    """The part files of one task, opened when first needed, and what else it has to tell."""
-
-    def __init__(self, work: ReplayWork) -> None:
-        self._work = work
-        self._writers: dict[str, PartWriter] = {}
-        self._stack = ExitStack()
-        self.done = ReplayDone()
-        self.share_lane: ShareStateLane | None = None
-        """The lane of the log partition before, whose buffers the next one takes over."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        self._stack.__exit__(kind, error, trace)
-        if error is None:
-            for name, writer in self._writers.items():
-                self.done.files[name] = [writer.close()]
-
-    def write(self, name: str, rows: pa.Table) -> None:
-        """Append rows to the part file of a table; `_UNNAMED` is the staging of assignments."""
-        if not rows.num_rows:
-            return
-        writer = self._writers.get(name)
-        if writer is None:
-            target = self._work.staging if name == _UNNAMED else self._work.targets[name]
-            assert target is not None
-            part = PartWriter(target, f"part-{self._work.number:05d}", {"cluster_id": self._work.cluster_id})
-            writer = self._writers[name] = self._stack.enter_context(part)
-        writer.write(rows)
-
-    def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
-        """Add to the ledger of a topic."""
-        done = self.done
-        done.counts[log.topic] = done.counts.get(log.topic, LedgerCounts()) + counts
-        done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
-
-    def quarantine(self, log: LogFiles, bronze: BronzeChunk, findings: Iterable[Finding]) -> None:
-        """Write findings, each with the source of its batch."""
-        rows = []
-        for finding in findings:
-            place = finding.base_offset if finding.base_offset is not None else finding.offset
-            rows.append((finding, None if place is None else bronze.source_of(place)))
-        if rows:
-            table = quarantine_table(rows, topic=log.topic, partition=log.partition, seen_at_ms=self._work.seen_at_ms)
-            self.write(QUARANTINE.full_name, table)
-
-
-def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
-    """The log, decoded. Checksums were verified when it was captured."""
-    for bronze in read_log(log.files):
-        yield (
-            bronze,
-            decode_chunk(
-                bronze.data,
-                bytes_max=work.batch_decompressed_bytes_max,
-                chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
-                crc="skip",
-            ),
-        )
-
-
-def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    replayer = OffsetsLogReplay()
-    rows = GroupRows()
-    for bronze, chunk in _chunks(log, work):
-        output = replayer.feed(chunk)
-        told = bronze.are_headers_told(output.commits.log_offset)
-        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
-        parts.quarantine(log, bronze, output.findings)
-        parts.count(log, chunk, output.counts)
-        rows.extend(output.groups)
-        if len(rows) > BUFFERED_ROWS_MAX:
-            _write_groups(rows, log, parts)
-            rows = GroupRows()
-    output = replayer.finish()
-    parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition))
-    rows.extend(output.groups)
-    _write_groups(rows, log, parts)
-
-
-def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts) -> None:
-    constants = {"log_partition": log.partition}
-    for table, name, made in (
-        (GROUP_GENERATIONS, GROUP_GENERATIONS.full_name, rows.generations),
-        (GROUP_MEMBERS, GROUP_MEMBERS.full_name, rows.members),
-        (MEMBER_ASSIGNMENTS, _UNNAMED, rows.assignments),
-        (GROUP_EVENTS, GROUP_EVENTS.full_name, rows.events),
-    ):
-        if made:
-            parts.write(name, rows_table(table, made, constants))
-    parts.done.topics.extend(rows.topics)
-
-
-def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    lane = parts.share_lane = ShareStateLane(after=parts.share_lane)
-
-    def write(output: LaneOutput) -> None:
-        keys = ShareKeys(output.keys, work.names)
-        parts.write(SHARE_PARTITION_STATES.full_name, share_states_table(output.partition_states, keys, log.partition))
-        parts.write(SHARE_STATE_BATCHES.full_name, share_batches_table(output.state_batches, keys, log.partition))
-        parts.write(SHARE_BATCH_TRANSITIONS.full_name, share_transitions_table(output.transitions, keys, log.partition))
-
-    for bronze, chunk in _chunks(log, work):
-        output = lane.feed(chunk)
-        write(output)
-        parts.quarantine(log, bronze, (*chunk.findings, *output.findings))
-        parts.count(
-            log,
-            chunk,
-            LedgerCounts(
-                record_count=int(chunk.batches.record_count.sum()),
-                decoded_count=output.counts.decoded,
-                tombstone_count=output.counts.tombstones,
-                control_count=output.counts.control,
-                unknown_type_count=output.counts.unknown_type,
-                quarantined_count=output.counts.quarantined + unreadable_record_count(chunk),
-            ),
-        )
-    write(lane.finish())
-
-
-def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    replayer = ClusterMetadataReplay() if log.topic == METADATA_TOPIC else TransactionStateReplay()
-    for bronze, chunk in _chunks(log, work):
-        output = replayer.feed(chunk)
-        parts.quarantine(log, bronze, output.findings)
-        parts.count(log, chunk, output.counts)
-        parts.done.topics.extend(output.topics)
-        parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
-        parts.done.configs.extend(output.configs)
-
-
-def _name_assignments(work: ReplayWork, parts: _Parts) -> None:
-    """Give the staged assignments their topics' names."""
-    assert work.staging is not None
-    filesystem, folder = filesystem_of(work.staging.folder)
-    for file in work.unnamed:
-        with filesystem.open_input_file(f"{folder}/{file.path}") as source:
-            staged = pq.ParquetFile(source)
-            for index in range(staged.metadata.num_row_groups):
-                rows = staged.read_row_group(index, use_threads=False)
-                schema = file_schema(MEMBER_ASSIGNMENTS)
-                parts.write(MEMBER_ASSIGNMENTS.full_name, with_names(rows.cast(schema), work.names))
-
-
-ReplayLog = Callable[[LogFiles, ReplayWork, _Parts], None]
-
-_REPLAY_LOG: Final[Mapping[str, ReplayLog]] = {
-    OFFSETS_TOPIC: _replay_offsets,
-    SHARE_TOPIC: _replay_share_state,
-    METADATA_TOPIC: _replay_simple,
-    TRANSACTION_TOPIC: _replay_simple,
-}

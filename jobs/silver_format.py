@@ -10,7 +10,7 @@ from jobs.errors import WarehouseError
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUNS
 
-SILVER_FORMAT: Final = 2
+SILVER_FORMAT: Final = 3
 """Raised when the columns of silver, or what replay writes into them, change."""
 UNNUMBERED: Final = 1
 """Silver of runs that kept no number."""

@@ -1,4 +1,4 @@
-"""The core's rows and columns as Arrow tables of the silver schemas, `cluster_id` left to the writer."""
+"""The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -40,7 +40,7 @@ def rows_table(
     fields = rows[0]._fields
     columns: dict[str, Sequence[Any]] = dict(zip(fields, zip(*rows, strict=True), strict=True))
     arrays = []
-    schema = _schema_without_cluster(table)
+    schema = _schema_of_rows(table)
     for field in schema:
         if field.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), len(rows)))
@@ -216,15 +216,17 @@ def quarantine_table(
 
 
 def with_names(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The rows with `topic` filled from `topic_id` where it is null and the name is known."""
+    """The rows with `topic` the name of `topic_id` where that is known."""
     ids = pa.array(list(names), pa.string())
     values = pa.array(list(names.values()), pa.string())
     found = pc.take(values, pc.index_in(rows["topic_id"], ids))
-    return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(rows["topic"], found))
+    return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(found, rows["topic"]))
 
 
-def _schema_without_cluster(table: Table) -> pa.Schema:
-    return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name != "cluster_id"])
+def _schema_of_rows(table: Table) -> pa.Schema:
+    return pa.schema(
+        [field.remove_metadata() for field in arrow_schema(table) if field.name not in {"cluster_id", "is_settled"}]
+    )
 
 
 def _times(values: Sequence[int | None]) -> pa.Array:

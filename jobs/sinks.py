@@ -374,7 +374,8 @@ class Warehouse:
         """Commit part files in one Delta transaction, or skip it when the application has come this far already.
 
         The files must be those of `target(table, app_id=app_id, version=version)`. `mode` "overwrite" takes all
-        former rows out; with `replace`, a value for some partition columns, only those of these partitions. Raises
+        former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
+        partitions. Raises
         WarehouseError when a file is not there as it was written, or another writer was faster.
         """
         self.ensure(table)
@@ -485,7 +486,12 @@ class Warehouse:
             )
             for file, info in zip(files, infos, strict=True)
         ]
-        filters = [(name, "=", _partition_text(value)) for name, value in (replace or {}).items()]
+        filters = [
+            (name, "in", [_partition_text(item) for item in value])
+            if isinstance(value, tuple)
+            else (name, "=", _partition_text(value))
+            for name, value in (replace or {}).items()
+        ]
         delta.create_write_transaction(
             actions,
             mode=mode,
@@ -559,7 +565,7 @@ class Warehouse:
             kept = self.frame(table)
             is_replaced = None
             for name, value in replace.items():
-                same = kept[name].eqNullSafe(value)
+                same = kept[name].isin(*value) if isinstance(value, tuple) else kept[name].eqNullSafe(value)
                 is_replaced = same if is_replaced is None else is_replaced & same
             staged = kept.where(~is_replaced).unionByName(staged)  # type: ignore[operator]
         (

@@ -4,15 +4,19 @@ Arrays go into NumPy's own archive format (npz), whose entries carry checksums a
 state file can be damaged or forged, but never run anything.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, get_args
 from zipfile import BadZipFile
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.rows import TopicName
+from coordinator_core.history.simple_log import Settled
 from coordinator_core.interning import Interned
 from coordinator_core.offsets.fast import KeyArrays, RowArrays
 from coordinator_core.offsets.lane import LaneState as OffsetLaneState
@@ -79,6 +83,29 @@ def unpack_share_lane(packed: bytes) -> ShareLaneState:
         )
     except KeyError as error:
         raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+
+
+def pack_metadata(pending: Sequence[Settled] | None) -> bytes:
+    """What an open transaction of the metadata log holds, as bytes."""
+    made = None if pending is None else [(type(item).__name__, *_fields_of(item)) for item in pending]
+    packed: bytes = msgpack.packb(made)
+    return packed
+
+
+def unpack_metadata(packed: bytes) -> Sequence[Settled] | None:
+    """From the bytes of `pack_metadata`. Raises StateUnreadable for any other."""
+    try:
+        made = msgpack.unpackb(packed)
+        return None if made is None else [_SETTLED[name](*fields) for name, *fields in made]
+    except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
+        raise StateUnreadable("the saved state of the metadata log cannot be read") from error
+
+
+_SETTLED: Final[Mapping[str, type[Settled]]] = {kind.__name__: kind for kind in get_args(Settled)}
+
+
+def _fields_of(item: Settled) -> tuple[Any, ...]:
+    return tuple(item) if isinstance(item, TopicName) else dataclasses.astuple(item)
 
 
 def _pack(arrays: Arrays) -> bytes:

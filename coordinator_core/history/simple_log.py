@@ -4,7 +4,7 @@ The first names topic ids (TopicRecord, RemoveTopicRecord) and tells how groups,
 (ConfigRecord). The second is decoded so that nothing of it goes unread; silver has no table of its own for it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,7 +72,8 @@ class SimpleLogOutput:
     counts: LedgerCounts
 
 
-_Settled = TopicName | TopicDeleted | ConfigChanged
+Settled = TopicName | TopicDeleted | ConfigChanged
+"""What counts once its transaction has ended."""
 
 
 class ClusterMetadataReplay:
@@ -82,19 +83,25 @@ class ClusterMetadataReplay:
     them back. Other record types are no concern of ours: they are counted as unknown and not quarantined.
     """
 
-    def __init__(self) -> None:
-        self._pending: list[_Settled] | None = None
+    def __init__(self, pending: Sequence[Settled] | None = None) -> None:
+        """Begin at the start of a log, or where another replay's `pending` was taken."""
+        self._pending: list[Settled] | None = None if pending is None else list(pending)
+
+    @property
+    def pending(self) -> Sequence[Settled] | None:
+        """What the open transaction holds; None: none is open. With it a later replay goes on from here."""
+        return self._pending
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """Names, deletions and configs that this chunk settled."""
-        settled: list[_Settled] = []
+        settled: list[Settled] = []
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
             if value is None:
                 return
             decoded = codec.decode_metadata(value)
             fields = decoded.fields
-            made: _Settled | None = None
+            made: Settled | None = None
             match decoded.message.record_type:
                 case MetadataRecordType.TOPIC:
                     made = TopicName(fields.topic_id, fields.name, timestamp_ms, CLUSTER_METADATA)

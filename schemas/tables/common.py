@@ -23,6 +23,9 @@ VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while 
 INCARNATION = Column("incarnation", INT, "How often the group had been made anew before; starts at 0.")
 FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the stretch began, inclusive.")
 TO_GENERATION = Column("to_generation", INT, "Last one in which it held, inclusive; the newest known while open.")
+IS_SETTLED = Column(
+    "is_settled", BOOLEAN, "False: a later run may still change the row, since it is open, or its outcome pending."
+)
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
 SHARE_KEY = (

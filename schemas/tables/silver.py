@@ -11,6 +11,7 @@ from schemas.tables.common import (
     INCARNATION,
     INSTANCE_ID,
     IS_COMPLETE,
+    IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
     SHARE_KEY,
@@ -41,7 +42,7 @@ OFFSET_COMMITS = Table(
     layer="silver",
     name="offset_commits",
     comment="One row an offset-commit record or its tombstone, with what became of it.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -73,6 +74,7 @@ OFFSET_COMMITS = Table(
         Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
         Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
         Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),
+        IS_SETTLED,
     ),
 )
 
@@ -80,7 +82,7 @@ GROUP_GENERATIONS = Table(
     layer="silver",
     name="group_generations",
     comment="One row a generation (classic) or group epoch (consumer, share, streams).",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -112,6 +114,7 @@ GROUP_GENERATIONS = Table(
             "Classic: when the group entered the state in which the generation was written: with members, the end of "
             "the join phase; null for others.",
         ),
+        IS_SETTLED,
     ),
 )
 
@@ -119,7 +122,7 @@ GROUP_MEMBERS = Table(
     layer="silver",
     name="group_members",
     comment="One row a stretch of membership, with the member's fields at its end.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -149,6 +152,7 @@ GROUP_MEMBERS = Table(
         Column("ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."),
         Column("member_epoch", INT, "Member epoch at the end of the stretch; null for classic groups."),
         Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
+        IS_SETTLED,
     ),
 )
 
@@ -156,7 +160,7 @@ MEMBER_ASSIGNMENTS = Table(
     layer="silver",
     name="member_assignments",
     comment="One row a stretch in which a member had a partition: as target, held, or to be given up.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -179,6 +183,7 @@ MEMBER_ASSIGNMENTS = Table(
         INCARNATION,
         FROM_GENERATION,
         TO_GENERATION,
+        IS_SETTLED,
     ),
 )
 
@@ -186,7 +191,7 @@ GROUP_EVENTS = Table(
     layer="silver",
     name="group_events",
     comment="Every change of a group, in words.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -201,6 +206,7 @@ GROUP_EVENTS = Table(
         Column("topic", STRING, "The topic concerned, if one is."),
         Column("partition", INT, "The partition concerned, if one is."),
         Column("details", MapOf(STRING, STRING), "More, by name.", is_personal=True),
+        IS_SETTLED,
     ),
 )
 
@@ -208,7 +214,7 @@ SHARE_PARTITION_STATES = Table(
     layer="silver",
     name="share_partition_states",
     comment="One row a ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -245,6 +251,7 @@ SHARE_PARTITION_STATES = Table(
         Column("acknowledged_count", BIGINT, "Offsets ACKNOWLEDGED in the merged state."),
         Column("archived_count", BIGINT, "Offsets ARCHIVED in the merged state."),
         IS_COMPLETE,
+        IS_SETTLED,
     ),
 )
 
@@ -252,7 +259,7 @@ SHARE_STATE_BATCHES = Table(
     layer="silver",
     name="share_state_batches",
     comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         key("first_offset", BIGINT, "First offset of the batch."),
@@ -267,6 +274,7 @@ SHARE_STATE_BATCHES = Table(
         VALID_TO,
         TO_LOG_OFFSET,
         IS_COMPLETE,
+        IS_SETTLED,
     ),
 )
 
@@ -274,7 +282,7 @@ SHARE_BATCH_TRANSITIONS = Table(
     layer="silver",
     name="share_batch_transitions",
     comment="How an offset range of a share partition went from one state to the next.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -289,6 +297,7 @@ SHARE_BATCH_TRANSITIONS = Table(
         Column("to_delivery_count", INT, "Delivery count after; null where no batch is known."),
         Column("leader_changed", BOOLEAN, "This record brought another leader epoch."),
         Column("kind", STRING, "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVED PASSED RESET."),
+        IS_SETTLED,
     ),
 )
 

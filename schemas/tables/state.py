@@ -1,7 +1,7 @@
 """State: what the runs know of themselves."""
 
 from schemas.tables.common import CLUSTER_ID, key
-from schemas.tables.declare import BIGINT, INT, STRING, TIMESTAMP, Column, Table
+from schemas.tables.declare import BIGINT, BINARY, INT, STRING, TIMESTAMP, ArrayOf, Column, StructOf, Table
 
 RUNS = Table(
     layer="state",
@@ -41,4 +41,62 @@ AUDITS = Table(
     ),
 )
 
-STATE_TABLES = (RUNS, AUDITS)
+WATERMARKS = Table(
+    layer="state",
+    name="watermarks",
+    comment="One row a log partition: how far it is replayed.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        Column("next_offset", BIGINT, "The first offset which is not replayed."),
+        Column(
+            "replayed",
+            ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
+            "Ranges of offsets of bronze which were replayed, both ends inclusive.",
+        ),
+        Column("state_format", INT, "Format of the state in state.logs and state.groups."),
+    ),
+)
+
+LOGS = Table(
+    layer="state",
+    name="logs",
+    comment="One row a log partition: where its replay stands, groups aside.",
+    partition_by=("cluster_id", "log"),
+    columns=(
+        CLUSTER_ID,
+        key("log", STRING, "The log partition, as its folder is named: topic-partition."),
+        Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
+    ),
+)
+
+GROUPS = Table(
+    layer="state",
+    name="groups",
+    comment="One row a group id of a log partition, deleted groups too: where its replay stands.",
+    partition_by=("cluster_id", "log"),
+    columns=(
+        CLUSTER_ID,
+        key("log", STRING, "The log partition, as its folder is named: topic-partition."),
+        key("group_id", STRING, "The group."),
+        Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
+    ),
+)
+
+NAMES = Table(
+    layer="state",
+    name="names",
+    comment="What was learned of topic ids: their names, from where and when; deletions; which ids rows carry.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("topic", STRING, "A name that it had; null in rows that tell no name."),
+        key("learned_from", STRING, "Where it stands; DELETED: when its topic went; IN_USE: silver has rows of it."),
+        Column("at", TIMESTAMP, "The earliest time it was learned there."),
+    ),
+)
+
+STATE_TABLES = (RUNS, AUDITS, WATERMARKS, LOGS, GROUPS, NAMES)

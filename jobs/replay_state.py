@@ -1,0 +1,143 @@
+"""Where replay stands: what a run leaves behind for the next, by log partition.
+
+A log partition's replay goes on from its state when all that is new lies behind what was replayed. When older offsets
+came, it is replayed from its beginning: state only leads forward.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import pyarrow as pa
+
+from coordinator_core.coverage import subtract, union
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.offsets_log import OffsetsLogState
+from coordinator_core.history.saved import STATE_FORMAT
+from coordinator_core.history.saved_logs import unpack_offset_lane
+from jobs.arrow_schemas import arrow_schema
+from jobs.capture_writer import DAMAGED
+from jobs.sinks import TableFile, Warehouse, read_file
+from schemas.tables.state import GROUPS, LOGS, WATERMARKS
+
+OffsetRange = tuple[int, int]
+"""Both ends inclusive."""
+LogPartition = tuple[str, int]
+"""(topic, partition)."""
+
+
+class Step(Enum):
+    """What a run does with a log partition."""
+
+    REST = "nothing is new"
+    GO_ON = "go on from where the last run stopped"
+    AFRESH = "from its beginning"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far a log partition is replayed."""
+
+    next_offset: int
+    replayed: tuple[OffsetRange, ...]
+    """Ascending, disjoint ranges of bronze's offsets."""
+
+
+def log_name(topic: str, partition: int) -> str:
+    """A log partition as its folder is named."""
+    return f"{topic}-{partition}"
+
+
+def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
+    """Offsets which the files of one log partition hold; damaged batches bind nobody."""
+    return tuple(
+        union(
+            (file.minimum["base_offset"], file.maximum["last_offset"])
+            for file in files
+            if file.row_count and not file.path.rpartition("/")[2].startswith(DAMAGED)
+        )
+    )
+
+
+def step_of(now: tuple[OffsetRange, ...], before: Watermark | None) -> Step:
+    """What to do with a log partition of which bronze has `now`."""
+    if before is None:
+        return Step.AFRESH
+    new = subtract(now, before.replayed)
+    if not new:
+        return Step.REST
+    return Step.GO_ON if new[0][0] >= before.next_offset else Step.AFRESH
+
+
+def watermark_of(ranges: tuple[OffsetRange, ...]) -> Watermark:
+    """Of a log partition whose ranges are all replayed."""
+    return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges)
+
+
+def read_watermarks(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, Watermark]:
+    """Of the last run of a cluster; nothing where its state is of another format."""
+    rows = warehouse.read(WATERMARKS, where={"cluster_id": cluster_id}).to_pylist()
+    if any(row["state_format"] != STATE_FORMAT for row in rows):
+        return {}
+    return {
+        (row["topic"], row["partition"]): Watermark(
+            row["next_offset"], tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
+        )
+        for row in rows
+    }
+
+
+def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
+    """Rows of state.watermarks."""
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "topic": topic,
+            "partition": partition,
+            "next_offset": watermark.next_offset,
+            "replayed": [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed],
+            "state_format": STATE_FORMAT,
+        }
+        for (topic, partition), watermark in sorted(watermarks.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(WATERMARKS))
+
+
+STATE_COLUMN: Final = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLog:
+    """The files that hold the state of one log partition. Small and picklable: it goes to a task."""
+
+    logs: tuple[TableFile, ...]
+    groups: tuple[TableFile, ...]
+
+    def state(self) -> bytes:
+        """Of the log itself. Raises StateUnreadable where there is none."""
+        states = [
+            value for file in self.logs for value in read_file(file, LOGS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
+        ]
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of one log partition")
+        state: bytes = states[0]
+        return state
+
+    def offsets_log(self) -> OffsetsLogState:
+        """The state of a `__consumer_offsets` partition. Raises StateUnreadable."""
+        groups: dict[str, bytes] = {}
+        for file in self.groups:
+            rows = read_file(file, GROUPS, ["group_id", STATE_COLUMN])
+            groups.update(zip(rows["group_id"].to_pylist(), rows[STATE_COLUMN].to_pylist(), strict=True))
+        return OffsetsLogState(unpack_offset_lane(self.state()), groups)
+
+
+def saved_logs(warehouse: Warehouse, cluster_id: str) -> dict[str, SavedLog]:
+    """The state of a cluster's log partitions, by name."""
+    files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
+    for index, table in enumerate((LOGS, GROUPS)):
+        for file in warehouse.files(table):
+            if file.partition_values["cluster_id"] == cluster_id:
+                files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
+    return {name: SavedLog(tuple(logs), tuple(groups)) for name, (logs, groups) in files.items()}

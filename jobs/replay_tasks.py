@@ -1,0 +1,399 @@
+"""What the tasks of a replay do: replay log partitions, name topic ids, carry over what a run leaves as it was.
+
+A task writes part files of the silver tables and of the state, and answers with their names and with what the driver
+has to know. It reads bronze's and silver's files itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from coordinator_core.history.groups import GroupRows
+from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.rows import TopicName
+from coordinator_core.history.saved_logs import (
+    pack_metadata,
+    pack_offset_lane,
+    pack_share_lane,
+    unpack_metadata,
+    unpack_share_lane,
+)
+from coordinator_core.history.simple_log import (
+    ClusterMetadataReplay,
+    ConfigChanged,
+    TransactionStateReplay,
+)
+from coordinator_core.ledger import LedgerCounts
+from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from jobs.arrow_schemas import file_schema, stored_column
+from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.replay_state import SavedLog, log_name
+from jobs.silver_rows import (
+    ShareKeys,
+    commits_table,
+    quarantine_table,
+    rows_table,
+    share_batches_table,
+    share_states_table,
+    share_transitions_table,
+    with_names,
+)
+from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile, filesystem_of, write_part
+from schemas.tables import TABLES
+from schemas.tables.bronze import QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+)
+from schemas.tables.state import GROUPS, LOGS
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_TOPIC: Final = "__share_group_state"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+BUFFERED_ROWS_MAX: Final = 100_000
+"""Rows of the group tables which a task holds before it writes a row group."""
+CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
+
+TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
+    OFFSETS_TOPIC: (OFFSET_COMMITS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS),
+    SHARE_TOPIC: (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES, SHARE_BATCH_TRANSITIONS),
+}
+"""Which log the rows of a silver table come from."""
+
+NAMED_TABLES: Final = (MEMBER_ASSIGNMENTS, *TABLES_OF_TOPIC[SHARE_TOPIC])
+"""Tables whose `topic` is the name of `topic_id`, where one is known."""
+
+INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS)
+"""Tables of groups that have open rows."""
+
+_UNNAMED: Final = "unnamed"
+"""Staging of assignments that want names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """One captured log partition: bronze's files of it, and from where they are to be replayed."""
+
+    topic: str
+    partition: int
+    files: tuple[TableFile, ...]
+    from_offset: int = 0
+    saved: SavedLog | None = None
+    """Where its replay stands; None: it begins."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is to be read, roughly."""
+        return sum(file.size_bytes for file in self.files if file.maximum.get("last_offset", 0) >= self.from_offset)
+
+    @property
+    def name(self) -> str:
+        """As its folder is named."""
+        return log_name(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Rows of former runs that are written anew: those of the log partitions not in `left_out`."""
+
+    files: tuple[tuple[str, bool, TableFile], ...]
+    """Table, whether its rows are settled, file."""
+    left_out: Mapping[str, frozenset[int]]
+    """By internal topic, log partitions whose rows this run makes itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWork:
+    """What one task does. `names`: topic id -> topic, for the second round."""
+
+    cluster_id: str
+    number: int
+    logs: tuple[LogFiles, ...]
+    targets: Mapping[str, PartTarget]
+    seen_at_ms: int
+    batch_decompressed_bytes_max: int
+    names: Mapping[str, str]
+    unsettled: Mapping[str, tuple[TableFile, ...]] = field(default_factory=dict)
+    """By table, the files of the last run's unsettled rows."""
+    unnamed: tuple[tuple[bool, WrittenFile], ...] = ()
+    """Staged part files of silver.member_assignments that want names, each with whether its rows are settled."""
+    staging: PartTarget | None = None
+    carried: Carried | None = None
+
+
+@dataclass(slots=True)
+class ReplayDone:
+    """What one task did."""
+
+    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
+    unnamed: list[tuple[bool, WrittenFile]] = field(default_factory=list)
+    counts: dict[str, LedgerCounts] = field(default_factory=dict)
+    batch_counts: dict[str, int] = field(default_factory=dict)
+    topics: list[TopicName] = field(default_factory=list)
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Topic id -> when its topic was deleted (epoch ms)."""
+    configs: list[ConfigChanged] = field(default_factory=list)
+    """In the order of the metadata log."""
+    topic_ids: set[str] = field(default_factory=set)
+    """Ids of which rows were written with the name known now, if any."""
+
+
+def replay_logs(work: ReplayWork) -> ReplayDone:
+    """Replay some log partitions, name some assignments, carry some rows over. Runs in a Spark task."""
+    with _Parts(work) as parts:
+        for log in work.logs:
+            _REPLAY_LOG[log.topic](log, work, parts)
+        if work.unnamed:
+            _name_assignments(work, parts)
+        if work.carried is not None:
+            _carry(work.carried, work, parts)
+        return parts.done
+
+
+class _Parts:
+    """The part files of one task, opened when first needed, and what else it has to tell."""
+
+    def __init__(self, work: ReplayWork) -> None:
+        self._work = work
+        self._writers: dict[tuple[str, bool], PartWriter] = {}
+        self._stack = ExitStack()
+        self.done = ReplayDone()
+        self.share_lane: ShareStateLane | None = None
+        """The lane of the log partition before, whose buffers the next one takes over."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if error is None:
+            for (name, is_settled), writer in self._writers.items():
+                if name == _UNNAMED:
+                    self.done.unnamed.append((is_settled, writer.close()))
+                else:
+                    self.done.files.setdefault(name, []).append(writer.close())
+
+    def write(self, name: str, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """Append rows to a part file of a table; `_UNNAMED` is the staging of assignments."""
+        if not rows.num_rows:
+            return
+        writer = self._writers.get((name, is_settled))
+        if writer is None:
+            target = self._work.staging if name == _UNNAMED else self._work.targets[name]
+            assert target is not None
+            values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
+            kept = {column: values[column] for column in target.table.partition_by}
+            part = PartWriter(target, f"part-{self._work.number:05d}", kept)
+            writer = self._writers[name, is_settled] = self._stack.enter_context(part)
+        writer.write(rows)
+
+    def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
+        """Add to the ledger of a topic."""
+        done = self.done
+        done.counts[log.topic] = done.counts.get(log.topic, LedgerCounts()) + counts
+        done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
+
+    def quarantine(self, log: LogFiles, bronze: BronzeChunk, findings: Iterable[Finding]) -> None:
+        """Write findings, each with the source of its batch."""
+        rows = []
+        for finding in findings:
+            place = finding.base_offset if finding.base_offset is not None else finding.offset
+            rows.append((finding, None if place is None else bronze.source_of(place)))
+        if rows:
+            table = quarantine_table(rows, topic=log.topic, partition=log.partition, seen_at_ms=self._work.seen_at_ms)
+            self.write(QUARANTINE.full_name, table)
+
+    def save(self, log: LogFiles, state: bytes, groups: Mapping[str, bytes] | None = None) -> None:
+        """Write where the replay of a log partition stands."""
+        values = {"cluster_id": self._work.cluster_id, "log": log.name}
+        self._save(LOGS, pa.table({"state": pa.array([state], pa.binary())}), values)
+        if groups:
+            rows = {"group_id": list(groups), "state": pa.array(groups.values(), pa.binary())}
+            self._save(GROUPS, pa.table(rows), values)
+
+    def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
+        written = write_part(self._work.targets[table.full_name], rows, "state", values)
+        self.done.files.setdefault(table.full_name, []).append(written)
+
+
+def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
+    """The log, decoded. Checksums were verified when it was captured."""
+    for bronze in read_log(log.files, log.from_offset):
+        yield (
+            bronze,
+            decode_chunk(
+                bronze.data,
+                bytes_max=work.batch_decompressed_bytes_max,
+                chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
+                crc="skip",
+            ),
+        )
+
+
+def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    replayer = OffsetsLogReplay(None if log.saved is None else log.saved.offsets_log())
+    rows = GroupRows()
+    for bronze, chunk in _chunks(log, work):
+        output = replayer.feed(chunk)
+        told = bronze.are_headers_told(output.commits.log_offset)
+        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
+        parts.quarantine(log, bronze, output.findings)
+        parts.count(log, chunk, output.counts)
+        rows.extend(output.groups)
+        if len(rows) > BUFFERED_ROWS_MAX:
+            _write_groups(rows, log, parts, is_settled=True)
+            rows = GroupRows()
+    _write_groups(rows, log, parts, is_settled=True)
+    state = replayer.export_state()
+    parts.save(log, pack_offset_lane(state.lane), state.groups)
+    output = replayer.finish()
+    parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
+    _write_groups(output.groups, log, parts, is_settled=False)
+    if replayer.asleep:
+        _carry_asleep(pa.array(sorted(replayer.asleep)), log, work, parts)
+
+
+def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts, *, is_settled: bool) -> None:
+    constants = {"log_partition": log.partition}
+    for table, name, made in (
+        (GROUP_GENERATIONS, GROUP_GENERATIONS.full_name, rows.generations),
+        (GROUP_MEMBERS, GROUP_MEMBERS.full_name, rows.members),
+        (MEMBER_ASSIGNMENTS, _UNNAMED, rows.assignments),
+        (GROUP_EVENTS, GROUP_EVENTS.full_name, rows.events),
+    ):
+        if made:
+            parts.write(name, rows_table(table, made, constants), is_settled=is_settled)
+    parts.done.topics.extend(rows.topics)
+
+
+def _carry_asleep(asleep: pa.Array, log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    """Groups which nothing named have the open rows that they had."""
+    for table in INTERVAL_TABLES:
+        name = _UNNAMED if table is MEMBER_ASSIGNMENTS else table.full_name
+        for file in work.unsettled.get(table.full_name, ()):
+            for rows in _row_groups(file, table):
+                is_theirs = pc.and_(
+                    pc.equal(rows["log_partition"], log.partition), pc.is_in(rows["group_id"], value_set=asleep)
+                )
+                parts.write(name, rows.filter(is_theirs), is_settled=False)
+
+
+def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    state = None if log.saved is None else unpack_share_lane(log.saved.state())
+    lane = parts.share_lane = ShareStateLane(state, after=parts.share_lane)
+
+    def write(output: LaneOutput, *, is_settled: bool) -> None:
+        keys = ShareKeys(output.keys, work.names)
+        for table, rows in (
+            (SHARE_PARTITION_STATES, share_states_table(output.partition_states, keys, log.partition)),
+            (SHARE_STATE_BATCHES, share_batches_table(output.state_batches, keys, log.partition)),
+            (SHARE_BATCH_TRANSITIONS, share_transitions_table(output.transitions, keys, log.partition)),
+        ):
+            parts.write(table.full_name, rows, is_settled=is_settled)
+
+    for bronze, chunk in _chunks(log, work):
+        output = lane.feed(chunk)
+        write(output, is_settled=True)
+        parts.quarantine(log, bronze, (*chunk.findings, *output.findings))
+        parts.count(
+            log,
+            chunk,
+            LedgerCounts(
+                record_count=int(chunk.batches.record_count.sum()),
+                decoded_count=output.counts.decoded,
+                tombstone_count=output.counts.tombstones,
+                control_count=output.counts.control,
+                unknown_type_count=output.counts.unknown_type,
+                quarantined_count=output.counts.quarantined + unreadable_record_count(chunk),
+            ),
+        )
+    parts.save(log, pack_share_lane(lane.export_state()))
+    output = lane.finish()
+    write(output, is_settled=False)
+    parts.done.topic_ids.update(output.keys.topic_ids)
+
+
+def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    replayer: ClusterMetadataReplay | TransactionStateReplay = TransactionStateReplay()
+    if log.topic == METADATA_TOPIC:
+        replayer = ClusterMetadataReplay(None if log.saved is None else unpack_metadata(log.saved.state()))
+    for bronze, chunk in _chunks(log, work):
+        output = replayer.feed(chunk)
+        parts.quarantine(log, bronze, output.findings)
+        parts.count(log, chunk, output.counts)
+        parts.done.topics.extend(output.topics)
+        parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
+        parts.done.configs.extend(output.configs)
+    parts.save(log, pack_metadata(replayer.pending) if isinstance(replayer, ClusterMetadataReplay) else b"")
+
+
+def _name_assignments(work: ReplayWork, parts: _Parts) -> None:
+    """Give the staged assignments their topics' names."""
+    assert work.staging is not None
+    filesystem, folder = filesystem_of(work.staging.folder)
+    for is_settled, file in work.unnamed:
+        with filesystem.open_input_file(f"{folder}/{file.path}") as source:
+            staged = pq.ParquetFile(source)
+            for index in range(staged.metadata.num_row_groups):
+                rows = staged.read_row_group(index, use_threads=False)
+                _write_named(MEMBER_ASSIGNMENTS, rows.cast(file_schema(MEMBER_ASSIGNMENTS)), work, parts, is_settled)
+
+
+def _carry(carried: Carried, work: ReplayWork, parts: _Parts) -> None:
+    """Write rows of former runs anew, under the names known now."""
+    left_out = {
+        table.full_name: pa.array(sorted(carried.left_out.get(topic, ())), pa.int32())
+        for topic, tables in TABLES_OF_TOPIC.items()
+        for table in tables
+    }
+    for name, is_settled, file in carried.files:
+        table = TABLES[name]
+        for rows in _row_groups(file, table):
+            kept = rows.filter(pc.invert(pc.is_in(rows["log_partition"], value_set=left_out[name])))
+            if table in NAMED_TABLES:
+                _write_named(table, kept, work, parts, is_settled)
+            else:
+                parts.write(name, kept, is_settled=is_settled)
+
+
+def _write_named(table: Table, rows: pa.Table, work: ReplayWork, parts: _Parts, is_settled: bool) -> None:
+    parts.done.topic_ids.update(pc.unique(rows["topic_id"].drop_null()).to_pylist())
+    parts.write(table.full_name, with_names(rows, work.names), is_settled=is_settled)
+
+
+def _row_groups(file: TableFile, table: Table) -> Iterator[pa.Table]:
+    """The rows of a file of silver, without partition columns."""
+    schema = file_schema(table)
+    filesystem, path = filesystem_of(file.path)
+    with filesystem.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source)
+        for index in range(parquet.metadata.num_row_groups):
+            rows = parquet.read_row_group(index, use_threads=False)
+            yield pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+
+
+ReplayLog = Callable[[LogFiles, ReplayWork, _Parts], None]
+
+_REPLAY_LOG: Final[Mapping[str, ReplayLog]] = {
+    OFFSETS_TOPIC: _replay_offsets,
+    SHARE_TOPIC: _replay_share_state,
+    METADATA_TOPIC: _replay_simple,
+    TRANSACTION_TOPIC: _replay_simple,
+}

@@ -1,0 +1,128 @@
+"""Runs that go on from one another: whatever the nights were, silver is what one run over all of it makes."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_core.log.scan import scan_segment
+from jobs.nightly import run_replay
+from jobs.settings import with_options
+from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.state import RUNS, WATERMARKS
+from tests.conftest import RECORDINGS
+from tests.jobs.test_replay import STARTED_AT, Jobs
+
+FULL_A = RECORDINGS / "full-a" / "logs"
+
+
+def slices_of(logs: Path, into: Path, cuts: Callable[[str], Sequence[float]]) -> list[Path]:
+    """Copies of a log folder, each with a stretch of every log partition: the batches between the cuts of its name."""
+    folders = sorted(folder for folder in logs.iterdir() if folder.is_dir())
+    count = len(cuts("")) + 1
+    parts = [into / f"part-{index}" for index in range(count)]
+    for folder in folders:
+        segments = sorted(folder.glob("*.log"))
+        batches = [(path, *place) for path in segments for place in places_of(path)]
+        bounds = [0, *(int(len(batches) * share) for share in cuts(folder.name)), len(batches)]
+        for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+            write_slice(part / folder.name, batches[first:last])
+    return parts
+
+
+def places_of(path: Path) -> list[tuple[int, int, int]]:
+    """(base offset, position, size) of each batch of a segment."""
+    scan = scan_segment(np.frombuffer(path.read_bytes(), np.uint8), base_offset=int(path.stem), is_last=True)
+    batches = scan.batches
+    return list(zip(batches.base_offset.tolist(), batches.position.tolist(), batches.size.tolist(), strict=True))
+
+
+def write_slice(folder: Path, batches: Sequence[tuple[Path, int, int, int]]) -> None:
+    """One segment of some batches, named by the first; nothing for none."""
+    if not batches:
+        return
+    folder.mkdir(parents=True)
+    data = b"".join(path.read_bytes()[start : start + size] for path, _, start, size in batches)
+    (folder / f"{batches[0][1]:020}.log").write_bytes(data)
+
+
+class Nights(Jobs):
+    """Runs over slices of one recording."""
+
+    def run(self, logs: Path, run_id: str) -> None:
+        self.settings = with_options(self.settings, segments=(str(logs),))
+        assert self.nightly(run_id) in {0, 3}
+
+    def replayed(self) -> dict[str, int]:
+        """Records of the newest run, by topic."""
+        rows = self.warehouse.read(RUNS).to_pylist()
+        newest = max(row["run_id"] for row in rows)
+        return {row["topic"]: row["record_count"] for row in rows if row["run_id"] == newest}
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Silver of one run over all."""
+    jobs = Jobs(spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    jobs.nightly()
+    return jobs.silver()
+
+
+def assert_same(jobs: Jobs, whole: dict[str, list[str]]) -> None:
+    """Table by table, row by row."""
+    for table in SILVER_TABLES:
+        assert jobs.rows(table.full_name) == whole[table.full_name], table.full_name
+
+
+def test_nights_make_what_one_run_makes(spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]) -> None:
+    """Each log partition is cut at places of its own: transactions, intervals and names are open across the runs."""
+
+    def cuts(name: str) -> Sequence[float]:
+        random = Random(f"1/{name}")
+        return sorted(random.random() for _ in range(3))
+
+    parts = slices_of(FULL_A, tmp_path / "parts", cuts)
+    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    records = 0
+    for index, part in enumerate(parts):
+        jobs.run(part, f"night-{index}")
+        records += sum(jobs.replayed().values())
+    assert_same(jobs, whole)
+    assert records == 4000, "every record was read by one run"
+
+
+def test_older_stretch_replays_its_log_partition_alone(
+    spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    """The first half of some log partitions comes last: these are replayed from their beginning, and only these."""
+    late = "__consumer_offsets-1", "__share_group_state-2", "__cluster_metadata-0"
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5, 0.5] if name not in late else [0.0, 0.5])
+    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    for night, index in enumerate((0, 2, 1)):
+        jobs.run(parts[index], f"night-{night}")
+    assert_same(jobs, whole)
+    counts = jobs.replayed()
+    watermarks = {(row["topic"], row["partition"]): row for row in jobs.warehouse.read(WATERMARKS).to_pylist()}
+    assert counts["__share_group_state"] < sum(
+        row["next_offset"] for (topic, _), row in watermarks.items() if topic == "__share_group_state"
+    )
+
+
+def test_nothing_new_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """A run that finds nothing new leaves every table at its version."""
+    jobs = Jobs(spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
+    jobs.nightly("r1")
+    versions = {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES}
+    run_replay(
+        spark,
+        jobs.warehouse,
+        jobs.settings,
+        run_id="r2",
+        started_at=STARTED_AT,
+        steps=jobs.steps,
+    )
+    assert versions == {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES}
