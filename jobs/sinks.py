@@ -47,6 +47,9 @@ ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abf
 
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
+DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
+"""Layers whose tables can be made anew from those before them."""
+
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 STATISTICS_TEXT_MAX: Final = 32
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
@@ -300,19 +303,39 @@ class Warehouse:
         return bool(SparkDeltaTable.isDeltaTable(self._spark, self.path(table)))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, unless it is there; an older one gets the columns it lacks."""
+        """Create the table, with its comments, unless it is there; an older one gets the columns it lacks.
+
+        One that an older version laid out in other partitions is made anew, empty: such tables follow from others, and
+        whoever writes them writes all of a cluster's rows where another version wrote them.
+        """
         if self.exists(table):
-            if table.full_name not in self._up_to_date:
+            if table.full_name in self._up_to_date:
+                return
+            if self._is_laid_out_as_declared(table):
                 self._add_columns(table)
-                self._up_to_date.add(table.full_name)
+            elif table.layer in DERIVED_LAYERS:
+                self._create(table, replaces=True)
+            else:
+                raise WarehouseError(f"{table.full_name} is not partitioned by {', '.join(table.partition_by)}")
+            self._up_to_date.add(table.full_name)
             return
+        self._create(table, replaces=False)
+
+    def _is_laid_out_as_declared(self, table: Table) -> bool:
+        if self.is_arrow_lane:
+            stored = DeltaTable(self.path(table)).metadata().partition_columns
+        else:
+            stored = self._spark_table(table).detail().select("partitionColumns").collect()[0][0]
+        return tuple(stored) == table.partition_by
+
+    def _create(self, table: Table, *, replaces: bool) -> None:
         if not self.is_arrow_lane:
-            self._ensure_by_spark(table)
+            self._create_by_spark(table, replaces=replaces)
             return
         DeltaTable.create(
             self.path(table),
             schema=delta_schema(table),
-            mode="ignore",
+            mode="overwrite" if replaces else "ignore",
             partition_by=list(table.partition_by),
             name=table.full_name,
             description=table.comment,
@@ -519,9 +542,15 @@ class Warehouse:
 
         return SparkDeltaTable.forPath(self._spark, spark_uri(self.path(table)))
 
-    def _ensure_by_spark(self, table: Table) -> None:
+    def _create_by_spark(self, table: Table, *, replaces: bool) -> None:
         from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
 
+        if replaces:
+            # the builder's createOrReplace keeps the schema that a path has
+            empty = self._spark.createDataFrame([], spark_schema(table))
+            writer = empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+            writer.partitionBy(*table.partition_by).save(spark_uri(self.path(table)))
+            return
         builder = (
             SparkDeltaTable.createIfNotExists(self._spark)
             .location(spark_uri(self.path(table)))

@@ -24,6 +24,7 @@ from jobs.settings import Settings
 from jobs.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import STATISTICS_PROPERTY, Warehouse
+from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
@@ -50,6 +51,24 @@ def write_older(warehouse: Warehouse, table: Table, given: pa.Table, lacking: tu
         partition_by=list(table.partition_by),
         commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
     )
+
+
+@pytest.mark.parametrize("lane", ["arrow", "spark"])
+def test_table_of_an_older_layout_is_made_anew(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+    """Silver which was partitioned otherwise is emptied and laid out as declared; bronze is nothing to be emptied."""
+    warehouse = Warehouse(str(tmp_path / lane), lane=lane, session=spark)
+    old = pa.Table.from_pylist([OLD_EVENT], schema=arrow_schema(GROUP_EVENTS))
+    write_deltalake(warehouse.path(GROUP_EVENTS), old.drop_columns(["is_settled"]), partition_by=["cluster_id"])
+    warehouse.ensure(GROUP_EVENTS)
+    delta = DeltaTable(warehouse.path(GROUP_EVENTS))
+    assert tuple(delta.metadata().partition_columns) == GROUP_EVENTS.partition_by
+    assert [field.name for field in delta.schema().fields] == list(GROUP_EVENTS.column_names)
+    assert warehouse.read(GROUP_EVENTS).num_rows == 0
+    batches = pa.Table.from_pylist([{"cluster_id": CLUSTER}], schema=arrow_schema(RECORD_BATCHES))
+    write_deltalake(warehouse.path(RECORD_BATCHES), batches, partition_by=["cluster_id"])
+    with pytest.raises(WarehouseError, match=r"bronze\.record_batches is not partitioned by cluster_id, topic"):
+        warehouse.ensure(RECORD_BATCHES)
+    assert warehouse.read(RECORD_BATCHES, ["cluster_id"]).num_rows == 1
 
 
 def events(warehouse: Warehouse) -> list[tuple[Any, ...]]:
