@@ -13,7 +13,8 @@ Two rounds, because a topic id's name may be known in another log partition than
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -25,9 +26,12 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from coordinator_core.history.rows import TopicName
+from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.coverage import epoch_ms
+from jobs.errors import WarehouseError
+from jobs.locks import only_one
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
     LogPartition,
@@ -54,13 +58,15 @@ from jobs.replay_tasks import (
     ReplayWork,
     replay_logs,
 )
+from jobs.runs import Start, WholeRun, broken_off
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
 from jobs.tasks import balanced, run_tasks
+from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import CONFIGS, MEMBER_ASSIGNMENTS, SILVER_TABLES, TOPICS
-from schemas.tables.state import GROUPS, LOGS, NAMES, RUNS, WATERMARKS
+from schemas.tables.state import CONFIG_CHANGES, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -68,7 +74,7 @@ TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 TASKS_PER_CORE: Final = 2
 """Enough tasks that the cores end together, few enough that part files stay large."""
 
-LEARNED_FROM: Final = ("CLUSTER_METADATA", "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
+LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
 DELETED: Final = "DELETED"
 IN_USE: Final = "IN_USE"
@@ -77,8 +83,19 @@ IN_USE: Final = "IN_USE"
 DRIVER_TABLES: Final = (TOPICS, CONFIGS)
 """Small ones, which the driver writes from what all tasks found."""
 REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
-ALL_TABLES: Final = (*REPLAY_TABLES, *DRIVER_TABLES, QUARANTINE, NAMES, LOGS, GROUPS, WATERMARKS, RUNS)
-"""What a run writes; state.runs last."""
+ALL_TABLES: Final = (
+    STARTS,
+    *REPLAY_TABLES,
+    *DRIVER_TABLES,
+    QUARANTINE,
+    NAMES,
+    CONFIG_CHANGES,
+    LOGS,
+    GROUPS,
+    WATERMARKS,
+    RUNS,
+)
+"""What a run writes: state.starts first, state.runs last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,40 +160,107 @@ def replay(
     """Replay what bronze holds of a cluster and silver does not have yet, and put the silver tables in place.
 
     A run which has nothing new to read writes nothing. With `rebuild`, and where silver or the state is of another
-    version's format, all is replayed from the beginning. The row in state.runs is written last.
+    version's format, all is replayed from the beginning. A run that broke off is repeated first. The row in state.runs
+    is written last.
+
+    Raises WarehouseError when another replay of the cluster is at work.
     """
-    bronze_version = warehouse.version(RECORD_BATCHES)
+    with only_one(warehouse, "replay", cluster_id, since=started_at):
+        return _replay(
+            session,
+            warehouse,
+            cluster_id,
+            run_id,
+            started_at,
+            batch_decompressed_bytes_max,
+            rebuild,
+        )
+
+
+def _replay(
+    session: SparkSession,
+    warehouse: Warehouse,
+    cluster_id: str,
+    run_id: str,
+    started_at: datetime,
+    batch_decompressed_bytes_max: int,
+    rebuild: bool,
+) -> ReplaySummary:
+    whole = WholeRun.newest(warehouse, cluster_id)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
-    is_kept = not rebuild and other is None and _has_run(warehouse, cluster_id)
-    files = captured_files(warehouse, cluster_id)
-    plan = make_plan(
-        files,
-        read_watermarks(warehouse, cluster_id) if is_kept else {},
-        saved_logs(warehouse, cluster_id) if is_kept else {},
-    )
-    if is_kept and not plan.logs:
+    broken = broken_off(warehouse, cluster_id, whole)
+    is_rebuild = rebuild or other is not None or not whole.is_known
+    repeated = None
+    if broken is not None:
+        if rebuild or not broken.is_repeatable or not warehouse.has_version(RECORD_BATCHES, broken.bronze_version):
+            # parts of it may be there: only what replaces everything is sure to put them right
+            is_rebuild = True
+        else:
+            repeated = _run(session, warehouse, cluster_id, broken, whole, batch_decompressed_bytes_max)
+            whole = WholeRun.newest(warehouse, cluster_id)
+            is_rebuild = False
+    bronze_version = warehouse.version(RECORD_BATCHES)
+    told = told_versions(warehouse)
+    is_told_more = sum(told) != whole.told_version
+    if (
+        not is_rebuild
+        and not is_told_more
+        and not _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=False).logs
+    ):
+        if repeated is not None:
+            return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
     for table in ALL_TABLES:
         warehouse.ensure(table)
+    if not captured_files(warehouse, cluster_id, bronze_version):
+        return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
+    start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
+    if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
+        raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
+    summary = _run(session, warehouse, cluster_id, start, whole, batch_decompressed_bytes_max)
+    return dataclasses.replace(summary, replaced_version=other)
+
+
+def _plan(warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: WholeRun, *, is_rebuild: bool) -> Plan:
+    files = captured_files(warehouse, cluster_id, bronze_version)
+    return make_plan(
+        files,
+        {} if is_rebuild else read_watermarks(whole),
+        {} if is_rebuild else saved_logs(whole),
+    )
+
+
+def _run(
+    session: SparkSession,
+    warehouse: Warehouse,
+    cluster_id: str,
+    start: Start,
+    whole: WholeRun,
+    batch_decompressed_bytes_max: int,
+) -> ReplaySummary:
+    """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
+    a table that has this run already is left alone."""
+    app_id, version = replay_application(cluster_id), start.replay_version
+    plan = _plan(warehouse, cluster_id, start.bronze_version, whole, is_rebuild=start.is_rebuild)
     targets = {
         table.full_name: warehouse.target(table, app_id=app_id, version=version)
         for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)
     }
     staging = dataclasses.replace(
         targets[MEMBER_ASSIGNMENTS.full_name],
-        folder=f"{warehouse.root}/_staging/unnamed/{run_id}",
+        folder=f"{warehouse.root}/_staging/unnamed/{start.run_id}",
         with_partition_columns=False,
     )
-    former = {} if plan.is_afresh else _former_files(warehouse, cluster_id)
+    former = {} if plan.is_afresh else _former_files(whole)
     work = ReplayWork(
         cluster_id=cluster_id,
         number=0,
         logs=(),
         targets=targets,
-        seen_at_ms=epoch_ms(started_at),
+        seen_at_ms=epoch_ms(start.started_at),
         batch_decompressed_bytes_max=batch_decompressed_bytes_max,
         names={},
         unsettled={name: files[False] for name, files in former.items()},
@@ -186,9 +270,9 @@ def replay(
     second = [log for log in plan.logs if log.topic == SHARE_TOPIC]
 
     done = run_tasks(session, replay_logs, _works(session, work, first))
-    before = Names() if plan.is_afresh else _read_names(warehouse, cluster_id)
+    before = Names() if plan.is_afresh else _read_names(whole)
     names = _with_learned(before, done)
-    topics = _topic_rows(names)
+    topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
     name_of = {row["topic_id"]: row["topic"] for row in topics}
     is_rewritten = not plan.is_afresh and (
         bool(plan.made(Step.AFRESH)) or any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
@@ -203,45 +287,40 @@ def replay(
     done += run_tasks(session, replay_logs, works)
     delete_folder(staging.folder)
 
-    replaced: dict[str, Any] = {"cluster_id": cluster_id}
-    if not plan.is_afresh and not is_rewritten:
-        replaced["is_settled"] = False
-    row_counts = {}
-    for table in REPLAY_TABLES:
-        committed = warehouse.commit(
-            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=replaced
-        )
-        row_counts[table.full_name] = committed.row_count
-    state_replaced: dict[str, Any] = {"cluster_id": cluster_id}
-    if not plan.is_afresh:
-        state_replaced["log"] = tuple(log.name for log in plan.logs)
-    for table in (LOGS, GROUPS):
-        warehouse.commit(
-            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=state_replaced
-        )
-    configs = _config_rows(done, _former_configs(warehouse, cluster_id, plan))
+    changes = _logged_changes(done, whole, plan)
+    configs = _config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
     in_use = dict.fromkeys(chain(before.in_use, *(task.topic_ids for task in done)))
-    for table, rows in (
-        (TOPICS, _driver_table(TOPICS, topics, cluster_id)),
-        (CONFIGS, _driver_table(CONFIGS, configs, cluster_id)),
-        (NAMES, _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id)),
-        (WATERMARKS, watermarks_table(cluster_id, plan.watermarks)),
-    ):
-        committed = warehouse.write(
-            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
+    driver_rows = {
+        TOPICS: _driver_table(TOPICS, topics, cluster_id),
+        CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
+        NAMES: _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id),
+        CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
+        WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
+    }
+    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
+    of_rows = of_cluster if plan.is_afresh or is_rewritten else of_cluster | {"is_settled": False}
+    of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
+    committed = {
+        table.full_name: warehouse.commit(
+            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=replace
         )
-        if table in DRIVER_TABLES:
-            row_counts[table.full_name] = committed.row_count
+        for tables, replace in ((REPLAY_TABLES, of_rows), ((LOGS, GROUPS), of_logs))
+        for table in tables
+    }
+    for table, rows in driver_rows.items():
+        committed[table.full_name] = warehouse.write(
+            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
+        )
     quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version, plan)
-    counts = _summed(task.counts for task in done)
+    counts = dict.fromkeys(sorted({topic for topic, _ in plan.steps}), LedgerCounts())
+    counts |= _summed(task.counts for task in done)
     batch_counts = _summed(task.batch_counts for task in done)
+    table_versions = {name: item.version for name, item in committed.items()}
     warehouse.write(
-        RUNS,
-        _runs_table(counts, batch_counts, cluster_id, run_id, started_at, bronze_version),
-        app_id=app_id,
-        version=version,
+        RUNS, _runs_table(counts, batch_counts, cluster_id, start, table_versions), app_id=app_id, version=version
     )
-    return ReplaySummary(counts, row_counts, quarantined, bronze_version, skipped=False, replaced_version=other)
+    row_counts = {table.full_name: committed[table.full_name].row_count for table in SILVER_TABLES}
+    return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False)
 
 
 def replay_application(cluster_id: str) -> str:
@@ -252,26 +331,24 @@ def replay_application(cluster_id: str) -> str:
 # --- on the driver
 
 
-def _has_run(warehouse: Warehouse, cluster_id: str) -> bool:
-    return bool(warehouse.read(RUNS, ["run_id"], where={"cluster_id": cluster_id}).num_rows)
-
-
 def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]:
     """The ledger of the newest run."""
     rows = warehouse.read(RUNS, where={"cluster_id": cluster_id}).to_pylist()
-    newest = max((row["started_at"], row["run_id"]) for row in rows)
+    newest = max(row["replay_version"] for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
     return {
         row["topic"]: LedgerCounts(**{name: row[name] for name in names})
         for row in rows
-        if (row["started_at"], row["run_id"]) == newest
+        if row["replay_version"] == newest
     }
 
 
-def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
-    """Bronze's files of the log partitions of a cluster, by topic and partition."""
+def captured_files(
+    warehouse: Warehouse, cluster_id: str, version: int | None = None
+) -> dict[LogPartition, tuple[TableFile, ...]]:
+    """Bronze's files of the log partitions of a cluster, by topic and partition; `version`: of bronze, the newest."""
     by_log: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES):
+    for file in warehouse.files(RECORD_BATCHES, version):
         values = file.partition_values
         if values["cluster_id"] == cluster_id:
             by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
@@ -304,12 +381,11 @@ FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
 """By table, the files of settled and of unsettled rows."""
 
 
-def _former_files(warehouse: Warehouse, cluster_id: str) -> FormerFiles:
+def _former_files(whole: WholeRun) -> FormerFiles:
     former: dict[str, dict[bool, tuple[TableFile, ...]]] = {}
     for table in REPLAY_TABLES:
-        files = [file for file in warehouse.files(table) if file.partition_values["cluster_id"] == cluster_id]
         former[table.full_name] = {
-            is_settled: tuple(file for file in files if file.partition_values["is_settled"] is is_settled)
+            is_settled: tuple(file for file in whole.files(table) if file.partition_values["is_settled"] is is_settled)
             for is_settled in (True, False)
         }
     return former
@@ -355,8 +431,8 @@ def _tasks_max(session: SparkSession, weights: Iterable[int]) -> int:
     return max(TASKS_PER_CORE * session.sparkContext.defaultParallelism, sum(weights) // TASK_BYTES_MAX)
 
 
-def _read_names(warehouse: Warehouse, cluster_id: str) -> Names:
-    rows = warehouse.read(NAMES, where={"cluster_id": cluster_id}).to_pylist()
+def _read_names(whole: WholeRun) -> Names:
+    rows = whole.read(NAMES).to_pylist()
     return Names(
         tuple(
             TopicName(row["topic_id"], row["topic"], epoch_ms(row["at"]), row["learned_from"])
@@ -391,11 +467,15 @@ def _name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str,
     return rows
 
 
-def _topic_rows(known: Names) -> list[dict[str, Any]]:
-    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it."""
+def _topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[str, int]) -> list[dict[str, Any]]:
+    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
+
+    `told`, `told_deleted`: what Admin told beside the logs; the metadata log knows best when a topic was deleted.
+    """
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
-    for name in known.learned:
+    deleted = {**told_deleted, **known.deleted}
+    for name in chain(told, known.learned):
         best = names.get(name.topic_id)
         if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name
@@ -406,7 +486,7 @@ def _topic_rows(known: Names) -> list[dict[str, Any]]:
             "topic_id": topic_id,
             "topic": name.topic,
             "valid_from": earliest[topic_id, name.topic],
-            "valid_to": known.deleted.get(topic_id),
+            "valid_to": deleted.get(topic_id),
             "learned_from": name.learned_from,
         }
         for topic_id, name in sorted(names.items())
@@ -417,42 +497,62 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
     return LEARNED_FROM.index(name.learned_from), name.at, name.topic
 
 
-def _former_configs(warehouse: Warehouse, cluster_id: str, plan: Plan) -> list[dict[str, Any]]:
-    """Rows of silver.configs which are kept, times as epoch milliseconds."""
+def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
+    """All changes of configs which the metadata log told so far."""
+    changes = list(chain.from_iterable(task.configs for task in done))
     if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
-        return []
-    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}).to_pylist()
-    return [
-        row | {name: None if row[name] is None else epoch_ms(row[name]) for name in ("valid_from", "valid_to")}
-        for row in rows
-    ]
+        return changes
+    names = [field.name for field in dataclasses.fields(ConfigChanged)]
+    former = whole.read(CONFIG_CHANGES, names).to_pylist()
+    return [*(ConfigChanged(**row | {"at": epoch_ms(row["at"])}) for row in former), *changes]
 
 
-def _config_rows(done: Iterable[ReplayDone], former: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a stretch in which a config had a value."""
-    rows = list(former)
-    in_force: dict[tuple[str, str, str], dict[str, Any]] = {
-        (row["resource_type"], row["resource_name"], row["name"]): row for row in rows if row["valid_to"] is None
-    }
-    changes = sorted(chain.from_iterable(task.configs for task in done), key=lambda change: change.log_offset)
-    for change in changes:
+def _config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
+    """One row a stretch in which a config had a value.
+
+    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
+    the log says of that time: the log was not captured, or brokers have it from their files.
+    """
+    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
+    for change in sorted(logged, key=lambda change: change.log_offset):
         place = change.resource_type, change.resource_name, change.name
-        before = in_force.pop(place, None)
-        if before is not None:
-            before |= {"to_log_offset": change.log_offset, "valid_to": change.at}
-        if change.value is not None:
-            in_force[place] = {
-                "resource_type": change.resource_type,
-                "resource_name": change.resource_name,
-                "name": change.name,
-                "value": change.value,
-                "from_log_offset": change.log_offset,
-                "to_log_offset": None,
-                "valid_from": change.at,
-                "valid_to": None,
-            }
-            rows.append(in_force[place])
-    return rows
+        by_place.setdefault(place, ([], []))[0].append(change)
+    for it in told:
+        by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
+    return list(chain.from_iterable(_config_stretches(*changes) for _, changes in sorted(by_place.items())))
+
+
+def _config_stretches(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
+    """Of one config. A logged change goes before what was told at its time."""
+    in_force: dict[str, Any] | None = None
+    waiting = deque(told)
+    for change in (*logged, None):
+        while waiting and (change is None or waiting[0].at < change.at):
+            it = waiting.popleft()
+            if it.value == (None if in_force is None else in_force["value"]):
+                continue
+            if in_force is not None:
+                yield in_force | {"valid_to": it.at}
+            in_force = _stretch(it, it.value, None) if it.value is not None else None
+        if change is not None:
+            if in_force is not None:
+                yield in_force | {"to_log_offset": change.log_offset, "valid_to": change.at}
+            in_force = _stretch(change, change.value, change.log_offset) if change.value is not None else None
+    if in_force is not None:
+        yield in_force
+
+
+def _stretch(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
+    return {
+        "resource_type": change.resource_type,
+        "resource_name": change.resource_name,
+        "name": change.name,
+        "value": value,
+        "from_log_offset": log_offset,
+        "to_log_offset": None,
+        "valid_from": change.at,
+        "valid_to": None,
+    }
 
 
 def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
@@ -471,20 +571,22 @@ def _runs_table(
     counts: Mapping[str, LedgerCounts],
     batch_counts: Mapping[str, int],
     cluster_id: str,
-    run_id: str,
-    started_at: datetime,
-    bronze_version: int,
+    start: Start,
+    table_versions: Mapping[str, int],
 ) -> pa.Table:
     rows = [
         {
             "cluster_id": cluster_id,
-            "run_id": run_id,
+            "run_id": start.run_id,
             "topic": topic,
-            "started_at": started_at,
-            "bronze_version": bronze_version,
-            "batch_count": batch_counts[topic],
+            "started_at": start.started_at,
+            "bronze_version": start.bronze_version,
+            "batch_count": batch_counts.get(topic, 0),
             **dataclasses.asdict(counts[topic]),
             "silver_format": SILVER_FORMAT,
+            "told_version": start.told_topics_version + start.told_configs_version,
+            "replay_version": start.replay_version,
+            "table_versions": list(table_versions.items()),
         }
         for topic in sorted(counts)
     ]

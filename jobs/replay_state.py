@@ -18,7 +18,8 @@ from coordinator_core.history.saved import STATE_FORMAT
 from coordinator_core.history.saved_logs import unpack_offset_lane
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_writer import DAMAGED
-from jobs.sinks import TableFile, Warehouse, read_file
+from jobs.runs import WholeRun
+from jobs.sinks import TableFile, read_file
 from schemas.tables.state import GROUPS, LOGS, WATERMARKS
 
 OffsetRange = tuple[int, int]
@@ -75,9 +76,9 @@ def watermark_of(ranges: tuple[OffsetRange, ...]) -> Watermark:
     return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges)
 
 
-def read_watermarks(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, Watermark]:
-    """Of the last run of a cluster; nothing where its state is of another format."""
-    rows = warehouse.read(WATERMARKS, where={"cluster_id": cluster_id}).to_pylist()
+def read_watermarks(whole: WholeRun) -> dict[LogPartition, Watermark]:
+    """Of a run; nothing where its state is of another format."""
+    rows = whole.read(WATERMARKS).to_pylist()
     if any(row["state_format"] != STATE_FORMAT for row in rows):
         return {}
     return {
@@ -133,11 +134,10 @@ class SavedLog:
         return OffsetsLogState(unpack_offset_lane(self.state()), groups)
 
 
-def saved_logs(warehouse: Warehouse, cluster_id: str) -> dict[str, SavedLog]:
-    """The state of a cluster's log partitions, by name."""
+def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
+    """The state of log partitions as a run left it, by name."""
     files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
     for index, table in enumerate((LOGS, GROUPS)):
-        for file in warehouse.files(table):
-            if file.partition_values["cluster_id"] == cluster_id:
-                files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
+        for file in whole.files(table):
+            files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
     return {name: SavedLog(tuple(logs), tuple(groups)) for name, (logs, groups) in files.items()}

@@ -438,6 +438,17 @@ class Warehouse:
         history = self._spark_table(table).history(1).select("version").collect()
         return int(history[0]["version"])
 
+    def has_version(self, table: Table, version: int) -> bool:
+        """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
+        try:
+            files = self.files(table, version)
+        except (DeltaError, PySparkException):
+            return False
+        paths = [filesystem_of(file.path) for file in files]
+        return not paths or all(
+            info.type == fs.FileType.File for info in paths[0][0].get_file_info([path for _, path in paths])
+        )
+
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
         """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
         if not self.exists(table):
@@ -449,15 +460,20 @@ class Warehouse:
         return [_table_file(action, self.path(table)) for action in actions]
 
     def read(
-        self, table: Table, columns: Sequence[str] | None = None, where: Mapping[str, Any] | None = None
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        version: int | None = None,
     ) -> pa.Table:
-        """Rows of a small table, on the driver. `where`: columns which must equal a value. Empty if no table."""
+        """Rows of a small table, on the driver, of its newest version or the one given. `where`: columns which must
+        equal a value. Empty if no table."""
         wanted = list(columns) if columns is not None else list(table.column_names)
         needed = [*wanted, *(name for name in (where or {}) if name not in wanted)]
         schema = pa.schema([arrow_schema(table).field(name) for name in needed])
         parts = [
             read_file(file, table, needed)
-            for file in self.files(table)
+            for file in self.files(table, version)
             if all(file.partition_values.get(name, value) == value for name, value in (where or {}).items())
         ]
         rows = pa.concat_tables(parts) if parts else schema.empty_table()

@@ -25,12 +25,16 @@ class ToldConfig(NamedTuple):
     at: int
 
 
-NOTHING_TOLD: Final = -2
+class ToldVersions(NamedTuple):
+    """Versions of the tables of what was told; -1: there is no such table."""
+
+    topics: int
+    configs: int
 
 
-def told_version(warehouse: Warehouse) -> int:
-    """A number which is another one when more was told: the tables' versions together; NOTHING_TOLD for no tables."""
-    return sum(warehouse.version(table) for table in (TOPICS, CONFIGS))
+def told_versions(warehouse: Warehouse) -> ToldVersions:
+    """The newest ones."""
+    return ToldVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
 
 
 def newest(
@@ -49,9 +53,11 @@ def first_topic_ids(warehouse: Warehouse, cluster_id: str) -> dict[str, str]:
     return {row["topic"]: row["topic_id"] for row in rows}
 
 
-def told_topics(warehouse: Warehouse, cluster_id: str) -> tuple[list[TopicName], dict[str, int]]:
+def told_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
     """Names of topic ids, each from when it was first told, and when ids were found to be gone (epoch ms)."""
-    rows = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
+    if version < 0:
+        return [], {}
+    rows = warehouse.read(TOPICS, where={"cluster_id": cluster_id}, version=version).to_pylist()
     rows.sort(key=lambda row: (row["told_at"], row["topic_id"]))
     names: dict[str, TopicName] = {}
     deleted: dict[str, int] = {}
@@ -65,9 +71,11 @@ def told_topics(warehouse: Warehouse, cluster_id: str) -> tuple[list[TopicName],
     return list(names.values()), deleted
 
 
-def told_configs(warehouse: Warehouse, cluster_id: str) -> list[ToldConfig]:
+def told_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ToldConfig]:
     """Changes of configs in the order of time. What all brokers agree on is told of all, else of each."""
-    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}).to_pylist()
+    if version < 0:
+        return []
+    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
     told = [
         ToldConfig(row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["told_at"]))
         for row in rows

@@ -1,7 +1,19 @@
 """State: what the runs know of themselves."""
 
 from schemas.tables.common import CLUSTER_ID, key
-from schemas.tables.declare import BIGINT, BINARY, INT, STRING, TIMESTAMP, ArrayOf, Column, StructOf, Table
+from schemas.tables.declare import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ArrayOf,
+    Column,
+    MapOf,
+    StructOf,
+    Table,
+)
 
 RUNS = Table(
     layer="state",
@@ -23,6 +35,12 @@ RUNS = Table(
         Column("quarantined_count", BIGINT, "Records which could not be read."),
         Column("silver_format", INT, "Format of the silver tables that the run made; null: older than any number."),
         Column("told_version", BIGINT, "Versions of bronze.topics and bronze.configs together; null: none was there."),
+        Column("replay_version", BIGINT, "Number of the run: the version of its commits."),
+        Column(
+            "table_versions",
+            MapOf(STRING, BIGINT),
+            "Delta version of each table of silver and state as the run left it: read at these, they fit together.",
+        ),
     ),
 )
 
@@ -38,6 +56,25 @@ AUDITS = Table(
         Column("replay_version", BIGINT, "The replay whose silver tables were audited: version of its commits."),
         Column("settings", STRING, "What inference went by, as JSON."),
         Column("row_count", BIGINT, "Rows of all gold tables."),
+    ),
+)
+
+STARTS = Table(
+    layer="state",
+    name="starts",
+    comment="One row a run of replay, written before all else: what a run that broke off is repeated with.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("replay_version", BIGINT, "Number of the run: the version of its commits."),
+        Column("run_id", STRING, "The run."),
+        Column("started_at", TIMESTAMP, "Start of the run."),
+        Column("bronze_version", BIGINT, "Version of bronze.record_batches that it reads."),
+        Column("told_topics_version", BIGINT, "Version of bronze.topics that it reads; -1: there is none."),
+        Column("told_configs_version", BIGINT, "Version of bronze.configs that it reads; -1: there is none."),
+        Column("is_rebuild", BOOLEAN, "It replays everything from the beginning."),
+        Column("silver_format", INT, "Format of the silver tables that it makes."),
+        Column("state_format", INT, "Format of the state that it leaves."),
     ),
 )
 
@@ -99,4 +136,20 @@ NAMES = Table(
     ),
 )
 
-STATE_TABLES = (RUNS, AUDITS, WATERMARKS, LOGS, GROUPS, NAMES)
+CONFIG_CHANGES = Table(
+    layer="state",
+    name="config_changes",
+    comment="Changes of configs which the metadata log told: what silver.configs is made of, beside what Admin told.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("log_offset", BIGINT, "Offset of the record in the metadata log."),
+        Column("resource_type", STRING, "GROUP, TOPIC or BROKER."),
+        Column("resource_name", STRING, "Group id, topic, or broker id; empty for the default of all brokers."),
+        Column("name", STRING, "The config."),
+        Column("value", STRING, "The value that was set; null: back to its default."),
+        Column("at", TIMESTAMP, "When."),
+    ),
+)
+
+STATE_TABLES = (RUNS, AUDITS, STARTS, WATERMARKS, LOGS, GROUPS, NAMES, CONFIG_CHANGES)

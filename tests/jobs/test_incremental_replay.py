@@ -1,21 +1,27 @@
 """Runs that go on from one another: whatever the nights were, silver is what one run over all of it makes."""
 
+import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_core.log.scan import scan_segment
-from jobs.nightly import run_replay
+from jobs.errors import WarehouseError
+from jobs.locks import only_one
+from jobs.nightly import DONE, run_replay
+from jobs.runs import WholeRun
 from jobs.settings import with_options
+from jobs.sinks import Committed, Warehouse
 from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
-from tests.jobs.test_replay import STARTED_AT, Jobs
+from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 
 FULL_A = RECORDINGS / "full-a" / "logs"
 
@@ -110,6 +116,56 @@ def test_older_stretch_replays_its_log_partition_alone(
     assert counts["__share_group_state"] < sum(
         row["next_offset"] for (topic, _), row in watermarks.items() if topic == "__share_group_state"
     )
+
+
+class BrokenOffError(Exception):
+    """What ends a run in these tests."""
+
+
+@pytest.mark.parametrize("commit", [1, 4, 9, 14])
+def test_a_run_that_breaks_off_is_repeated(
+    spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
+) -> None:
+    """Whichever table it had come to: readers see the run before it, and the next run makes it good."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.4, 0.8])
+    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    jobs.run(parts[0], "night-0")
+    before = whole_silver(jobs)
+    left = [commit]
+    commits = Warehouse.commit
+
+    def breaking(self: Warehouse, *arguments: Any, **options: Any) -> Committed:
+        if options["app_id"].startswith("groupledger/replay"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise BrokenOffError
+        return commits(self, *arguments, **options)
+
+    monkeypatch.setattr(Warehouse, "commit", breaking)
+    with pytest.raises(BrokenOffError):
+        jobs.run(parts[1], "night-1")
+    monkeypatch.undo()
+    assert whole_silver(jobs) == before
+    jobs.run(parts[2], "night-2")
+    assert_same(jobs, whole)
+    assert whole_silver(jobs) == {table.full_name: len(whole[table.full_name]) for table in SILVER_TABLES}
+
+
+def whole_silver(jobs: Jobs) -> dict[str, int]:
+    """Row counts of silver as readers see it."""
+    run = WholeRun.newest(jobs.warehouse, CLUSTER)
+    return {table.full_name: run.read(table, ["cluster_id"]).num_rows for table in SILVER_TABLES}
+
+
+def test_a_second_run_at_the_same_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It says who is at work; once that has ended, it may."""
+    jobs = Jobs(spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
+    with (
+        only_one(jobs.warehouse, "replay", CLUSTER, since=STARTED_AT),
+        pytest.raises(WarehouseError, match=rf"another replay of cluster .* \(process {os.getpid()}, since 20"),
+    ):
+        jobs.nightly()
+    assert jobs.nightly() == DONE
 
 
 def test_nothing_new_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_topic_made_anew_has_two_ids(warehouse: Warehouse) -> None:
         topic("B", "t", 9),
     ]
     write(warehouse, {TOPICS.full_name: rows})
-    names, deleted = told_topics(warehouse, "c")
+    names, deleted = told_topics(warehouse, "c", warehouse.version(TOPICS))
     assert names == [
         TopicName("A", "t", START_MS + 60_000, "ADMIN"),
         TopicName("B", "t", START_MS + 540_000, "ADMIN"),
@@ -61,7 +61,7 @@ def test_what_all_brokers_agree_on_is_told_of_all(warehouse: Warehouse) -> None:
         config("2", 4, None),
     ]
     write(warehouse, {CONFIGS.full_name: rows})
-    told = [((it.at - START_MS) // 60_000, it.resource_name, it.value) for it in told_configs(warehouse, "c")]
+    told = [((it.at - START_MS) // 60_000, it.resource_name, it.value) for it in told_configs(warehouse, "c", warehouse.version(CONFIGS))]
     assert told == [
         (0, "", "5"),
         (1, "", None),

@@ -1,0 +1,102 @@
+"""Runs of replay: which ones are whole, which one broke off, and the tables as a whole run left them.
+
+A run writes its start (state.starts), then its tables one after another, each in a Delta transaction of its own, and
+its row in state.runs last, with the version that each table then has. Readers read at these versions: what a run that
+is under way, or broke off, has written already is not there for them.
+
+A run that broke off is repeated by the next one, from the same version of bronze and the same state: what it makes is
+the same, so tables which have it already are left as they are.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+import pyarrow as pa
+
+from coordinator_core.history.saved import STATE_FORMAT
+from jobs.arrow_schemas import arrow_schema
+from jobs.silver_format import SILVER_FORMAT
+from jobs.sinks import TableFile, Warehouse
+from schemas.tables.declare import Table
+from schemas.tables.state import RUNS, STARTS
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a run began: all that decides what it writes."""
+
+    replay_version: int
+    run_id: str
+    started_at: datetime
+    bronze_version: int
+    told_topics_version: int
+    told_configs_version: int
+    is_rebuild: bool
+    silver_format: int = SILVER_FORMAT
+    state_format: int = STATE_FORMAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        """This version of the project would write the same."""
+        return (self.silver_format, self.state_format) == (SILVER_FORMAT, STATE_FORMAT)
+
+    def table(self, cluster_id: str) -> pa.Table:
+        """Its row of state.starts."""
+        row = dataclasses.asdict(self) | {"cluster_id": cluster_id}
+        return pa.Table.from_pylist([row], schema=arrow_schema(STARTS))
+
+
+class WholeRun:
+    """The newest whole run of a cluster, and the tables as it left them.
+
+    Where no run is known, or the run did not write a table, the newest version of the table is read.
+    """
+
+    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self.is_known = row is not None
+        version = None if row is None else row["replay_version"]
+        self.replay_version: int = -1 if version is None else version
+        told = None if row is None else row["told_version"]
+        self.told_version: int | None = told
+        """Of what Admin told, as the run read it."""
+        versions = None if row is None else row["table_versions"]
+        self._versions: dict[str, int] = dict(versions or ())
+
+    @classmethod
+    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+        """As state.runs has it now."""
+        columns = ["started_at", "replay_version", "table_versions", "told_version"]
+        rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
+        newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
+        return cls(warehouse, cluster_id, newest)
+
+    def version_of(self, table: Table) -> int | None:
+        """The Delta version at which to read a table; None: the newest."""
+        return self._versions.get(table.full_name)
+
+    def files(self, table: Table) -> tuple[TableFile, ...]:
+        """The files of the cluster's rows."""
+        return tuple(
+            file
+            for file in self._warehouse.files(table, self.version_of(table))
+            if file.partition_values["cluster_id"] == self._cluster_id
+        )
+
+    def read(self, table: Table, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """The cluster's rows, on the driver; `where`: columns which must equal a value."""
+        return self._warehouse.read(
+            table, columns, where={"cluster_id": self._cluster_id, **where}, version=self.version_of(table)
+        )
+
+
+def broken_off(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Start | None:
+    """The run which began after the newest whole one and did not end; the last one where there are several."""
+    names = [field.name for field in dataclasses.fields(Start)]
+    rows = warehouse.read(STARTS, names, where={"cluster_id": cluster_id}).to_pylist()
+    started = [Start(**row) for row in rows if row["replay_version"] > whole.replay_version]
+    return max(started, key=lambda start: start.replay_version, default=None)
