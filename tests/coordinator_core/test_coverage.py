@@ -157,7 +157,7 @@ def test_union_and_subtract_agree_with_sets(a: list[tuple[int, int]], b: list[tu
 
 
 def test_what_is_missing_lies_between_the_times_of_its_neighbours() -> None:
-    """The last captured batch before and the first one after bound the time of what was lost; compaction lost nothing."""
+    """The last captured batch before and the first one after bound what was lost; compaction lost nothing."""
     merged = complete_coverage(
         [
             captured(10, 19, times=(100, 200)),

@@ -61,7 +61,10 @@ def test_what_all_brokers_agree_on_is_told_of_all(warehouse: Warehouse) -> None:
         config("2", 4, None),
     ]
     write(warehouse, {CONFIGS.full_name: rows})
-    told = [((it.at - START_MS) // 60_000, it.resource_name, it.value) for it in told_configs(warehouse, "c", warehouse.version(CONFIGS))]
+    told = [
+        ((it.at - START_MS) // 60_000, it.resource_name, it.value)
+        for it in told_configs(warehouse, "c", warehouse.version(CONFIGS))
+    ]
     assert told == [
         (0, "", "5"),
         (1, "", None),
