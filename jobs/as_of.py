@@ -12,22 +12,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
-from operator import and_
+from operator import and_, itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
+from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.lookup import SharePartitionKey
+from jobs.arrow_columns import as_read, codes_of, columns_read, epoch_ms_column, indices_in, numbers_of, texts_of
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
-from jobs.coverage import epoch_ms
 from jobs.errors import JobError
 from jobs.runs import WholeRun
-from jobs.sinks import Warehouse, filesystem_of
+from jobs.sinks import TableFile, Warehouse, filesystem_of
+from jobs.times import epoch_ms
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -54,9 +58,22 @@ STABLE_MEMBER: Final = "STABLE"
 SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
 """A sampled log end which is older than this says nothing of the lag now, by default."""
 
-ROWS_AT_ONCE: Final = 1 << 20
-"""Commits held in memory while the newest ones are sought: a hundred bytes each."""
-
+COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset")
+COMMIT_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome", "change")
+INTERVAL_COLUMNS: Final = ("valid_from", "valid_to", "to_log_offset")
+ASSIGNMENT_COLUMNS: Final = ("group_id", "member_id", "topic", "topic_id", "partition", "assignment", "task_type")
+SHARE_STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "log_offset",
+    "record_kind",
+    "start_offset",
+    "leader_epoch",
+    "delivery_complete_count",
+)
+SHARE_STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
 Row = Mapping[str, Any]
 
 
@@ -167,7 +184,7 @@ class SilverAt:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
         generations = self.open_rows(GROUP_GENERATIONS)
         members = _by_group(self.open_rows(GROUP_MEMBERS))
-        assignments = _by_group(self.open_rows(MEMBER_ASSIGNMENTS))
+        assignments = _by_group(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self._holds()).to_pylist())
         pasts = self._pasts(row["group_id"] for row in generations)
         offsets = self.committed_offsets() if with_offsets else {}
         starts = self._share_starts() if with_offsets else {}
@@ -194,40 +211,61 @@ class SilverAt:
 
     def committed_offsets(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Committed offsets in force, by group."""
-        names = (
-            "group_id",
-            "topic",
-            "partition",
-            "applied_log_offset",
-            "applied_at",
-            "committed_offset",
-            "leader_epoch",
-            "topic_id",
-            "change",
-        )
+        names = (*COMMIT_KEY, "applied_at", "committed_offset", "leader_epoch", "topic_id", "change")
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
-        newest = newest_commits(self.applied_commits(names))
+        newest = _newest_of(self._applied_commits(names))
         if not newest.num_rows:
             return offsets
-        in_force = newest.filter(pc.not_equal(newest["change"], "DELETE"))
-        values = in_force.set_column(
-            names.index("applied_at"), "applied_at", pc.divide(in_force["applied_at"].cast(pa.int64()), 1000)
-        ).to_pydict()
-        groups, places = values["group_id"], map(TopicPartition, values["topic"], values["partition"])
-        columns = ("committed_offset", "leader_epoch", "topic_id", "applied_at")
-        committed = map(CommittedOffset, *(values[name] for name in columns))
+        in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0))
+        groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
+        numbers = (in_force[name].to_pylist() for name in ("partition", "committed_offset", "leader_epoch"))
+        partitions, committed_offsets, leader_epochs = numbers
+        times = epoch_ms_column(in_force["applied_at"]).tolist()
+        places = map(TopicPartition, topics, partitions)
+        committed = map(CommittedOffset, committed_offsets, leader_epochs, topic_ids, times)
         for group_id, place, offset in zip(groups, places, committed, strict=True):
             offsets[group_id][place] = offset
         return offsets
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Commits and deletions which had taken effect by the time, in no order."""
-        conditions = [*self._of_groups(), pc.field("outcome") == pc.scalar("APPLIED"), *self._until("applied_at")]
-        dataset = self._dataset(OFFSET_COMMITS)
-        if dataset is not None:
-            yield from dataset.to_batches(
-                columns=list(names), filter=reduce(and_, conditions), batch_size=ROWS_AT_ONCE, batch_readahead=1
-            )
+        """Commits and deletions which had taken effect by the time, in no order; texts of `COMMIT_TEXTS` are coded."""
+        for rows, chosen in self._applied_commits(names):
+            yield from (rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen))).to_batches()
+
+    def _applied_commits(self, names: Sequence[str]) -> Iterator[tuple[pa.Table, I64]]:
+        """Row groups, and which of their rows had taken effect by the time."""
+        needed = dict.fromkeys((*names, "outcome", "applied_at"))
+        for rows, is_asked in self._row_groups(OFFSET_COMMITS, tuple(needed), COMMIT_TEXTS):
+            is_chosen = is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)
+            if self.at_ms is not None:
+                is_chosen &= rows["applied_at"].is_valid().to_numpy()
+                is_chosen &= epoch_ms_column(rows["applied_at"]) <= self.at_ms
+            yield rows.select(list(names)), np.flatnonzero(is_chosen)
+
+    def _row_groups(
+        self, table: Table, names: Sequence[str], coded: Collection[str]
+    ) -> Iterator[tuple[pa.Table, BoolArray]]:
+        """Some columns, row group by row group, and which of their rows are of the groups in question; those of
+        `coded`, and `group_id`, come as codes. Row groups without such rows are left out."""
+        texts = {*coded, "group_id"}
+        schema = columns_read(table, names, texts)
+        for file in self._files(table):
+            filesystem, path = filesystem_of(file.path)
+            with filesystem.open_input_file(path) as source:
+                parquet = pq.ParquetFile(source, read_dictionary=sorted(texts))
+                for index in range(parquet.num_row_groups):
+                    is_asked = self._is_asked(parquet.read_row_group(index, columns=["group_id"])["group_id"])
+                    if is_asked.any():
+                        yield as_read(parquet.read_row_group(index, columns=list(names)), schema), is_asked
+
+    def _is_asked(self, group_id: pa.ChunkedArray) -> BoolArray:
+        """Rows of the groups in question."""
+        if self._group_ids is None:
+            return np.ones(len(group_id), np.bool_)
+        codes, texts = codes_of(group_id)
+        asked = set(self._group_ids.to_pylist())
+        is_asked: BoolArray = np.array([*(text in asked for text in texts), False])[codes]
+        return is_asked
 
     def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, int]:
         """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
@@ -251,13 +289,17 @@ class SilverAt:
 
     def _dataset(self, table: Table) -> ds.Dataset | None:
         """The files of the cluster's rows; None if there are none."""
-        files = [filesystem_of(file.path) for file in self._whole.files(table)]
+        files = [filesystem_of(file.path) for file in self._files(table)]
         if not files:
             return None
         declared = arrow_schema(table)
         stored = pa.schema([declared.field(name) for name in table.column_names if name not in table.partition_by])
         paths = [path for _, path in files]
         return ds.dataset(paths, schema=stored.remove_metadata(), filesystem=files[0][0], format="parquet")
+
+    def _files(self, table: Table) -> list[TableFile]:
+        """The files of the cluster's rows."""
+        return list(self._whole.files(table))
 
     def _of_groups(self) -> list[Any]:
         return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]
@@ -287,7 +329,7 @@ class SilverAt:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""
         starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
         newest: dict[SharePartitionKey, Row] = {}
-        for row in self.open_rows(SHARE_PARTITION_STATES):
+        for row in sorted(self._share_states(), key=itemgetter("log_offset")):
             newest[SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])] = row
         for key, state in newest.items():
             if state["record_kind"] != "TOMBSTONE":
@@ -298,6 +340,23 @@ class SilverAt:
                     state["delivery_complete_count"],
                 )
         return starts
+
+    def _share_states(self) -> Iterator[Row]:
+        """The states of share partitions that hold at the time."""
+        names = (*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)
+        for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, names, SHARE_STATE_TEXTS):
+            chosen = np.flatnonzero(is_asked & self._is_holding(rows))
+            yield from rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)).to_pylist()
+
+    def _is_holding(self, rows: pa.Table) -> BoolArray:
+        """As `_holds`, for rows which were read already."""
+        if self.at_ms is None:
+            is_open: BoolArray = rows["to_log_offset"].is_null().to_numpy()
+            return is_open
+        begun = rows["valid_from"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_from"]) <= self.at_ms)
+        ended = rows["valid_to"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_to"]) <= self.at_ms)
+        is_holding: BoolArray = begun & ~ended
+        return is_holding
 
 
 TARGET_COMPUTED: Final = "TARGET_COMPUTED"
@@ -324,35 +383,35 @@ def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     return groups
 
 
-def newest_commits(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Of applied commits, with `group_id`, `topic`, `partition` and `applied_log_offset`, those which took effect last
-    of their group and partition."""
-    held: list[pa.Table] = []
-    for batch in batches:
-        held.append(pa.Table.from_batches([batch]))
-        if sum(rows.num_rows for rows in held) >= ROWS_AT_ONCE:
-            held = [_newest(pa.concat_tables(held))]
-    return _newest(pa.concat_tables(held)) if held else pa.table({})
+def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Of applied commits, with the columns `COMMIT_KEY`, those which took effect last of their group and partition."""
+    return _newest_of((pa.Table.from_batches([batch]), np.arange(batch.num_rows)) for batch in commits)
 
 
-def _newest(rows: pa.Table) -> pa.Table:
-    if not rows.num_rows:
-        return rows
-    group, topic = (_codes(rows[name]) for name in ("group_id", "topic"))
-    partition = rows["partition"].to_numpy()
-    # no more of each than there are rows, so that none of the products overflows
-    _, owner = np.unique(group * (topic.max() + 1) + topic, return_inverse=True)
-    _, key = np.unique((owner << 31) | partition, return_inverse=True)
+def _newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
+    """As `newest_commits`, of some rows of each part."""
+    held = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
+    if not held:
+        return pa.table({})
+    rows = pa.concat_tables(held)
+    return rows.take(pa.array(_newest(rows, np.arange(rows.num_rows))))
+
+
+def _newest(rows: pa.Table, chosen: I64) -> I64:
+    """Those of the chosen rows which took effect last of their group and partition."""
+    group, _ = codes_of(rows["group_id"])
+    topic, topics = codes_of(rows["topic"])
+    partition, applied_at = (numbers_of(rows[name])[chosen] for name in ("partition", "applied_log_offset"))
+    if np.any(applied_at[1:] < applied_at[:-1]):
+        order = np.argsort(applied_at, kind="stable")
+        chosen, partition = chosen[order], partition[order]
+    # two steps: no product of three is sure to fit
+    _, owner = distinct(group[chosen] * len(topics) + topic[chosen])
+    keys, key = distinct(numbered_pairs(owner, partition))
     # of several values for one index numpy keeps the last
-    order = np.argsort(rows["applied_log_offset"].to_numpy(), kind="stable")
-    last = np.zeros(key.max() + 1, np.int64)
-    last[key[order]] = order
-    return rows.take(pa.array(np.sort(last)))
-
-
-def _codes(column: pa.ChunkedArray) -> Any:
-    """Texts as small numbers."""
-    return column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    last = np.zeros(len(keys), np.int64)
+    last[key] = chosen
+    return np.sort(last)
 
 
 class Past:

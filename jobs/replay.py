@@ -29,7 +29,6 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
-from jobs.coverage import epoch_ms
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.quarantine import is_of_capture
@@ -62,6 +61,7 @@ from jobs.runs import Start, WholeRun, broken_off
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
 from jobs.tasks import balanced, run_tasks
+from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table

@@ -14,11 +14,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.columns import ordered_by
 from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.log.chunk import I8, I32, I64
+from coordinator_core.inference.ordering import ordered_by
+from coordinator_core.log.chunk import I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
-from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
+from jobs.arrow_columns import (
+    CODED,
+    as_read,
+    codes_of,
+    columns_read,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    ordered_codes,
+    small_numbers_of,
+)
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
@@ -49,10 +60,6 @@ COMMIT_COLUMNS: Final = (
     "is_transactional",
 )
 COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
-
-
-CODED: Final = pa.dictionary(pa.int32(), pa.string())
-"""A text column that is read as it is stored: the distinct texts, and a number a row."""
 
 
 class _Footer(NamedTuple):
@@ -86,24 +93,24 @@ class SilverFiles:
     def read(self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()) -> pa.Table:
         """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`."""
         parts = list(self.iterate(table, columns, log_partition, coded))
-        return pa.concat_tables(parts) if parts else _schema(table, columns, coded).empty_table()
+        return pa.concat_tables(parts) if parts else columns_read(table, columns, coded).empty_table()
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
         """Some columns of all rows, in no order; for small tables, and those without log partitions."""
-        schema = _schema(table, columns, coded)
+        schema = columns_read(table, columns, coded)
         parts = []
         for file in self._files[table.full_name]:
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
                 rows = pq.ParquetFile(source, read_dictionary=coded).read(columns=list(columns), use_threads=False)
-                parts.append(_typed(rows, schema))
+                parts.append(as_read(rows, schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def iterate(
         self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()
     ) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
-        schema = _schema(table, columns, coded)
+        schema = columns_read(table, columns, coded)
         for file in self._files[table.full_name]:
             footer = self._footer(file)
             wanted = [
@@ -119,7 +126,7 @@ class SilverFiles:
                 for index in wanted:
                     rows = _rows_of(parquet, index, columns, log_partition, footer.bounds[index])
                     if rows.num_rows:
-                        yield _typed(rows, schema)
+                        yield as_read(rows, schema)
 
     def _footer(self, file: TableFile) -> _Footer:
         footer = self._footers.get(file.path)
@@ -152,17 +159,6 @@ def _rows_of(
     stored = [*columns, *([] if LOG_PARTITION in columns else [LOG_PARTITION])]
     rows = parquet.read_row_group(index, columns=stored, use_threads=False)
     return rows.filter(pc.equal(rows[LOG_PARTITION], log_partition))
-
-
-def _schema(table: Table, columns: Sequence[str], coded: Collection[str]) -> pa.Schema:
-    """Columns as they are read."""
-    fields = [arrow_schema(table).field(name).remove_metadata() for name in columns]
-    return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
-
-
-def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Columns as declared: files of other writers and of older versions may have other types, or lack some."""
-    return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
 def group_lives(files: SilverFiles, log_partition: int) -> Iterator[GroupLife]:
@@ -280,47 +276,3 @@ def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, Group
         group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
         for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
     }
-
-
-def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
-    """Texts as indices into the distinct texts; -1: null."""
-    coded = (column if column.type == CODED else column.dictionary_encode()).unify_dictionaries().combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):  # no rows
-        return np.zeros(0, np.int64), []
-    return numbers_of(coded.indices), coded.dictionary.to_pylist()
-
-
-def ordered_codes(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
-    """As `codes_of`, the distinct texts in order."""
-    codes, texts = codes_of(column)
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    places = np.full(len(texts) + 1, -1, np.int64)
-    places[order] = np.arange(len(texts))
-    return places[codes], [texts[index] for index in order]
-
-
-def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> I8:
-    """Texts as indices into a fixed list; -1: null, or not in the list."""
-    codes, texts = codes_of(column)
-    places = {text: index for index, text in enumerate(values)}
-    found: I8 = np.array([*(places.get(text, -1) for text in texts), -1], np.int8)[codes]
-    return found
-
-
-def numbers_of(column: pa.ChunkedArray | pa.Array) -> I64:
-    """Whole numbers; -1: null."""
-    filled = pc.fill_null(column, -1) if column.null_count else column
-    return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
-
-
-def small_numbers_of(column: pa.ChunkedArray) -> I32:
-    """As `numbers_of`, of a column of INT."""
-    filled = pc.fill_null(column, -1) if column.null_count else column
-    return filled.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
-
-
-def epoch_ms_column(column: pa.ChunkedArray) -> I64:
-    """Times as epoch milliseconds; -1: null."""
-    micros = numbers_of(column.cast(pa.int64()))
-    # null is -1 microsecond here, and rounds down to -1 millisecond
-    return micros // 1000
