@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kafka import KafkaProducer
+from kafka.protocol.consumer import OffsetCommitRequest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -19,12 +21,15 @@ from jobs.capture import RECORD_BATCHES, capture
 from jobs.capture_stream import ContinuousCapture
 from jobs.capture_writer import CaptureRun
 from jobs.coverage import COVERAGE
+from jobs.nightly import run_nightly
 from jobs.progress import Steps
 from jobs.settings import Settings, load_settings
 from jobs.sinks import Warehouse
 from jobs.sources.broker import Broker, BrokerAddress, Coordinator
 from jobs.told import first_topic_ids
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
+from schemas.tables.gold import LAG_HISTORY
+from schemas.tables.silver import TOPICS as SILVER_TOPICS
 from tests.live.broker import BrokerTopic, LiveBroker
 from tests.live.kafka_home import KafkaHome
 
@@ -139,13 +144,11 @@ def stream(spark: SparkSession, warehouse: Warehouse, broker: LiveBroker) -> Str
     return made
 
 
-def commit_offset(connection: Broker, group: str, offset: int) -> None:
+def commit_offset(connection: Broker, group: str, offset: int, partition: int = 0) -> None:
     """OffsetCommit of a group without members."""
-    from kafka.protocol.consumer import OffsetCommitRequest  # noqa: PLC0415
-
     of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = of_topic.OffsetCommitRequestPartition(
-        partition_index=0,
+    committed = of_topic.OffsetCommitRequestPartition(
+        partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=-1,
         commit_timestamp=-1,
@@ -157,7 +160,7 @@ def commit_offset(connection: Broker, group: str, offset: int) -> None:
         member_id="",
         group_instance_id=None,
         retention_time_ms=-1,
-        topics=[of_topic(name="orders", partitions=[partition])],
+        topics=[of_topic(name="orders", partitions=[committed])],
         max_version=8,
     )
     answer = connection.send(request, Coordinator(group), error_code=lambda it: it.topics[0].partitions[0].error_code)
@@ -218,6 +221,27 @@ def test_bronze_has_the_last_word(stream: Stream) -> None:
     shutil.rmtree(Path(stream.warehouse.root) / "bronze")
     stream.while_running(stream.until_captured)
     assert stream.kinds() == {"CAPTURED"}
+
+
+def test_lag_is_told_from_samples_of_a_live_cluster(stream: Stream) -> None:
+    """Ends are sampled before and after a commit, and gold knows how far it was behind; the topic's id has its name from
+    Admin, since no log that was read tells it."""
+    with KafkaProducer(bootstrap_servers=stream.broker.address) as producer:
+        for _ in range(50):
+            producer.send("orders", b"x", partition=1)
+    capture(stream.spark, stream.warehouse, stream.settings, capture_id="before", captured_at=datetime.now(UTC))
+    with Broker.connect(BrokerAddress(stream.broker.address)) as connection:
+        commit_offset(connection, "lagging", 20, partition=1)
+    steps = Steps(stream.spark, Console(file=stream.text, width=300))
+    now = datetime.now(UTC)
+    code = run_nightly(stream.spark, stream.warehouse, stream.settings, run_id="n", started_at=now, steps=steps)
+    assert code == 0, stream.text.getvalue()
+    rows = stream.warehouse.read(LAG_HISTORY, where={"group_id": "lagging"}).to_pylist()
+    assert [(row["topic"], row["partition"], row["committed_offset"], row["lag"]) for row in rows] == [
+        ("orders", 1, 20, 30)
+    ]
+    named = {row["topic"]: row["learned_from"] for row in stream.warehouse.read(SILVER_TOPICS).to_pylist()}
+    assert named["orders"] == "ADMIN"
 
 
 def test_another_capture_meanwhile_does_no_harm(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
