@@ -224,7 +224,7 @@ def test_bronze_has_the_last_word(stream: Stream) -> None:
 
 
 def test_lag_is_told_from_samples_of_a_live_cluster(stream: Stream) -> None:
-    """Ends are sampled before and after a commit, and gold knows how far it was behind; the topic's id has its name from
+    """Ends are sampled before and after a commit, and gold knows how far it was behind; the topic has its name from
     Admin, since no log that was read tells it."""
     with KafkaProducer(bootstrap_servers=stream.broker.address) as producer:
         for _ in range(50):
