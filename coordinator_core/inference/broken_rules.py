@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core import anomalies
-from coordinator_core.inference.commit_anomalies import by_partition
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from coordinator_core.share_state.lane import RECORD_KINDS

@@ -20,7 +20,7 @@ called a reset.
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.deletions import Deletions
 from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
+from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64, BoolArray
@@ -52,8 +53,6 @@ USUAL_FACTOR: Final = 10
 """A skip moves, and moves faster, by this factor than the partition usually does."""
 USUAL_ADVANCES_MIN: Final = 3
 """Fewer other advances show nothing usual."""
-RADIX_KEYS_MAX: Final = 1 << 16
-"""numpy sorts keys of 16 bits in linear time."""
 
 
 class Verdict(NamedTuple):
@@ -83,7 +82,10 @@ def find_anomalies(life: GroupLife, owners: Iterable[OwnerRow], settings: Infere
         return []
     owned = OwnersAt(owners)
     in_force = _InForce(commits)
-    return [_anomaly(life, row, verdict, groups, owned, in_force) for row, verdict in sorted(verdicts.items())]
+    return [
+        _anomaly(life.group_id, commit, verdicts[commit.row], groups, owned, in_force)
+        for commit in _commits_of(commits, sorted(verdicts))
+    ]
 
 
 class GenerationsAt:
@@ -98,6 +100,7 @@ class GenerationsAt:
             for row in self._rows
         ]
         self._from = np.minimum.accumulate(np.array(begins[::-1], np.int64))[::-1]
+        self._begins: list[int] = self._from.tolist()
         self._to = np.array(
             [np.iinfo(np.int64).max if row.to_log_offset is None else row.to_log_offset for row in self._rows], np.int64
         )
@@ -112,14 +115,14 @@ class GenerationsAt:
 
     def at(self, log_offset: int) -> GenerationRow | None:
         """The generation which holds a place in the log, or None."""
-        index = bisect_right(self._from, log_offset) - 1
+        index = bisect_right(self._begins, log_offset) - 1
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 
     def type_at(self, log_offset: int) -> str | None:
         """The group's type at a place in the log; that of the nearest generation where none holds it."""
         if not self._rows:
             return None
-        return self._rows[max(0, bisect_right(self._from, log_offset) - 1)].group_type
+        return self._rows[max(0, bisect_right(self._begins, log_offset) - 1)].group_type
 
     def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
         """As `type_at`, for many places: indices into the types; -1: not known."""
@@ -131,7 +134,7 @@ class GenerationsAt:
 
     def is_empty_at(self, log_offset: int) -> bool | None:
         """Nobody in the group; None where a hole in the log leaves it open."""
-        index = bisect_right(self._from, log_offset) - 1
+        index = bisect_right(self._begins, log_offset) - 1
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
         return bool(self._is_empty[index])
@@ -155,12 +158,18 @@ class OwnersAt:
 
     def at(self, topic: str, partition: int, log_offset: int) -> OwnerRow | None:
         """The owner; the one who has it the longest, should a log show two. None where nobody owned it."""
-        holding = (
-            owner
-            for owner in self._stretches.get((topic, partition), ())
-            if owner.from_log_offset <= log_offset and (owner.to_log_offset is None or log_offset < owner.to_log_offset)
-        )
-        return min(holding, key=lambda owner: (owner.from_log_offset, owner.member_id), default=None)
+        found: OwnerRow | None = None
+        for owner in self._stretches.get((topic, partition), ()):
+            if owner.from_log_offset <= log_offset and (
+                owner.to_log_offset is None or log_offset < owner.to_log_offset
+            ):
+                is_longer = found is None or _begin(owner) < _begin(found)
+                found = owner if is_longer else found
+        return found
+
+
+def _begin(owner: OwnerRow) -> tuple[int, str]:
+    return owner.from_log_offset, owner.member_id
 
 
 class _InForce:
@@ -184,32 +193,60 @@ class _InForce:
         return _known(commits.committed_offset[rows[np.argmax(commits.applied_log_offset[rows])]])
 
 
+class _Commit(NamedTuple):
+    """One row of the commits; -1 stands for null."""
+
+    row: int
+    topic: str
+    partition: int
+    log_offset: int
+    is_applied: bool
+    at_ms: int
+    """When it was applied, or else recorded."""
+    previous_offset: int
+    committed_offset: int
+    is_transactional: bool
+
+
+def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]:
+    """Some of the commits, as Python's values."""
+    at = np.array(rows, np.int64)
+    is_applied = commits.outcome[at] == APPLIED
+    columns = (
+        commits.partition[at],
+        commits.log_offset[at],
+        is_applied,
+        np.where(is_applied, commits.applied_at_ms[at], commits.recorded_at_ms[at]),
+        commits.previous_offset[at],
+        commits.committed_offset[at],
+        commits.is_transactional[at],
+    )
+    topics = map(commits.topics.__getitem__, commits.topic[at].tolist())
+    return map(_Commit, rows, topics, *(column.tolist() for column in columns))
+
+
 def _anomaly(
-    life: GroupLife, row: int, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
+    group_id: str, commit: _Commit, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
 ) -> AnomalyRow:
-    commits = life.commits
-    log_offset = int(commits.log_offset[row])
-    topic, partition = commits.topics[commits.topic[row]], int(commits.partition[row])
-    owner = owners.at(topic, partition, log_offset)
-    is_empty = groups.is_empty_at(log_offset)
-    is_applied = commits.outcome[row] == APPLIED
-    before = _known(commits.previous_offset[row]) if is_applied else in_force.before(row)
-    after = _known(commits.committed_offset[row])
+    owner = owners.at(commit.topic, commit.partition, commit.log_offset)
+    is_empty = groups.is_empty_at(commit.log_offset)
+    before = _known(commit.previous_offset) if commit.is_applied else in_force.before(commit.row)
+    after = _known(commit.committed_offset)
     method = verdict.method
-    if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commits.is_transactional[row]:
+    if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commit.is_transactional:
         # accepted, hence from a member; nobody had the partition, hence not from its owner
         method = "COMMIT_BY_NON_OWNER"
     return AnomalyRow(
-        group_id=life.group_id,
-        group_type=groups.type_at(log_offset),
-        topic=topic,
-        partition=partition,
-        log_offset=log_offset,
-        at=int(commits.applied_at_ms[row] if is_applied else commits.recorded_at_ms[row]),
+        group_id=group_id,
+        group_type=groups.type_at(commit.log_offset),
+        topic=commit.topic,
+        partition=commit.partition,
+        log_offset=commit.log_offset,
+        at=commit.at_ms,
         kind=verdict.kind,
         from_offset=before,
         to_offset=after,
-        delta=after - before if is_applied and before is not None and after is not None else None,
+        delta=after - before if commit.is_applied and before is not None and after is not None else None,
         owner_member_id=owner.member_id if owner else None,
         owner_client_host=owner.client_host if owner else None,
         was_group_empty=is_empty,
@@ -306,22 +343,6 @@ def _stalled(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Ve
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = ~(is_long[:-1] & (run[:-1] == run[1:]))
     return dict.fromkeys(rows[is_long & is_first].tolist(), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
-
-
-def by_partition(commits: GroupCommits, chosen: BoolArray) -> tuple[I64, I64]:
-    """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end."""
-    rows = np.flatnonzero(chosen)
-    key = commits.topic[rows].astype(np.int64) * (1 + int(commits.partition.max())) + commits.partition[rows]
-    # applied order first; it is the log's own unless there were transactions
-    if commits.is_transactional[rows].any():
-        order = np.argsort(commits.applied_log_offset[rows], kind="stable")
-        rows, key = rows[order], key[order]
-    if len(key) and int(key.max()) < RADIX_KEYS_MAX:
-        key = key.astype(np.uint16)
-    order = np.argsort(key, kind="stable")
-    rows, key = rows[order], key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=np.int64(-1)) != 0) if len(key) else np.zeros(0, np.int64)
-    return rows, np.append(starts, len(rows))
 
 
 def _rows(chosen: BoolArray) -> Sequence[int]:

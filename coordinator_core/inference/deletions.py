@@ -17,12 +17,14 @@ the broker are known.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core.history.rows import GenerationRow
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
@@ -121,14 +123,13 @@ class Deletions:
     def _applied_by_partition(self) -> dict[Partition, I64]:
         """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
         commits = self._life.commits
-        deleted = np.unique(commits.topic[commits.change == _DELETE])
-        rows = np.flatnonzero((commits.outcome == _APPLIED) & np.isin(commits.topic, deleted))
-        rows = rows[np.lexsort((commits.applied_log_offset[rows], commits.partition[rows], commits.topic[rows]))]
-        topics, partitions = commits.topic[rows], commits.partition[rows]
-        starts = np.flatnonzero((np.diff(topics, prepend=-1) != 0) | (np.diff(partitions, prepend=-1) != 0))
+        has_lost = np.zeros(len(commits.topics), np.bool_)
+        has_lost[commits.topic[commits.change == _DELETE]] = True
+        rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
+        firsts = rows[bounds[:-1]]
+        partitions = zip(commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), strict=True)
         return {
-            (int(topics[start]), int(partitions[start])): rows[start:end]
-            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True)
+            place: rows[first:end] for place, (first, end) in zip(partitions, pairwise(bounds.tolist()), strict=True)
         }
 
     def _last_before(self, rows: I64, row: int) -> int:

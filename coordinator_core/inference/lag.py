@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.commit_anomalies import by_partition
 from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES

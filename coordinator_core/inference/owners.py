@@ -73,18 +73,24 @@ class MembersAt:
     """Stretches of membership, to be asked by member id and place in the log."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
-        self._stretches: dict[str, list[MemberRow]] = {}
+        self._stretches: dict[str, tuple[list[int], list[MemberRow]]] = {}
+        """By member id, where its stretches begin, and the stretches."""
         for member in sorted(members, key=lambda row: row.from_log_offset):
-            self._stretches.setdefault(member.member_id, []).append(member)
+            begins, stretches = self._stretches.setdefault(member.member_id, ([], []))
+            begins.append(member.from_log_offset)
+            stretches.append(member)
 
     def at(self, member_id: str, log_offset: int) -> MemberRow | None:
         """The stretch of a member which holds a place in the log, or None."""
-        stretches = self._stretches.get(member_id, [])
-        index = bisect_right(stretches, log_offset, key=lambda row: row.from_log_offset) - 1
+        begins, stretches = self._stretches.get(member_id, _NO_STRETCHES)
+        index = bisect_right(begins, log_offset) - 1
         if index < 0:
             return None
         found = stretches[index]
         return found if found.to_log_offset is None or log_offset < found.to_log_offset else None
+
+
+_NO_STRETCHES: Final[tuple[list[int], list[MemberRow]]] = ([], [])
 
 
 def _stretches(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
