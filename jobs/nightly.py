@@ -14,6 +14,7 @@ from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
 from jobs.settings import Settings, load_settings
 from jobs.sinks import Warehouse
+from jobs.sql import has_metastore, publish
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 
 DONE: Final = 0
@@ -54,7 +55,7 @@ def run_audit(
     steps: Steps,
     rebuild: bool = False,
 ) -> None:
-    """Make gold from silver, unless it is of this silver already."""
+    """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any."""
     with steps.step("audit"):
         summary = audit(
             session,
@@ -69,6 +70,9 @@ def run_audit(
         steps.say(f"gold is of {summary.replaced_version}: made anew")
     if not summary.skipped:
         steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
+    if has_metastore(session):
+        with steps.step("tables, views and functions in the metastore"):
+            publish(session, warehouse)
 
 
 def run_replay(

@@ -49,12 +49,13 @@ class Catalogue:
         self._warehouse = warehouse
         self._waiting = [table for table in TABLES.values() if warehouse.exists(table)]
         self._defined: set[Definition] = set()
-        self._is_persistent = session.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+        self._is_persistent = has_metastore(session)
         self.table_names = tuple(table.full_name for table in self._waiting)
         """Full names of the tables which are there."""
         for layer in dict.fromkeys(table.layer for table in self._waiting):
-            # a layer is one of our own words
-            session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
+            if not session.catalog.databaseExists(layer):  # IF NOT EXISTS alone makes a metastore log an error
+                # a layer is one of our own words
+                session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
 
     def prepare(self, statement: str) -> None:
         """Make known what the statement may name; all tables for SHOW, which names none."""
@@ -73,11 +74,16 @@ class Catalogue:
             self._define(definition)
 
     def _make_known(self, tables: Iterable[Table]) -> None:
+        # Spark's own, since pyspark's Catalog tells no location, and fails where the folder of a table is gone
+        state = self.session._jsparkSession.sessionState()
         for table in tables:
             self._waiting.remove(table)
-            if not self.session.catalog.tableExists(table.full_name):
-                path = spark_uri(self._warehouse.path(table))
+            path = spark_uri(self._warehouse.path(table))
+            identifier = state.sqlParser().parseTableIdentifier(table.full_name)
+            if not state.catalog().tableExists(identifier):
                 self.session.catalog.createTable(table.full_name, path=path, source="delta")
+            elif self._is_persistent:
+                _require_location(table, state.catalog().getTableMetadata(identifier).location().toString(), path)
 
     def _define(self, definition: Definition) -> None:
         """Make a view or function, unless it is there or a table which it reads is not."""
@@ -85,6 +91,34 @@ class Catalogue:
         if is_able and definition not in self._defined:
             self.session.sql(definition.statement(is_persistent=self._is_persistent))
             self._defined.add(definition)
+
+
+def has_metastore(session: SparkSession) -> bool:
+    """Is a Hive metastore configured? Else Spark's catalogue ends with the session."""
+    return session.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+
+
+def publish(session: SparkSession, warehouse: Warehouse) -> None:
+    """Make tables, views and functions known to the metastore, or bring them up to date there: whoever reads it needs
+    nothing else of this project. Raises SqlError."""
+    try:
+        Catalogue(session, warehouse).prepare_all()
+    except (PySparkException, Py4JJavaError) as error:
+        raise SqlError(f"the tables are made, but the metastore does not take them: {one_line(error)}") from error
+
+
+def _require_location(table: Table, location: str, path: str) -> None:
+    """A metastore knows a table by its name alone, whatever warehouse it is of. Raises SqlError."""
+    if _plain_uri(location) != _plain_uri(path):
+        raise SqlError(
+            f"the metastore has {table.full_name} at {location}, and this warehouse has it at {path}: give each "
+            "warehouse a metastore of its own, or drop the table from the metastore first"
+        )
+
+
+def _plain_uri(uri: str) -> str:
+    """One spelling of it: Hadoop writes `file:/a`, others `file:///a`."""
+    return uri.replace("file:///", "file:/", 1).rstrip("/")
 
 
 def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:

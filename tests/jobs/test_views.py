@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +16,6 @@ from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, run_query
 from jobs.views import DEFINITIONS, Kind, definitions_named_in
 from schemas.tables import TABLES
-from tests.conftest import PROJECT_ROOT
 from tests.jobs.history import HOSTILE
 from tests.jobs.test_sinks import rows
 
@@ -261,43 +258,3 @@ def test_the_same_tables_elsewhere(root: str) -> None:
         assert connection.execute(in_force, ["g"]).fetchall() == [("t2", 400)]
         for number, group in enumerate(HOSTILE):
             assert connection.execute(in_force, [group]).fetchall() == [("t", number)]
-
-
-METASTORE_SESSION = """
-import json, sys
-from jobs.session import spark_defaults, start_session
-from jobs.sinks import Warehouse
-from jobs.sql import Catalogue
-
-root, scratch, is_first = sys.argv[1], sys.argv[2], sys.argv[3] == "first"
-overrides = spark_defaults() | {
-    "spark.master": "local[1]",
-    "spark.sql.catalogImplementation": "hive",
-    "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={scratch}/metastore;create=true",
-    "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch}",
-}
-session = start_session("metastore", overrides)
-if is_first:
-    Catalogue(session, Warehouse(root)).prepare_all()
-queries = (
-    "SELECT generation FROM current_groups",
-    "SELECT member_id FROM owner_at('t', 0, timestamp'2026-01-01 00:12:00Z')",
-)
-print(json.dumps([[row[0] for row in session.sql(query).collect()] for query in queries]))
-"""
-
-
-@pytest.mark.slow
-def test_with_a_metastore_they_stay(root: str, tmp_path: Path) -> None:
-    """A second session that only knows the metastore finds views and functions."""
-    for which in ("first", "second"):
-        done = subprocess.run(
-            [sys.executable, "-c", METASTORE_SESSION, root, str(tmp_path), which],
-            cwd=PROJECT_ROOT,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert json.loads(done.stdout.splitlines()[-1]) == [[2], ["g-m10"]]
