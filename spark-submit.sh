@@ -102,31 +102,6 @@ make_environment() { # STAMP FILE...
 
 spark_home() { printf '%s\n' "$VENV"/lib/python3.*/site-packages/pyspark; }
 
-# Spark's folder for a run on this machine: all of it but the zip of its Python part, which would come before the same
-# in .venv. Python compiles what it loads from a zip anew at each start: that takes each worker a second, and the reader of
-# a stream has ten to be there. YARN and the like look for the zip: they get the real folder.
-link_spark() {
-    local real item
-    real=$(spark_home)
-    mkdir -p "$LINKED_SPARK" || return
-    for item in bin data jars sbin; do
-        [[ ! -e $real/$item ]] || ln -sfn -- "$real/$item" "$LINKED_SPARK/$item"
-    done
-}
-
-have_linked_spark() { [[ $LINKED_SPARK/jars -ef $(spark_home)/jars ]]; }
-
-runs_here() { # Spark's options: is this machine the master?
-    local word previous=
-    for word in "$@"; do
-        case $previous$word in
-            --master=local* | --masterlocal*) ;;
-            --master=* | --master?* | --deploy-mode* | --properties-file* | *spark.master=*) return 1 ;;
-        esac
-        [[ $word == --master ]] && previous=$word || previous=
-    done
-}
-
 have_jars() { [[ -f $JARS/.made-from && $(<"$JARS/.made-from") == "$(lock_sum "$DEFAULTS")" ]]; }
 
 # Delta's jars, resolved once by Spark itself from Maven and kept: later starts neither ask nor wait for it.
@@ -178,7 +153,6 @@ quoted() { # words, as a shell would read them: pyspark splits them so
 }
 
 ROOT=$(project_root)
-readonly LINKED_SPARK=$ROOT/.cache/spark
 readonly ROOT VENV=$ROOT/.venv JARS=$ROOT/.cache/jars DEFAULTS=$ROOT/conf/spark-defaults.conf
 readonly COMPILED=$ROOT/.cache/numba
 readonly RUN_LOCK=$ROOT/requirements.txt DEV_LOCK=$ROOT/requirements-dev.txt
@@ -218,7 +192,6 @@ unset SPARK_CONF_DIR
 
 if [[ ${1:-} == --set-up ]]; then
     have_jars || locked fetch_jars
-    have_linked_spark || locked link_spark
     is_compiled || locked compile_loops
     exit 0
 fi
@@ -231,10 +204,6 @@ GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" "$ROOT/jobs/__main__.py" "$@" || cod
 check_java
 have_jars || locked fetch_jars
 is_compiled || locked compile_loops
-if runs_here ${spark_options[@]+"${spark_options[@]}"}; then
-    have_linked_spark || locked link_spark
-    SPARK_HOME=$LINKED_SPARK
-fi
 export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
 jar_uris=$(jar_list ,)
 

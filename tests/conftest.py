@@ -1,6 +1,5 @@
 """One Spark session for all tests, with the settings of the jobs but for those that only cost time here."""
 
-import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -32,9 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with Delta: two cores, no UI, no adaptive planning, one shuffle partition, scratch folders."""
-    linked_spark = PROJECT_ROOT / ".cache" / "spark"
-    if (linked_spark / "jars").exists():
-        os.environ["SPARK_HOME"] = str(linked_spark)  # as spark-submit.sh does
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = os.environ.get("PYTHONPATH", "")
@@ -53,16 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", overrides)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def left_sockets() -> Iterator[None]:
-    """kafka-python leaves sockets that could not connect to the garbage collector: they are gone before the next test.
-
-    With this goes `pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")`.
-    """
-    yield
-    gc.collect()
 
 
 @pytest.fixture
