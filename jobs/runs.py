@@ -52,7 +52,7 @@ class Start:
 class WholeRun:
     """The newest whole run of a cluster, and the tables as it left them.
 
-    Where no run is known, or the run did not write a table, the newest version of the table is read.
+    Where no run is known, none has begun since, or the run did not write a table, the newest version is read.
     """
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
@@ -73,7 +73,11 @@ class WholeRun:
         columns = ["started_at", "replay_version", "table_versions", "told_version"]
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
-        return cls(warehouse, cluster_id, newest)
+        whole = cls(warehouse, cluster_id, newest)
+        if broken_off(warehouse, cluster_id, whole) is None:
+            # nobody has begun to write since: the tables are whole as they stand, whoever tended to them meanwhile
+            whole._versions = {}
+        return whole
 
     def version_of(self, table: Table) -> int | None:
         """The Delta version at which to read a table; None: the newest."""

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
+from py4j.protocol import Py4JJavaError
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -442,7 +443,7 @@ class Warehouse:
         """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
         try:
             files = self.files(table, version)
-        except (DeltaError, PySparkException):
+        except (DeltaError, PySparkException, Py4JJavaError):
             return False
         paths = [filesystem_of(file.path) for file in files]
         return not paths or all(
@@ -633,7 +634,7 @@ class Warehouse:
         snapshot = (
             log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
             if version is None
-            else log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+            else log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty(), False)
         )
         types = {column.name: column.type for column in table.columns}
         rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues", "stats")

@@ -70,6 +70,35 @@ class Loaded:
         self.truth = truth_of(self.snapshot, self.simulated)
 
 
+LONG: Final = frozenset(
+    {
+        "test_acls",
+        "test_admin_protocol",
+        "test_broker_source",
+        "test_capture_stream",
+        "test_clients",
+        "test_failures",
+        "test_leaders_move",
+        "test_long_run",
+        "test_secrets",
+        "test_secure",
+        "test_three_inputs",
+        "test_verify",
+    }
+)
+"""Modules whose clusters, clients or whole jobs take too long for each run of the suite: `make test-live` runs them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the long ones to `make test-live`."""
+    if IS_WHOLE:
+        return
+    left = pytest.mark.skip(reason="a long live test: make test-live runs it")
+    for item in items:
+        if item.path.parent == Path(__file__).resolve().parent and item.path.stem in LONG:
+            item.add_marker(left)
+
+
 def cases() -> list[Case]:
     """What is loaded in this run."""
     if not IS_WHOLE:
