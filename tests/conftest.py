@@ -1,5 +1,6 @@
 """One Spark session for all tests, with the settings of the jobs but for those that only cost time here."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", overrides)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def left_sockets() -> Iterator[None]:
+    """kafka-python leaves sockets that could not connect to the garbage collector: they are gone before the next test.
+
+    With this goes `pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")`.
+    """
+    yield
+    gc.collect()
 
 
 @pytest.fixture

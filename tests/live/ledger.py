@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.conformance.recordings import make_warehouse_of
-from tests.conformance.tables import Rows, rows_of
+from tests.conformance.tables import Rows
 from tests.live.disk import TOPICS
 
 CLUSTER_ID: Final = "live"
@@ -35,14 +35,15 @@ class Ledger:
         make_warehouse_of(session, root, cluster_id=CLUSTER_ID, topics=TOPICS, **sources)
 
     def rows(self, table: str) -> Rows:
-        """All rows of a table; times are epoch milliseconds."""
+        """All rows of a table."""
         return rows_in(self.root, table)
 
 
 def rows_in(warehouse: Path, table: str, columns: Sequence[str] | None = None) -> Rows:
-    """All rows of a table of a warehouse, or some columns of them; times are epoch milliseconds."""
+    """All rows of a table of a warehouse, or some columns of them."""
     asked = None if columns is None else list(columns)
-    return rows_of(DeltaTable(str(warehouse / table.replace(".", "/"))).to_pyarrow_table(columns=asked))
+    rows: Rows = DeltaTable(str(warehouse / table.replace(".", "/"))).to_pyarrow_table(columns=asked).to_pylist()
+    return rows
 
 
 def counted(rows: Rows, without: Sequence[str] = ()) -> Counter[str]:
