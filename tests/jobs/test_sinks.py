@@ -103,7 +103,8 @@ def test_overwrite_replaces_one_cluster_or_all(warehouse: Warehouse) -> None:
 def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
     """What a failed task began is removed."""
     target = warehouse.target(COMMITS, app_id="a", version=1)
-    with pytest.raises(RuntimeError, match="stop"), PartWriter(target, "p", {"cluster_id": "c"}) as writer:
+    values = {"cluster_id": "c", "is_settled": True}
+    with pytest.raises(RuntimeError, match="stop"), PartWriter(target, "p", values) as writer:
         writer.write(commits(1))
         raise RuntimeError("stop")
     assert list(Path(target.folder).glob("*.parquet")) == []

@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
-from jobs.replay import ReplayDone, _config_rows, _topic_rows
+from jobs.replay import Names, _config_rows, _topic_rows
 from jobs.sinks import Warehouse
 from jobs.told import ToldConfig, first_topic_ids, newest, told_configs, told_topics
 from schemas.tables.bronze import CONFIGS, TOPICS
@@ -80,13 +80,11 @@ def test_what_all_brokers_agree_on_is_told_of_all(warehouse: Warehouse) -> None:
 
 def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
     """A value which the log has is not told twice; another one begins when Admin told it, and the log ends it."""
-    done = ReplayDone(
-        configs=[
-            ConfigChanged("GROUP", "g", "n", "1", 10, 100),
-            ConfigChanged("GROUP", "g", "n", "2", 20, 400),
-            ConfigChanged("GROUP", "g", "n", None, 30, 500),
-        ]
-    )
+    logged = [
+        ConfigChanged("GROUP", "g", "n", "1", 10, 100),
+        ConfigChanged("GROUP", "g", "n", "2", 20, 400),
+        ConfigChanged("GROUP", "g", "n", None, 30, 500),
+    ]
     told = [
         ToldConfig("GROUP", "g", "n", "0", 50),
         ToldConfig("GROUP", "g", "n", "1", 150),
@@ -95,7 +93,7 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
         ToldConfig("BROKER", "", "m", "5", 70),
         ToldConfig("BROKER", "", "m", None, 90),
     ]
-    rows = _config_rows([done], told)
+    rows = _config_rows(logged, told)
     assert [
         (row["name"], row["value"], row["from_log_offset"], row["to_log_offset"], row["valid_from"], row["valid_to"])
         for row in rows
@@ -110,12 +108,12 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
 
 def test_names_of_the_log_are_surer_than_those_told() -> None:
     """The metadata log's name and time of deletion stand; Admin's stand where no log knows the id."""
-    done = ReplayDone(
-        topics=[TopicName("A", "t", 100, "CLUSTER_METADATA"), TopicName("B", "guess", 50, "REGEX")],
+    known = Names(
+        learned=(TopicName("A", "t", 100, "CLUSTER_METADATA"), TopicName("B", "guess", 50, "REGEX")),
         deleted={"A": 400},
     )
     told = [TopicName("A", "t", 200, "ADMIN"), TopicName("B", "u", 200, "ADMIN"), TopicName("C", "v", 200, "ADMIN")]
-    rows = _topic_rows([done], told, {"A": 450, "B": 450})
+    rows = _topic_rows(known, told, {"A": 450, "B": 450})
     assert [
         (row["topic_id"], row["topic"], row["valid_from"], row["valid_to"], row["learned_from"]) for row in rows
     ] == [
