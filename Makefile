@@ -23,8 +23,9 @@ check: test-env ## Format, lint, types, imports, shell, and the tests that are n
 bench: test-env ## Timings of the hot paths.
 	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))
 
-fuzz: test-env ## A million damaged inputs, and thousands of random lives of each live group.
+fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
+	GROUPLEDGER_HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.

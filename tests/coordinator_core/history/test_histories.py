@@ -1,0 +1,107 @@
+"""Hundreds of random histories, compacted somewhere and cut into runs anywhere: what one run makes of them."""
+
+import os
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.history.groups import GroupRows
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.saved_logs import (
+    pack_offset_lane,
+    pack_share_lane,
+    unpack_offset_lane,
+    unpack_share_lane,
+)
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.share_state.lane import ShareStateLane
+from tests.coordinator_core.history.histories import cuts_of, offsets_log, probe, share_log
+from tests.coordinator_core.history.test_saved import by_group, texts
+from tests.coordinator_core.offsets.reference import Row, rows_of
+from tests.coordinator_core.share_state.reference import chunk_of, lane_rows
+
+HISTORIES: Final = int(os.environ.get("GROUPLEDGER_HISTORIES", "500"))
+"""How many of each coordinator topic; `make fuzz` tries more."""
+BY_BYTES: Final = 16
+"""One in so many goes through bytes in each run, which takes longer than all else (`test_saved` tries that)."""
+PARTS: Final = 20
+"""Tests that share them, so that a failure names few."""
+
+
+class Runs:
+    """Runs of the replay of one `__consumer_offsets` partition, each from what the one before left."""
+
+    def __init__(self, *, by_bytes: bool) -> None:
+        self._by_bytes = by_bytes
+        self.state: OffsetsLogState | None = None
+        self.commits: dict[int, Row] = {}
+        self._settled = GroupRows()
+        self._open: dict[str, GroupRows] = {}
+
+    def run(self, batches: list[bytes]) -> None:
+        replay = OffsetsLogReplay(self.state)
+        if batches:
+            data = np.frombuffer(b"".join(batches), np.uint8)
+            output = replay.feed(decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="verify"))
+            self.commits |= {row.log_offset: row for row in rows_of(output.commits)}
+            self._settled.extend(output.groups)
+        left = replay.export_state()
+        lane = unpack_offset_lane(pack_offset_lane(left.lane)) if self._by_bytes else left.lane
+        self.state = OffsetsLogState(lane, left.groups)
+        last = replay.finish()
+        self.commits |= {row.log_offset: row for row in rows_of(last.commits)}
+        self._open = {group_id: rows for group_id, rows in self._open.items() if group_id in replay.asleep}
+        self._open |= by_group(last.groups)
+
+    def rows(self) -> list[str]:
+        """Of the groups."""
+        together = GroupRows()
+        for rows in (self._settled, *self._open.values()):
+            together.extend(rows)
+        return texts(together)
+
+    def groups(self) -> dict[str, bytes]:
+        """The state of the groups."""
+        assert self.state is not None
+        return dict(self.state.groups)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_histories_of_groups_in_runs(part: int) -> None:
+    """The end state and all rows of `__consumer_offsets` are those of one run."""
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"groups/{seed}")
+        batches = offsets_log(random)
+        whole, runs = Runs(by_bytes=False), Runs(by_bytes=seed % BY_BYTES == 0)
+        whole.run(batches)
+        for first, end in pairwise(cuts_of(random, len(batches))):
+            runs.run(batches[first:end])
+        assert runs.commits == whole.commits, seed
+        assert runs.rows() == whole.rows(), seed
+        assert runs.groups() == whole.groups(), seed
+        # what offsets are in force, and what is pending, shows in what more records make of it
+        for each in (whole, runs):
+            each.run(probe(len(batches)))
+        assert runs.commits == whole.commits, seed
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_histories_of_share_partitions_in_runs(part: int) -> None:
+    """The same of `__share_group_state`."""
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"shares/{seed}")
+        log, end = ([(offset, at, event.encoded()) for offset, at, event in it] for it in share_log(random))
+        whole = ShareStateLane()
+        expected = [whole.feed(chunk_of(log)), whole.feed(chunk_of(end)), whole.finish()]
+        lane = ShareStateLane()
+        outputs = []
+        cuts = cuts_of(random, len(log))
+        for part_of_log in (*(log[first:last] for first, last in pairwise(cuts)), end):
+            state = lane.export_state()
+            lane = ShareStateLane(state if seed % BY_BYTES else unpack_share_lane(pack_share_lane(state)))
+            outputs.append(lane.feed(chunk_of(part_of_log)))
+        # the end makes the state show: one record more of each share partition
+        assert lane_rows([*outputs, lane.finish()]) == lane_rows(expected), seed
