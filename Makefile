@@ -6,8 +6,8 @@ PYTHON := .venv/bin/python
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
-test: test-env ## The whole suite.
-	PYTHONPATH=. $(PYTHON) -m pytest -q
+test: test-env ## The whole suite, in two processes.
+	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadgroup
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (GROUPLEDGER_LIVE_MINUTES), three brokers.
 	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/jobs/test_simulate.py

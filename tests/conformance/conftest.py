@@ -24,7 +24,8 @@ from tests.conformance.recordings import (
 )
 from tests.conformance.test_traces import DATA, FamilyFile, family_files
 
-LINES: Final = pytest.StashKey[list[str]]()
+LINE: Final = "line of the report"
+"""Name of the property by which a test hands a line over, from whichever process it ran in."""
 
 LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
     "recording": lambda recording: True,
@@ -45,11 +46,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--traces", action="append", type=Path, default=[], metavar="DIR", help="traces and vectors to judge"
     )
     group.addoption("--recording", action="append", type=Path, default=[], metavar="DIR", help="a recording to judge")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A place for the lines of the report."""
-    config.stash[LINES] = []
 
 
 def _given(config: pytest.Config, option: str) -> list[Path]:
@@ -135,12 +131,20 @@ def warehouse_of(silver_maker: SilverMaker) -> WarehouseOf:
 @pytest.fixture
 def report_line(request: pytest.FixtureRequest) -> ReportLine:
     """Add a line to the end of the run's output."""
-    return request.config.stash[LINES].append
+    properties = request.node.user_properties
+    return lambda line: properties.append((LINE, line))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The lines of all comparisons."""
-    lines = config.stash.get(LINES, [])
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    lines = {
+        value
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, value in report.user_properties
+        if name == LINE
+    }
     if lines:
         terminalreporter.section("conformance")
         for line in sorted(lines):
