@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # The one entry: ./spark-submit.sh [Spark's options] JOB [options]
 #
+# Two options of its own may stand among Spark's: --dry-run prints what would be submitted and to whom, and --home PATH
+# says where the machines of a cluster have this project already (in an image, on a shared disk); without it they are
+# sent the environment and the code.
+#
 # Makes what is missing (a Python environment in .venv, Delta's jars in .cache), then runs the job under the real
 # spark-submit. The job's words reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or
 # something that must be installed first, 3 done but something was quarantined or is missing.
@@ -126,6 +130,11 @@ fetch_jars() {
 # What numba compiled is kept by the code it was compiled from: its own check looks at one file, not at what that calls.
 code_sum() { find "$ROOT/coordinator_core" -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
 
+packed_code_sum() {
+    find "$ROOT"/{schemas,coordinator_core,jobs,conf} -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat |
+        cksum | tr ' ' -
+}
+
 is_compiled() { [[ -f $NUMBA_CACHE_DIR/.compiled ]]; }
 
 compile_loops() {
@@ -141,10 +150,49 @@ compile_loops() {
     touch "$NUMBA_CACHE_DIR/.compiled"
 }
 
-jar_list() { # separator
-    local IFS=$1
+jar_list() { # folder that has them there
+    local IFS=,
     local -a jars=("$JARS"/*.jar)
+    jars=("${jars[@]/#"$JARS"/$1}")
     printf '%s' "${jars[*]}"
+}
+
+# What machines of a cluster need beside Spark: the packages (once a lock) and the code with its compiled loops (once a
+# version of the code), as archives that Spark unpacks in each worker's folder.
+have_packed() { [[ -f $PACKED_ENVIRONMENT && -f $PACKED_CODE ]]; }
+
+pack() {
+    have_packed && return
+    local log=$ROOT/.cache/pack.log
+    say "Packing what the cluster's machines need (once a version, a minute) ..."
+    if ! (cd "$ROOT" && "$VENV/bin/python" -m jobs.pack "$PACKED_ENVIRONMENT" "$PACKED_CODE") >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        fail 1 "the environment could not be packed; all that was said is in .cache/pack.log"
+    fi
+}
+
+# A properties file of the user's adds to ours, where spark-submit would take the last one alone.
+add_properties() { # file
+    local line name value
+    [[ -r $1 ]] || fail 2 "--properties-file $1 cannot be read"
+    while IFS= read -r line || [[ -n $line ]]; do
+        [[ $line =~ ^[[:space:]]*(#.*)?$ ]] && continue
+        [[ $line =~ ^[[:space:]]*([^[:space:]=:]+)([[:space:]]*[=:][[:space:]]*|[[:space:]]+)(.*[^[:space:]])[[:space:]]*$ ]] ||
+            fail 2 "--properties-file $1: not NAME VALUE: $line"
+        name=${BASH_REMATCH[1]} value=${BASH_REMATCH[3]}
+        spark_options+=(--conf "$name=$value")
+        note_option --conf "$name=$value"
+    done <"$1"
+}
+
+# Where the driver and the executors will run decides what they are given.
+note_option() { # option, value
+    case "$1 $2" in
+        "--master "*) master=$2 ;;
+        "--conf spark.master="*) master=${2#spark.master=} ;;
+        "--deploy-mode "*) deploy_mode=$2 ;;
+        "--conf spark.submit.deployMode="*) deploy_mode=${2#spark.submit.deployMode=} ;;
+    esac
 }
 
 quoted() { # words, as a shell would read them: pyspark splits them so
@@ -167,17 +215,28 @@ fi
 
 # What stands before the job's name is for Spark: options with a value in the next word, but for these.
 spark_options=()
-is_cluster_mode=false
+master=
+deploy_mode=client
+home=
+is_dry_run=false
 while [[ ${1:-} == -* && ${1:-} != --help && ${1:-} != -h && ${1:-} != --set-up ]]; do
-    spark_options+=("$1")
-    [[ "$1 ${2:-}" != "--deploy-mode cluster" && $1 != --deploy-mode=cluster ]] || is_cluster_mode=true
     case $1 in
-        --*=* | --verbose | -v | --supervise) shift ;;
+        --dry-run) is_dry_run=true && shift && continue ;;
+        --verbose | -v | --supervise) spark_options+=("$1") && shift && continue ;;
+        --*=*)
+            option=${1%%=*} value=${1#*=} given=("$1")
+            shift
+            ;;
         *)
             [[ $# -ge 2 ]] || fail 2 "Spark's option $1 needs a value"
-            spark_options+=("$2")
+            option=$1 value=$2 given=("$1" "$2")
             shift 2
             ;;
+    esac
+    case $option in
+        --home) home=${value%/} ;;
+        --properties-file) add_properties "$value" ;;
+        *) spark_options+=("${given[@]}") && note_option "$option" "$value" ;;
     esac
 done
 
@@ -205,7 +264,6 @@ check_java
 have_jars || locked fetch_jars
 is_compiled || locked compile_loops
 export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
-jar_uris=$(jar_list ,)
 
 # log4j reads a URL: a space or a # in the project's path would end it
 log4j=file://$ROOT/conf/log4j2.properties
@@ -214,14 +272,64 @@ log4j=${log4j// /%20}
 log4j=${log4j//#/%23}
 export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=$log4j"
 
+application=$ROOT/jobs/__main__.py
+jars=$(jar_list "$JARS")
+cluster_options=()
+if [[ -n $home ]]; then
+    # paths on the cluster's machines; in cluster mode the driver's, too
+    PYSPARK_PYTHON=$home/.venv/bin/python
+    cluster_options=(
+        --conf "spark.executorEnv.PYTHONPATH=$home"
+        --conf "spark.executorEnv.NUMBA_CACHE_DIR=$home/.cache/numba/${NUMBA_CACHE_DIR##*/}"
+    )
+    if [[ $deploy_mode == cluster ]]; then
+        application=local://$home/jobs/__main__.py
+        jars=$(jar_list "local://$home/.cache/jars")
+        PYSPARK_DRIVER_PYTHON=$PYSPARK_PYTHON
+        cluster_options+=(--conf "spark.pyspark.python=$PYSPARK_PYTHON")
+    fi
+elif [[ -n $master && $master != local && $master != local\[* ]]; then
+    pack_sum=$(lock_sum "$RUN_LOCK" | tr ' ' -)
+    PACKED_ENVIRONMENT=$ROOT/.cache/packed/environment-$pack_sum.tar.gz
+    PACKED_CODE=$ROOT/.cache/packed/code-$(packed_code_sum).tar.gz
+    have_packed || locked pack
+    PYSPARK_PYTHON=./environment/bin/python
+    cluster_options=(
+        --archives "$PACKED_ENVIRONMENT#environment,$PACKED_CODE#groupledger"
+        --conf "spark.executorEnv.PYTHONPATH=./groupledger"
+        --conf "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES=InTreeCacheLocator"
+    )
+    if [[ $deploy_mode == cluster ]]; then
+        PYSPARK_DRIVER_PYTHON=$PYSPARK_PYTHON
+        cluster_options+=(
+            --conf "spark.pyspark.python=$PYSPARK_PYTHON"
+            --conf "spark.yarn.appMasterEnv.PYTHONPATH=./groupledger"
+            --conf "spark.yarn.appMasterEnv.NUMBA_CACHE_LOCATOR_CLASSES=InTreeCacheLocator"
+            --conf "spark.kubernetes.driverEnv.PYTHONPATH=./groupledger"
+            --conf "spark.kubernetes.driverEnv.NUMBA_CACHE_LOCATOR_CLASSES=InTreeCacheLocator"
+        )
+    fi
+fi
+
 submit=(
     --properties-file "$DEFAULTS"
     --conf spark.jars.packages= --conf spark.jars.excludes=
-    --jars "$jar_uris"
+    --jars "$jars"
+    ${cluster_options[@]+"${cluster_options[@]}"}
     ${spark_options[@]+"${spark_options[@]}"}
 )
-if [[ $is_cluster_mode == true ]]; then
-    exec "$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$ROOT/jobs/__main__.py" "$@"
+if [[ $is_dry_run == true ]]; then
+    # one option a line, as a shell reads it
+    printf 'PYSPARK_PYTHON=%q PYSPARK_DRIVER_PYTHON=%q \\\n%q' "$PYSPARK_PYTHON" "$PYSPARK_DRIVER_PYTHON" "$SPARK_HOME/bin/spark-submit"
+    for word in "${submit[@]}" "$application" "$@"; do
+        [[ $word == --* || $word == "$application" ]] && printf ' \\\n   '
+        printf ' %q' "$word"
+    done
+    printf '\n'
+    exit 0
+fi
+if [[ $deploy_mode == cluster ]]; then
+    exec "$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$application" "$@"
 fi
 PYSPARK_SUBMIT_ARGS=$(quoted "${submit[@]}")pyspark-shell
 export PYSPARK_SUBMIT_ARGS

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ case "$1 $2" in
         echo compile >>"$FAKES/log"
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
+    "-m jobs.pack")
+        echo pack >>"$FAKES/log"
+        echo "venv-pack says why"
+        [[ ${FAKE_PACK:-0} == 0 ]] || exit 1
+        mkdir -p "${3%/*}"; touch "$3" "$4" ;;
     */jobs/__main__.py*)
         shift
         if [[ ${GROUPLEDGER_PARSE_ONLY:-} == 1 ]]; then
@@ -76,7 +82,8 @@ class Shell:
         shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
-        (self.root / "coordinator_core").mkdir()
+        for package in ("coordinator_core", "schemas"):
+            (self.root / package).mkdir()
         (self.root / "coordinator_core" / "fast.py").write_text("a loop\n")
         (self.root / "requirements.txt").write_text("a==1\n")
         (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
@@ -174,6 +181,131 @@ def test_a_driver_in_the_cluster_is_started_by_spark_submit(shell: Shell, option
     assert words[at - len(option) : at] == option
     assert words[at + 1 :] == ["capture", *AWKWARD]
     assert shell.noted("words") == []
+
+
+def value_of(words: list[str], option: str, start: str = "") -> str:
+    """What stands after an option, where it begins so."""
+    return next(word for before, word in pairwise(words) if before == option and word.startswith(start))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--master", "spark://m:1"], ["--master=yarn"], ["--conf", "spark.master=k8s://x"]],
+    ids=lambda it: it[-1],
+)
+def test_machines_of_a_cluster_are_sent_what_they_need(shell: Shell, options: list[str]) -> None:
+    """Packages and code go along as archives, packed once a version; Python and imports are those of the archives."""
+    for _ in range(2):
+        assert shell(*options, "nightly")[0] == 0
+    assert shell.noted("log").count("pack") == 1
+    words = shell.submit_words()
+    environment, code = (archive.partition("#") for archive in value_of(words, "--archives").split(","))
+    assert (environment[2], code[2]) == ("environment", "groupledger")
+    assert Path(environment[0]).exists() and Path(code[0]).exists()
+    assert value_of(words, "--conf", "spark.executorEnv.PYTHONPATH") == "spark.executorEnv.PYTHONPATH=./groupledger"
+    said = shell.job_environment()
+    assert said["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert said["PYSPARK_DRIVER_PYTHON"] == f"{shell.root}/.venv/bin/python"
+    assert words[-len(options) - 1 : -1] == options
+    (shell.root / "jobs" / "__init__.py").write_text("changed = True\n")
+    assert shell(*options, "nightly")[0] == 0
+    assert shell.noted("log").count("pack") == 2
+
+
+def test_what_cannot_be_packed(shell: Shell) -> None:
+    """Why is said, and nothing is submitted."""
+    code, _, err = shell("--master", "yarn", "nightly", FAKE_PACK="1")
+    assert code == 1
+    assert "venv-pack says why" in err
+    assert err.splitlines()[-1].startswith("error: the environment could not be packed")
+    assert shell.noted("words") == []
+
+
+@pytest.mark.parametrize("master", ["local", "local[4,3]"])
+def test_one_machine_needs_no_archives(shell: Shell, master: str) -> None:
+    """There the workers are children of the driver."""
+    assert shell("--master", master, "nightly")[0] == 0
+    assert "--archives" not in shell.submit_words()
+    assert "pack" not in shell.noted("log")
+
+
+def test_a_properties_file_adds_to_ours(shell: Shell, tmp_path: Path) -> None:
+    """spark-submit would read the last one alone; each line becomes an option, in its place among the others."""
+    file = tmp_path / "mine.conf"
+    file.write_text("# a comment\n\nspark.master  yarn\nspark.a.b=c d  \n  spark.x: y=z")
+    assert shell("--conf", "spark.before=1", "--properties-file", str(file), "--name", "n", "nightly")[0] == 0
+    words = shell.submit_words()
+    assert words.count("--properties-file") == 1
+    given = ["spark.before=1", "spark.master=yarn", "spark.a.b=c d", "spark.x=y=z"]
+    assert words[-11:-1] == [*(word for pair in given for word in ("--conf", pair)), "--name", "n"]
+    assert "--archives" in words
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("spark.alone\n", "not NAME VALUE: spark.alone")])
+def test_a_properties_file_that_is_none(shell: Shell, tmp_path: Path, text: str | None, said: str) -> None:
+    """One line says which and why."""
+    file = tmp_path / "mine.conf"
+    if text is not None:
+        file.write_text(text)
+    code, _, err = shell("--properties-file", str(file), "nightly")
+    assert code == 2
+    assert f"--properties-file {file}" in err and said in err
+
+
+def dry_run(shell: Shell, *words: str) -> tuple[dict[str, str], list[str]]:
+    """Variables and words of the command that a dry run prints."""
+    code, out, err = shell("--dry-run", *words)
+    assert code == 0, err
+    split = shlex.split(out.replace("\\\n", " "))
+    assert "job" not in shell.noted("log") and shell.noted("submitted") == []
+    variables = dict(word.split("=", 1) for word in split[:2])
+    return variables, split[2:]
+
+
+EXAMPLES = PROJECT_ROOT / "conf" / "clusters"
+
+
+def test_a_dry_run_on_yarn(shell: Shell) -> None:
+    """Client mode: driver here, packed Python there. Cluster mode: the driver too finds the archives."""
+    example = ["--properties-file", str(EXAMPLES / "yarn.conf")]
+    variables, words = dry_run(shell, *example, "nightly", "--warehouse", "hdfs:///a b")
+    assert words[0].endswith("/bin/spark-submit")
+    assert variables["PYSPARK_DRIVER_PYTHON"] == f"{shell.root}/.venv/bin/python"
+    assert "spark.master=yarn" in words
+    assert words[-4:] == [f"{shell.root}/jobs/__main__.py", "nightly", "--warehouse", "hdfs:///a b"]
+    variables, words = dry_run(shell, *example, "--deploy-mode", "cluster", "nightly")
+    assert variables["PYSPARK_DRIVER_PYTHON"] == "./environment/bin/python"
+    assert "spark.yarn.appMasterEnv.PYTHONPATH=./groupledger" in words
+    assert "spark.pyspark.python=./environment/bin/python" in words
+
+
+def test_a_dry_run_on_kubernetes(shell: Shell) -> None:
+    """In an image that has the project nothing is sent: program, jars and Python are the image's."""
+    example = ["--properties-file", str(EXAMPLES / "kubernetes.conf"), "--home", "/opt/groupledger/"]
+    variables, words = dry_run(shell, *example, "audit")
+    assert "--archives" not in words and "pack" not in shell.noted("log")
+    assert words[-2:] == ["local:///opt/groupledger/jobs/__main__.py", "audit"]
+    assert variables["PYSPARK_PYTHON"] == "/opt/groupledger/.venv/bin/python"
+    jars = words[words.index("--jars") + 1].split(",")
+    assert jars == ["local:///opt/groupledger/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"]
+    assert "spark.submit.deployMode=cluster" in words
+    _, words = dry_run(shell, "--properties-file", str(EXAMPLES / "kubernetes.conf"), "audit")
+    assert "spark.kubernetes.driverEnv.PYTHONPATH=./groupledger" in words
+    assert value_of(words, "--archives").endswith("#groupledger")
+
+
+def test_a_dry_run_on_standalone(shell: Shell) -> None:
+    """The driver stays here; the machines have the project on a shared disk, or are sent it."""
+    example = ["--properties-file", str(EXAMPLES / "standalone.conf")]
+    _, words = dry_run(shell, *example, "replay")
+    assert "spark.master=spark://spark-master:7077" in words
+    variables, words = dry_run(shell, *example, "--home", "/shared", "replay")
+    assert variables == {
+        "PYSPARK_PYTHON": "/shared/.venv/bin/python",
+        "PYSPARK_DRIVER_PYTHON": f"{shell.root}/.venv/bin/python",
+    }
+    assert "spark.executorEnv.PYTHONPATH=/shared" in words
+    assert words[-2:] == [f"{shell.root}/jobs/__main__.py", "replay"]
 
 
 def test_standard_streams_are_the_callers(shell: Shell) -> None:

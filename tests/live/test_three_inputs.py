@@ -25,6 +25,7 @@ ELSEWHERE: Final = ("source", "source_kind", "captured_at", "capture_id")
 NOT_IN_ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     # No marker is in a dump of rows, and nothing tells which commits belonged to a transaction.
     "silver.offset_commits": (
+        "is_settled",
         "is_transactional",
         "producer_id",
         "outcome",
