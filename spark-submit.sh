@@ -273,7 +273,7 @@ log4j=${log4j//#/%23}
 export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=$log4j"
 
 application=$ROOT/jobs/__main__.py
-jars=$(jar_list "$JARS")
+jar_uris=$(jar_list "$JARS")
 cluster_options=()
 if [[ -n $home ]]; then
     # paths on the cluster's machines; in cluster mode the driver's, too
@@ -284,7 +284,7 @@ if [[ -n $home ]]; then
     )
     if [[ $deploy_mode == cluster ]]; then
         application=local://$home/jobs/__main__.py
-        jars=$(jar_list "local://$home/.cache/jars")
+        jar_uris=$(jar_list "local://$home/.cache/jars")
         PYSPARK_DRIVER_PYTHON=$PYSPARK_PYTHON
         cluster_options+=(--conf "spark.pyspark.python=$PYSPARK_PYTHON")
     fi
@@ -314,7 +314,7 @@ fi
 submit=(
     --properties-file "$DEFAULTS"
     --conf spark.jars.packages= --conf spark.jars.excludes=
-    --jars "$jars"
+    --jars "$jar_uris"
     ${cluster_options[@]+"${cluster_options[@]}"}
     ${spark_options[@]+"${spark_options[@]}"}
 )
