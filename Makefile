@@ -9,8 +9,8 @@ test-env: ## The environment with what tests and checks need.
 test: test-env ## The whole suite, in two processes.
 	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadgroup
 
-test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (GROUPLEDGER_LIVE_MINUTES), three brokers, a Spark cluster.
-	GROUPLEDGER_LIVE=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/jobs/test_simulate.py
+test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster.
+	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/jobs/test_simulate.py
 
 check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
 	$(PYTHON) -m ruff format --check .

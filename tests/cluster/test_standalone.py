@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,13 +24,13 @@ OF_THIS_RUN: Final = frozenset({"captured_at", "capture_id", "seen_at", "observe
 LAYERS: Final = ("bronze", "silver", "gold")
 
 
-def started(master: str, warehouse: Path, **environment: str) -> subprocess.Popen[str]:
+def started(master: str, warehouse: Path) -> subprocess.Popen[str]:
     """The nightly job, as users start it."""
     words = ["--master", master, "--conf", "spark.executor.memory=1g", "nightly"]
     words += ["--segments", str(RECORDING), "--warehouse", str(warehouse), "--cluster-id", "c"]
     return subprocess.Popen(
         [str(PROJECT_ROOT / "spark-submit.sh"), *words],
-        env={name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_LIVE")}
+        env={name: value for name, value in os.environ.items() if not name.startswith("LIVE_TESTS")}
         | environment,
         cwd=warehouse.parent,
         stdin=subprocess.DEVNULL,

@@ -25,7 +25,7 @@ from tests.conftest import PROJECT_ROOT
 SCENARIOS = PROJECT_ROOT / "scenarios"
 CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once"]
 """Scenarios which go all the way through Spark here."""
-if os.environ.get("GROUPLEDGER_LIVE") == "all":
+if os.environ.get("LIVE_TESTS") == "all":
     CHECKED.append("busy-day")  # many minutes: with `make test-live`
 
 Rows = list[dict[str, Any]]

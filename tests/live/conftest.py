@@ -21,7 +21,7 @@ from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
 from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
-IS_WHOLE: Final = os.environ.get("GROUPLEDGER_LIVE") == "all"
+IS_WHOLE: Final = os.environ.get("LIVE_TESTS") == "all"
 """Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
 SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
 SCENARIOS: Final = PROJECT_ROOT / "scenarios"

@@ -36,8 +36,6 @@ class Job:
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                # what tells the tests how long to be is no setting of a job
-                env={name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_LIVE")},
                 start_new_session=True,  # a group of processes, to be killed together
             )
 

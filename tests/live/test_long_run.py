@@ -1,7 +1,7 @@
 """A long life: groups of all kinds keep busy, Kafka prunes and compacts within seconds, the broker is restarted,
 capture is killed. Afterwards what could be read is in bronze, the rest is named, and verify finds no difference.
 
-`make test` runs a short one. GROUPLEDGER_LIVE_MINUTES sets how long that of `make test-live` is.
+`make test` runs a short one. LIVE_MINUTES sets how long that of `make test-live` is.
 """
 
 import os
@@ -25,7 +25,7 @@ from tests.live.ledger import rows_in
 SEED: Final = 11
 EVERY: Final = "10s"
 SHORT_S: Final = 20
-MINUTES: Final = float(os.environ.get("GROUPLEDGER_LIVE_MINUTES", "10"))
+MINUTES: Final = float(os.environ.get("LIVE_MINUTES", "10"))
 GROUPS: Final = (12, 50)
 """In the short run, and in the long one."""
 PAUSE_MS: Final = 4_000

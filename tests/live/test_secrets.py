@@ -221,7 +221,6 @@ def _run(inputs: Inputs, folder: Path, address: str, file: Path, *, debug: bool 
     }
     words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     job = ["capture", "--bootstrap-server", address, "--command-config", str(file), "--warehouse", str(warehouse)]
-    environment = {name: value for name, value in os.environ.items() if name != "GROUPLEDGER_LIVE"}
     process = subprocess.Popen(
         [str(PROJECT_ROOT / "spark-submit.sh"), *words, *job, *(["--debug"] if debug else [])],
         stdin=subprocess.DEVNULL,
@@ -229,7 +228,7 @@ def _run(inputs: Inputs, folder: Path, address: str, file: Path, *, debug: bool 
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**environment, **inputs.environment, "GROUPLEDGER_SOURCES_REQUEST_TIMEOUT_MS": "6000"},
+        env={**os.environ, **inputs.environment, "GROUPLEDGER_SOURCES_REQUEST_TIMEOUT_MS": "6000"},
     )
     sinks = Sinks()
     ended = threading.Event()
