@@ -30,8 +30,6 @@ def started(master: str, warehouse: Path) -> subprocess.Popen[str]:
     words += ["--segments", str(RECORDING), "--warehouse", str(warehouse), "--cluster-id", "c"]
     return subprocess.Popen(
         [str(PROJECT_ROOT / "spark-submit.sh"), *words],
-        env={name: value for name, value in os.environ.items() if not name.startswith("LIVE_TESTS")}
-        | environment,
         cwd=warehouse.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
