@@ -10,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 from tests.live.broker import BrokerTopic, LiveBroker
@@ -17,6 +18,11 @@ from tests.live.kafka_home import KafkaUnavailable, kafka_home
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STEP: Final = re.compile(r"^capture: ([\d.]+) s$", re.MULTILINE)
+LOADED: Final = re.compile(
+    r"Finished loading of metadata from (\S+) with epoch \d+ in (\d+)ms where (\d+)ms was spent in the scheduler\. "
+    r"Loaded (\d+) records"
+)
+LOAD_TIMEOUT_S: Final = 300
 AIM: Final = 0.5
 """Of the speed from disk."""
 LEADER_EPOCH: Final = 1_000
@@ -34,6 +40,7 @@ def compare(topic: str, logs: Path, turns: int, scratch: Path) -> None:
     size_bytes = sum(path.stat().st_size for path in loaded.glob("*/*.log"))
     with LiveBroker(home, scratch / "broker", topics=[info], logs=loaded) as broker:
         shutil.rmtree(loaded)
+        _tell_load(topic, broker, len(info.leader_epochs))
         ways = {"disk": ["--segments", str(logs)], "live": ["--bootstrap-server", broker.address]}
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(turns):
@@ -43,6 +50,26 @@ def compare(topic: str, logs: Path, turns: int, scratch: Path) -> None:
     print(
         f"{topic}: capture of {size_bytes / 1e6:,.0f} MB from disk {disk:.1f} s, from a broker {live:.1f} s, "
         f"{size_bytes / 1e6 / live:,.0f} MB/s; speed against disk {disk / live:.2f} (the aim is {AIM})",
+        flush=True,
+    )
+
+
+def _tell_load(topic: str, broker: LiveBroker, partition_count: int) -> None:
+    """Print how long the broker's coordinator needed for the log, in its one loader thread."""
+    deadline = monotonic() + LOAD_TIMEOUT_S
+    while True:
+        found = {place: tuple(map(int, numbers)) for place, *numbers in LOADED.findall(broker.log.read_text())}
+        of_topic = [numbers for place, numbers in found.items() if place.startswith(topic)]
+        if len(of_topic) == partition_count:
+            break
+        if monotonic() > deadline:
+            print(f"{topic}: a broker had {len(of_topic)} of {partition_count} partitions after {LOAD_TIMEOUT_S} s")
+            return
+        sleep(0.5)
+    seconds = sum(took - waited for took, waited, _ in of_topic) / 1000
+    records = sum(count for _, _, count in of_topic)
+    print(
+        f"{topic}: the broker itself loads {records:,} records in {seconds:.1f} s, {records / seconds:,.0f}/s",
         flush=True,
     )
 

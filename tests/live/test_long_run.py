@@ -28,7 +28,8 @@ SHORT_S: Final = 20
 MINUTES: Final = float(os.environ.get("LIVE_MINUTES", "10"))
 GROUPS: Final = (12, 50)
 """In the short run, and in the long one."""
-PAUSE_MS: Final = 4_000
+PAUSE_MS: Final = (4_000, 20_000)
+"""The longest rest of a group between two acts: fifty groups that never rest would take both cores of a machine."""
 CAPTURED: Final = "CAPTURED"
 LOST: Final = ("MISSING", "COMPACTED")
 DONE: Final = 0
@@ -71,7 +72,7 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
         clients.play(SEED, ["offsets"], ["commit"])  # so that there is a log
         words = [*capture_words(broker.address), "--every", EVERY]
         with Job(root, "capture", *words) as capture:
-            clients.churn(SEED, GROUPS[IS_WHOLE], PAUSE_MS)
+            clients.churn(SEED, GROUPS[IS_WHOLE], PAUSE_MS[IS_WHOLE])
             capture.await_commit()
             time.sleep(part_s)
             broker.restart()
