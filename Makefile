@@ -1,7 +1,7 @@
 # One command each: `make test` is what the checks run, `make check` what a commit should pass.
 PYTHON := .venv/bin/python
 
-.PHONY: test-env test test-live check bench fuzz
+.PHONY: test-env test test-live check bench fuzz faults mutants
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -27,6 +27,9 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
 	GROUPLEDGER_HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
+
+faults: test-env ## kill -9 of drivers, Python workers and executors, a run each: about half an hour.
+	GROUPLEDGER_FAULTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")

@@ -78,7 +78,7 @@ def audit(
     is_done = newest is not None and (newest["replay_version"], newest["settings"]) == (replay_version, settings)
     if replay_version < 0 or (is_done and not rebuild):
         return AuditSummary({}, skipped=True)
-    app_id = f"groupledger/audit/{cluster_id}"
+    app_id = audit_application(cluster_id)
     for table in (*GOLD_TABLES, AUDITS):
         warehouse.ensure(table)
     version = 1 + max(warehouse.last_version(table, app_id) for table in (*GOLD_TABLES, AUDITS))
@@ -117,6 +117,11 @@ def audit(
     warehouse.write(AUDITS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITS)), app_id=app_id, version=version)
     other = None if newest is None else other_version(json.loads(newest["settings"]).get("format", 0), AUDIT_FORMAT)
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
+
+
+def audit_application(cluster_id: str) -> str:
+    """The application id of the audit's commits."""
+    return f"groupledger/audit/{cluster_id}"
 
 
 def _newest_audit(warehouse: Warehouse, cluster_id: str) -> dict[str, Any] | None:

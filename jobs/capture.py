@@ -35,6 +35,7 @@ from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
 from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
 from jobs.coverage import LogPartition
+from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
 from jobs.quarantine import is_of_capture
 from jobs.settings import Settings
@@ -411,8 +412,10 @@ def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
 def _known_offsets(
     warehouse: Warehouse, cluster_id: str
 ) -> tuple[dict[LogPartition, tuple[OffsetRange, ...]], dict[LogPartition, frozenset[int]]]:
-    """Offsets which the files of bronze.record_batches span, and base offsets of damaged batches."""
-    known: dict[LogPartition, list[OffsetRange]] = {}
+    """Offsets which the files of bronze.record_batches span or spanned, and base offsets of damaged batches."""
+    known: dict[LogPartition, list[OffsetRange]] = {
+        partition: list(ranges) for partition, ranges in dropped_ranges(warehouse, cluster_id).items()
+    }
     damaged: dict[LogPartition, frozenset[int]] = {}
     for file in warehouse.files(RECORD_BATCHES):
         if file.partition_values["cluster_id"] != cluster_id or not file.row_count:

@@ -32,6 +32,7 @@ from jobs.capture_writer import CaptureRun
 from jobs.cluster_watch import ClusterWatch, SilverTopics, Told
 from jobs.coverage import HOLE, LOG_START, LogPartition
 from jobs.errors import BrokerError, JobError, SourceError
+from jobs.metrics import Metrics, job_of
 from jobs.progress import Steps, size_text
 from jobs.settings import Settings
 from jobs.sinks import Warehouse, delete_folder, filesystem_of, spark_uri
@@ -104,6 +105,7 @@ def run_continuously(
     stop_after_ms: int | None,
     new_run: Callable[[], tuple[str, datetime]],
     steps: Steps,
+    metrics: Metrics | None = None,
 ) -> None:
     """Capture what files there are once, then the live cluster until it is time to stop. Raises JobError.
 
@@ -117,9 +119,21 @@ def run_continuously(
         first = run()
         with steps.step("capture"):
             capture(session, warehouse, settings, capture_id=first.capture_id, captured_at=first.captured_at)
-    ContinuousCapture(session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps).run(
-        stop_after_ms=stop_after_ms
-    )
+    with job_of(metrics, "capture") as told:
+        told_at = run().captured_at
+
+        def tell(totals: _Totals, behind: Mapping[str, Lag]) -> None:
+            told.record_count, told.size_bytes = totals.record_count, totals.size_bytes
+            told.lag = {
+                topic: (lag.offset_count, None if lag.behind_ms is None else lag.behind_ms / 1000)
+                for topic, lag in behind.items()
+            }
+            if metrics is not None:
+                metrics.expose("capture", told, told_at, run().captured_at)
+
+        ContinuousCapture(session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_told=tell).run(
+            stop_after_ms=stop_after_ms
+        )
 
 
 class ContinuousCapture:
@@ -134,6 +148,7 @@ class ContinuousCapture:
         every_ms: int,
         new_run: Callable[[], CaptureRun],
         steps: Steps,
+        on_told: Callable[[_Totals, Mapping[str, Lag]], None] = lambda *_: None,
     ) -> None:
         address = settings.broker_address
         if address is None:
@@ -145,6 +160,7 @@ class ContinuousCapture:
         self._every_ms = every_ms
         self._new_run = new_run
         self._steps = steps
+        self._on_told = on_told
         self._checkpoint = _Checkpoint(
             settings.capture.checkpoint or f"{warehouse.root}/_checkpoints/capture", settings.cluster_id
         )
@@ -429,8 +445,9 @@ class _Watcher:
             self.close()
             of._steps.say(f"captured: {done}; how far behind cannot be told: {error}")
             return
-        now_ms = epoch_ms(of._new_run().captured_at)
-        of._steps.say(f"captured: {done}; {lag_text(lags(logs, bronze, now_ms))}")
+        behind = lags(logs, bronze, epoch_ms(of._new_run().captured_at))
+        of._steps.say(f"captured: {done}; {lag_text(behind)}")
+        of._on_told(totals, behind)
 
     def close(self) -> None:
         """Close the connection; the next question makes a new one."""

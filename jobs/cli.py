@@ -23,6 +23,7 @@ from jobs.settings import Settings, load_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from jobs.metrics import Metrics
     from jobs.progress import Steps
     from jobs.sinks import Warehouse
 
@@ -165,7 +166,15 @@ def nightly(
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
         run = Run.start()
-        return run_nightly(session, tables, settings, run_id=run.run_id, started_at=run.started_at, steps=steps)
+        return run_nightly(
+            session,
+            tables,
+            settings,
+            run_id=run.run_id,
+            started_at=run.started_at,
+            steps=steps,
+            metrics=_metrics(tables, settings, run, steps),
+        )
 
     _run(job, debug)
 
@@ -203,10 +212,10 @@ def capture(
         every_ms, stop_after_ms = _every(every, continuous, stop_after, settings)
         _check_client(settings)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
-        from jobs.capture import capture as run_capture  # noqa: PLC0415
-        from jobs.nightly import tell_capture  # noqa: PLC0415
+        from jobs.nightly import run_capture  # noqa: PLC0415
 
         run = Run.start()
+        metrics = _metrics(tables, settings, run, steps)
         if every_ms is not None:
             from jobs.capture_stream import run_continuously  # noqa: PLC0415
 
@@ -218,12 +227,18 @@ def capture(
                 stop_after_ms=stop_after_ms,
                 new_run=lambda: astuple(Run.start()),
                 steps=steps,
+                metrics=metrics,
             )
             return DONE
-        with steps.step("capture"):
-            summary = run_capture(session, tables, settings, capture_id=run.run_id, captured_at=run.started_at)
-        tell_capture(summary, steps)
-        return DONE if summary.is_clean else INCOMPLETE
+        return run_capture(
+            session,
+            tables,
+            settings,
+            run_id=run.run_id,
+            started_at=run.started_at,
+            steps=steps,
+            metrics=metrics,
+        )
 
     _run(job, debug)
 
@@ -251,6 +266,7 @@ def replay(
             started_at=run.started_at,
             steps=steps,
             rebuild=rebuild,
+            metrics=_metrics(tables, settings, run, steps),
         )
 
     _run(job, debug)
@@ -296,6 +312,7 @@ def audit(
             started_at=run.started_at,
             steps=steps,
             rebuild=rebuild,
+            metrics=_metrics(tables, settings, run, steps),
         )
         if payload:
             from jobs.audit_payload import run_payload  # noqa: PLC0415
@@ -579,6 +596,57 @@ def whatif(
 
 
 @app.command()
+def maintain(
+    warehouse: WarehouseOption = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TABLE", help="As silver.group_events; may be repeated. [default: all]"),
+    ] = None,
+    vacuum_after: Annotated[
+        str | None,
+        typer.Option(
+            "--vacuum-after",
+            metavar="DURATION",
+            help="How long files that were taken out of a table are left to readers. [default: 7d]",
+        ),
+    ] = None,
+    allow_short_retention: Annotated[
+        bool, typer.Option("--allow-short-retention", help="Less than 7d, too: nobody may read meanwhile.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Merge small files of all tables, take out what is older than its retention, delete what nobody reads any more."""
+
+    def job() -> int:
+        from jobs.durations import parse_duration  # noqa: PLC0415
+
+        settings = _settings(warehouse)
+        vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
+        session, tables, steps = open_session("maintain", settings, meanwhile="jobs.maintain")
+        from jobs.maintain import maintain as run_maintain  # noqa: PLC0415
+        from jobs.maintain import tell_maintain  # noqa: PLC0415
+
+        run = Run.start()
+        with steps.step("maintain"):
+            summary = run_maintain(
+                session,
+                tables,
+                settings,
+                started_at=run.started_at,
+                tables=table or (),
+                vacuum_after_ms=vacuum_after_ms,
+                allows_short_retention=allow_short_retention,
+                dry_run=dry_run,
+                metrics=_metrics(tables, settings, run, steps),
+            )
+        tell_maintain(summary, steps, dry_run=dry_run)
+        return DONE
+
+    _run(job, debug)
+
+
+@app.command()
 def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
@@ -630,6 +698,20 @@ def open_session(
         session=session,
     )
     return session, tables, Steps(session)
+
+
+def _metrics(tables: "Warehouse", settings: Settings, run: Run, steps: "Steps") -> "Metrics":
+    """Where the jobs of a run tell what they did."""
+    from jobs.metrics import Metrics  # noqa: PLC0415
+
+    return Metrics(
+        tables,
+        cluster_id=settings.cluster_id,
+        run_id=run.run_id,
+        clock=lambda: datetime.now(UTC),
+        textfile=settings.metrics_textfile,
+        say=steps.say,
+    )
 
 
 def _tables(job: str, settings: Settings) -> "Warehouse":

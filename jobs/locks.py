@@ -21,10 +21,13 @@ TOLD_BYTES_MAX: Final = 200
 
 
 @contextmanager
-def only_one(warehouse: Warehouse, job: str, cluster_id: str, *, since: datetime) -> Iterator[None]:
+def only_one(
+    warehouse: Warehouse, job: str, cluster_id: str, *, since: datetime, holder: str | None = None
+) -> Iterator[None]:
     """While it lasts, no other process does this job on the same cluster and warehouse.
 
-    Raises WarehouseError, which says who does, and since when.
+    `holder`: who keeps the job from running, where it is another one. Raises WarehouseError, which says who does, and
+    since when.
     """
     if "://" in warehouse.root:
         yield
@@ -43,6 +46,7 @@ def only_one(warehouse: Warehouse, job: str, cluster_id: str, *, since: datetime
                 "run this one when it has ended"
             ) from None
         file.truncate(0)
-        file.write(f"process {os.getpid()}, since {since.isoformat(timespec='seconds')}".encode())
+        by = "" if holder is None else f", by {holder}"
+        file.write(f"process {os.getpid()}, since {since.isoformat(timespec='seconds')}{by}".encode())
         file.flush()
         yield

@@ -10,6 +10,7 @@ from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
 from jobs.findings import HOLES, findings, lines
 from jobs.ledger import ledger_line, total
+from jobs.metrics import Metrics, job_of
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
 from jobs.settings import Settings, load_settings
@@ -24,25 +25,60 @@ INCOMPLETE: Final = 3
 
 
 def run_nightly(
-    session: SparkSession, warehouse: Warehouse, settings: Settings, *, run_id: str, started_at: datetime, steps: Steps
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
 ) -> int:
     """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look. Gives the exit
     code."""
-    code = run_catch_up(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
+    code = run_catch_up(
+        session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
+    )
     if code != FAILED:
-        run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
+        run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
         tell_findings(warehouse, settings, steps)
     return code
 
 
 def run_catch_up(
-    session: SparkSession, warehouse: Warehouse, settings: Settings, *, run_id: str, started_at: datetime, steps: Steps
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
 ) -> int:
     """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
-    with steps.step("capture"):
-        captured = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
-    tell_capture(captured, steps)
-    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps)
+    run_capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+
+
+def run_capture(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
+) -> int:
+    """Capture what is new, and say what that was. Gives the exit code."""
+    with job_of(metrics, "capture") as told:
+        with steps.step("capture"):
+            summary = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
+        told.batch_count, told.record_count = summary.batch_count, summary.record_count
+        told.size_bytes, told.gap_count = summary.size_bytes, summary.gap_count
+        told.exit_code = DONE if summary.is_clean else INCOMPLETE
+    tell_capture(summary, steps)
+    return told.exit_code
 
 
 def run_audit(
@@ -54,9 +90,10 @@ def run_audit(
     started_at: datetime,
     steps: Steps,
     rebuild: bool = False,
+    metrics: Metrics | None = None,
 ) -> None:
     """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any."""
-    with steps.step("audit"):
+    with job_of(metrics, "audit") as told, steps.step("audit"):
         summary = audit(
             session,
             warehouse,
@@ -66,6 +103,7 @@ def run_audit(
             started_at=started_at,
             rebuild=rebuild,
         )
+        told.row_counts = summary.row_counts
     if summary.replaced_version is not None:
         steps.say(f"gold is of {summary.replaced_version}: made anew")
     if not summary.skipped:
@@ -84,19 +122,27 @@ def run_replay(
     started_at: datetime,
     steps: Steps,
     rebuild: bool = False,
+    metrics: Metrics | None = None,
 ) -> int:
     """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
-    with steps.step("replay"):
-        summary = replay(
-            session,
-            warehouse,
-            cluster_id=settings.cluster_id,
-            run_id=run_id,
-            started_at=started_at,
-            batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
-            rebuild=rebuild,
-        )
-    return tell_replay(summary, warehouse, settings, steps)
+    with job_of(metrics, "replay") as told:
+        with steps.step("replay"):
+            summary = replay(
+                session,
+                warehouse,
+                cluster_id=settings.cluster_id,
+                run_id=run_id,
+                started_at=started_at,
+                batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+                rebuild=rebuild,
+            )
+        told.ledger = total(summary.counts)
+        told.record_count = 0 if summary.skipped else told.ledger.record_count
+        told.row_counts = summary.row_counts
+        told.gap_count = _gap_count(warehouse, settings.cluster_id)
+        told.quarantined_row_count = summary.quarantined_row_count
+        told.exit_code = tell_replay(summary, warehouse, settings, steps)
+    return told.exit_code
 
 
 def tell_capture(summary: CaptureSummary, steps: Steps) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,15 +26,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from coordinator_core.coverage import union
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.dropped import dropped_ranges
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
     LogPartition,
+    OffsetRange,
     SavedLog,
     Step,
     Watermark,
@@ -216,6 +220,8 @@ def _replay(
         warehouse.ensure(table)
     if not captured_files(warehouse, cluster_id, bronze_version):
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
+    if not rebuild:
+        _refuse_to_forget(warehouse, cluster_id, bronze_version, whole, is_rebuild=is_rebuild)
     version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
@@ -224,12 +230,28 @@ def _replay(
     return dataclasses.replace(summary, replaced_version=other)
 
 
+def _refuse_to_forget(
+    warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: WholeRun, *, is_rebuild: bool
+) -> None:
+    """Raise WarehouseError where a log partition would be replayed from its beginning that bronze has not any more."""
+    dropped = dropped_ranges(warehouse, cluster_id)
+    plan = _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=is_rebuild)
+    lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH and log in dropped)
+    if lost:
+        raise WarehouseError(
+            f"{len(lost)} log partitions ({lost[0]}, ...) would be replayed from their beginning, and retention took "
+            f"that out of {RECORD_BATCHES.full_name}: silver would forget what it has of it. If that may be, run "
+            "./spark-submit.sh replay --rebuild"
+        )
+
+
 def _plan(warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: WholeRun, *, is_rebuild: bool) -> Plan:
     files = captured_files(warehouse, cluster_id, bronze_version)
     return make_plan(
         files,
         {} if is_rebuild else read_watermarks(whole),
         {} if is_rebuild else saved_logs(whole),
+        dropped_ranges(warehouse, cluster_id),
     )
 
 
@@ -359,13 +381,15 @@ def make_plan(
     files: Mapping[LogPartition, tuple[TableFile, ...]],
     watermarks: Mapping[LogPartition, Watermark],
     saved: Mapping[str, SavedLog],
+    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
 ) -> Plan:
-    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's."""
+    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's; `dropped` is
+    what retention took out of bronze, which the runs before had replayed."""
     steps: dict[LogPartition, Step] = {}
     logs = []
     after = {}
     for log, log_files in files.items():
-        ranges = bronze_ranges(log_files)
+        ranges = tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())]))
         before = watermarks.get(log) if log_name(*log) in saved else None
         step = steps[log] = step_of(ranges, before)
         after[log] = watermark_of(ranges)

@@ -22,8 +22,10 @@ PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
 
 ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"
-ENVIRONMENT_OTHER: Final = frozenset({"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG", "GROUPLEDGER_PARSE_ONLY"})
-"""Read elsewhere: the interpreter by spark-submit.sh, the settings file by `load_settings`."""
+ENVIRONMENT_OTHER: Final = frozenset(
+    {"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG", "GROUPLEDGER_PARSE_ONLY", "GROUPLEDGER_FAULT"}
+)
+"""Read elsewhere: the interpreter by spark-submit.sh, the settings file by `load_settings`, faults by `jobs.faults`."""
 
 LANES: Final = ("auto", "arrow", "spark")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
@@ -73,6 +75,17 @@ class DumpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MaintainSettings:
+    """How maintain goes about it."""
+
+    file_bytes: int
+    merge_file_count_min: int
+    vacuum_after_ms: int
+    retention_days: Mapping[str, int]
+    """By full table name; tables which are not in it keep their rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, checked. Sizes in bytes."""
 
@@ -95,6 +108,10 @@ class Settings:
     fetch_bytes_max: int
     capture: CaptureSettings
     """How a continuous capture goes about it."""
+    maintain: MaintainSettings
+    """How maintain goes about it."""
+    metrics_textfile: str
+    """Path of the Prometheus textfile, absolute; empty: none is written."""
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
     """What inference goes by where no log tells it."""
@@ -124,6 +141,9 @@ SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
 
 DUMP_COLUMNS: Final = tuple(field.name for field in fields(DumpColumns))
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
+MAINTAIN_FIELDS: Final = ("file_bytes", "merge_file_count_min")
+DAYS_MAX: Final = 36_500
+RETENTION_TABLES: Final = tuple(table.full_name for table in TABLES.values() if table.age_column)
 
 KEYS: Final[Mapping[str, str]] = {
     "warehouse": "warehouse",
@@ -142,13 +162,17 @@ KEYS: Final[Mapping[str, str]] = {
     "sources.request_timeout_ms": "request_timeout_ms",
     "sources.fetch_bytes_max": "fetch_bytes_max",
     **{f"capture.{name}": name for name in CAPTURE_FIELDS},
+    **{f"maintain.{name}": name for name in MAINTAIN_FIELDS},
+    "retention.vacuum_after_ms": "vacuum_after_ms",
+    "retention.days": "retention_days",
+    "metrics.textfile": "metrics_textfile",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
     "writes.lane": "write_lane",
     "writes.codec": "codec",
     "writes.codecs": "codecs",
 }
-"""Key in the file -> field of `Settings`, or of its `inference`, `capture` or `dump`."""
+"""Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
 
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
 """Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
@@ -156,11 +180,16 @@ options, names them all: those of the place it overrides are not read too."""
 SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
 """Settings of [sources] whose variable in the environment goes without the section."""
 
+MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
+"""By table: in the file alone."""
 LIST_FIELDS: Final = frozenset({"segments", "topics", "dumps"})
 PATH_LISTS: Final = ("segments", "dumps")
 """Of these, folders, files or URIs."""
 TEXT_FIELDS: Final = frozenset(
-    {"bootstrap_servers", "command_config", "checkpoint", "dump_topic", *(f"{name}_column" for name in DUMP_COLUMNS)}
+    {
+        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic", "metrics_textfile"),
+        *(f"{name}_column" for name in DUMP_COLUMNS),
+    }
 )
 """May be empty."""
 NUMBER_FIELDS: Final = frozenset(
@@ -171,6 +200,8 @@ NUMBER_FIELDS: Final = frozenset(
         "dump_partition_count",
         "batch_decompressed_bytes_max",
         *(name for name in CAPTURE_FIELDS if name not in TEXT_FIELDS),
+        *MAINTAIN_FIELDS,
+        "vacuum_after_ms",
         *INFERENCE_FIELDS,
     }
 )
@@ -252,7 +283,7 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    fields = {environment_name(key): field for key, field in KEYS.items() if field != "codecs"}
+    fields = {environment_name(key): field for key, field in KEYS.items() if field not in MAPPING_FIELDS}
     values: dict[str, Any] = {}
     for name, text in environment.items():
         if not name.startswith(ENVIRONMENT_PREFIX) or name in ENVIRONMENT_OTHER:
@@ -299,6 +330,13 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     for codec in (values["codec"], *codecs.values()):
         if codec not in CODECS:
             raise SettingsError(f"a Parquet codec must be one of {', '.join(CODECS)}")
+    days = values["retention_days"]
+    if not isinstance(days, Mapping) or any(name not in RETENTION_TABLES for name in days):
+        raise SettingsError(
+            f"retention.days must name tables; those whose rows may go are {', '.join(RETENTION_TABLES)}"
+        )
+    if any(type(value) is not int or not 1 <= value <= DAYS_MAX for value in days.values()):
+        raise SettingsError(f"retention.days must be whole numbers of days from 1 to {DAYS_MAX}")
     here = Path.cwd()
     return Settings(
         warehouse=_absolute(values["warehouse"], here),
@@ -319,6 +357,10 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         request_timeout_ms=values["request_timeout_ms"],
         fetch_bytes_max=values["fetch_bytes_max"],
         capture=CaptureSettings(**{name: values[name] for name in CAPTURE_FIELDS}),
+        maintain=MaintainSettings(
+            **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")}, retention_days=dict(days)
+        ),
+        metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
         write_lane=values["write_lane"],

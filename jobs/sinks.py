@@ -16,20 +16,20 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isnan
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from py4j.protocol import Py4JJavaError
 from pyarrow import fs
 from pyspark.errors import PySparkException
@@ -37,6 +37,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.arrow_schemas import arrow_schema, ddl, delta_schema, spark_schema, statistics_columns, stored_column
 from jobs.errors import WarehouseError
+from jobs.faults import reached
+from jobs.times import epoch_ms
 from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
 
@@ -45,6 +47,12 @@ OVERWRITE: Final = "overwrite"
 
 ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Stores which delta-rs writes with an atomic commit of its own."""
+
+MAINTAIN_APPLICATION: Final = "groupledger/maintain"
+"""The application id of commits that take files out and put others in."""
+
+PATH_SAFE: Final = "/!$&'()*+,;=:@~"
+"""What Java leaves as it is in the path of a URI, beside letters, digits and `-._`: Delta compares the texts."""
 
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
@@ -403,15 +411,17 @@ class Warehouse:
         WarehouseError when a file is not there as it was written, or another writer was faster.
         """
         self.ensure(table)
-        if not self.is_arrow_lane:
-            return self._commit_by_spark(table, files, app_id, version, mode, replace)
+        commit = self._commit_by_delta_rs if self.is_arrow_lane else self._commit_by_spark
+        reached(f"before {table.full_name}")
         try:
-            return self._commit_by_delta_rs(table, files, app_id, version, mode, replace)
+            committed = commit(table, files, app_id, version, mode, replace)
         except CommitFailedError as error:
             # the other writer may have been an earlier attempt of this very run
             if self.last_version(table, app_id) >= version:
                 return Committed(self.version(table), 0, skipped=True)
             raise WarehouseError(f"{table.full_name}: another writer committed meanwhile: {error}") from error
+        reached(f"after {table.full_name}")
+        return committed
 
     def write(
         self,
@@ -429,6 +439,102 @@ class Warehouse:
             return Committed(self.version(table), 0, skipped=True)
         files = write_parts(target, rows)
         return self.commit(table, files, app_id=app_id, version=version, mode=mode, replace=replace)
+
+    def swap(
+        self,
+        table: Table,
+        removed: Sequence[TableFile],
+        added: Sequence[WrittenFile],
+        *,
+        version: int,
+        at: datetime,
+        writers: Iterable[str],
+        changes_rows: bool,
+    ) -> int:
+        """Take files of a version out and put others in, in one Delta transaction; the version it makes.
+
+        `added` were written to `target_of_swap(table)`. `changes_rows`: false where the same rows are only arranged
+        otherwise. Raises WarehouseError when one of `writers` (application ids), or another swap, committed to the
+        table since `version`: then nothing is changed, and what was written is of no table. Appends of others may
+        come between.
+        """
+        swap = self._swap_by_delta_rs if self.is_arrow_lane else self._swap_by_spark
+        reached(f"before swap of {table.full_name}")
+        try:
+            swapped = swap(table, removed, added, version, at, tuple(writers), changes_rows)
+        except (CommitFailedError, Py4JJavaError) as error:
+            raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later") from error
+        reached(f"after swap of {table.full_name}")
+        return swapped
+
+    def target_of_swap(self, table: Table) -> PartTarget:
+        """Where tasks write the part files which `swap` puts in, in either lane."""
+        codec = self._codecs.get(table.full_name, self._codec)
+        return PartTarget(table.full_name, self.path(table), codec, with_partition_columns=False)
+
+    def vacuum(self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = ()) -> None:
+        """Delete files which no version of the last `retention_hours` has, nor one of `keep_versions`, and part files
+        older than that which no commit names. Writes nothing where there is none.
+
+        Raises WarehouseError in the Spark lane, which cannot keep single versions, where there are some to keep.
+        """
+        if not self.is_arrow_lane:
+            if keep_versions:
+                raise WarehouseError(
+                    f"{table.full_name}: readers are held at an older version by a replay that broke off: "
+                    "run ./spark-submit.sh replay first"
+                )
+            with self._short_retention():
+                self._spark_table(table).vacuum(retention_hours)
+            return
+        if self.unreferenced(table, retention_hours=retention_hours, keep_versions=keep_versions):
+            DeltaTable(self.path(table)).vacuum(
+                retention_hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+                keep_versions=list(keep_versions) or None,
+            )
+
+    @contextmanager
+    def _short_retention(self) -> Iterator[None]:
+        """Delta checks what was asked for against a setting of the session: here the caller has checked it."""
+        name = "spark.databricks.delta.retentionDurationCheck.enabled"
+        before = self._spark.conf.get(name, "true")
+        self._spark.conf.set(name, "false")
+        try:
+            yield
+        finally:
+            self._spark.conf.set(name, str(before))
+
+    def unreferenced(
+        self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = (), orphans_only: bool = False
+    ) -> list[str]:
+        """Files in the table's folder which `vacuum` would delete, by relative path. None are told in the Spark lane.
+
+        `orphans_only`: those which no commit ever named, the files of runs under way included.
+        """
+        if not self.is_arrow_lane:
+            return []
+        delta = DeltaTable(self.path(table))
+
+        def listed(*, full: bool) -> set[str]:
+            return set(
+                delta.vacuum(
+                    retention_hours,
+                    dry_run=True,
+                    enforce_retention_duration=False,
+                    full=full,
+                    keep_versions=list(keep_versions) or None,
+                )
+            )
+
+        return sorted(listed(full=True) - (listed(full=False) if orphans_only else set()))
+
+    def checkpoint(self, table: Table) -> None:
+        """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
+        if self.is_arrow_lane:
+            DeltaTable(self.path(table)).create_checkpoint()
 
     def version(self, table: Table) -> int:
         """The newest version of the table, or -1 where there is none."""
@@ -509,23 +615,6 @@ class Warehouse:
         last = delta.transaction_version(app_id)
         if last is not None and last >= version:
             return Committed(int(delta.version()), 0, skipped=True)
-        filesystem, folder = filesystem_of(self.path(table))
-        infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
-        for file, info in zip(files, infos, strict=True):
-            # delta-rs would accept the name of a file which is not there, and readers would break later
-            if info.type != fs.FileType.File or info.size != file.size_bytes:
-                raise WarehouseError(f"{table.full_name}: part file {file.path} is not there as it was written")
-        actions = [
-            AddAction(
-                path=file.path,
-                size=file.size_bytes,
-                partition_values=dict(file.partition_values),
-                modification_time=0 if info.mtime_ns is None else info.mtime_ns // 1_000_000,
-                data_change=True,
-                stats=file.stats,
-            )
-            for file, info in zip(files, infos, strict=True)
-        ]
         filters = [
             (name, "in", [_partition_text(item) for item in value])
             if isinstance(value, tuple)
@@ -533,7 +622,7 @@ class Warehouse:
             for name, value in (replace or {}).items()
         ]
         delta.create_write_transaction(
-            actions,
+            self._add_actions(table, files, data_change=True),
             mode=mode,
             schema=delta.schema(),
             partition_by=list(table.partition_by),
@@ -544,6 +633,66 @@ class Warehouse:
         if now.transaction_version(app_id) != version:
             raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
         return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
+
+    def _swap_by_delta_rs(
+        self,
+        table: Table,
+        removed: Sequence[TableFile],
+        added: Sequence[WrittenFile],
+        version: int,
+        at: datetime,
+        writers: Sequence[str],
+        changes_rows: bool,
+    ) -> int:
+        # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
+        # names all whose commits it must not cross, each at the version where it stands
+        delta = DeltaTable(self.path(table), version=version)
+        stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
+        stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
+        removals = [
+            RemoveAction(
+                path=file.path[len(self.path(table)) + 1 :],
+                data_change=changes_rows,
+                deletion_timestamp=epoch_ms(at),
+                size=file.size_bytes,
+                partition_values={name: _partition_text(value) for name, value in file.partition_values.items()},
+            )
+            for file in removed
+        ]
+        delta.create_write_transaction(
+            [*self._add_actions(table, added, data_change=changes_rows), *removals],
+            mode=APPEND,
+            schema=delta.schema(),
+            partition_by=list(table.partition_by),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(app_id, last) for app_id, last in stand.items() if last is not None]
+            ),
+        )
+        now = DeltaTable(self.path(table))
+        gone = {file.path for file in removed}
+        if gone & {file.path for file in self.files(table)}:
+            raise WarehouseError(f"{table.full_name}: files which were taken out are still in the table")
+        return int(now.version())
+
+    def _add_actions(self, table: Table, files: Sequence[WrittenFile], *, data_change: bool) -> list[AddAction]:
+        """Raises WarehouseError when a file is not there as it was written: delta-rs would take its word, and readers
+        would break later."""
+        filesystem, folder = filesystem_of(self.path(table))
+        infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
+        for file, info in zip(files, infos, strict=True):
+            if info.type != fs.FileType.File or info.size != file.size_bytes:
+                raise WarehouseError(f"{table.full_name}: part file {file.path} is not there as it was written")
+        return [
+            AddAction(
+                path=file.path,
+                size=file.size_bytes,
+                partition_values=dict(file.partition_values),
+                modification_time=0 if info.mtime_ns is None else info.mtime_ns // 1_000_000,
+                data_change=data_change,
+                stats=file.stats,
+            )
+            for file, info in zip(files, infos, strict=True)
+        ]
 
     # --- the Spark lane
 
@@ -623,10 +772,52 @@ class Warehouse:
         )
         if self._last_version_by_spark(table, app_id) != version:
             raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
-        filesystem, folder = filesystem_of(target.folder)
-        if filesystem.get_file_info(folder).type == fs.FileType.Directory:
-            filesystem.delete_dir(folder)
+        delete_folder(target.folder)
         return Committed(self.version(table), sum(file.row_count for file in files), skipped=False)
+
+    def _swap_by_spark(
+        self,
+        table: Table,
+        removed: Sequence[TableFile],
+        added: Sequence[WrittenFile],
+        version: int,
+        at: datetime,
+        writers: Sequence[str],
+        changes_rows: bool,
+    ) -> int:
+        # Delta's own transaction: it refuses by itself to remove a file twice, or to cross what changed its files
+        jvm: Any = self._spark._jvm
+        delta = jvm.org.apache.spark.sql.delta
+        log = delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
+        snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+        if snapshot.version() != version:
+            raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later")
+        transaction = log.startTransaction(jvm.scala.Option.empty(), jvm.scala.Option.apply(snapshot))
+        transaction.readWholeTable()
+        actions = jvm.java.util.ArrayList()
+        for action in self._add_actions(table, added, data_change=changes_rows):
+            stored = {
+                "path": quote(action.path, safe=PATH_SAFE),
+                "partitionValues": dict(action.partition_values),
+                "size": action.size,
+                "modificationTime": action.modification_time,
+                "dataChange": changes_rows,
+                "stats": action.stats,
+            }
+            actions.add(delta.actions.Action.fromJson(json.dumps({"add": stored})))
+        for file in removed:
+            stored = {
+                "path": quote(file.path[len(self.path(table)) + 1 :], safe=PATH_SAFE),
+                "deletionTimestamp": epoch_ms(at),
+                "dataChange": changes_rows,
+                "size": file.size_bytes,
+                "extendedFileMetadata": True,
+                "partitionValues": {name: _partition_text(value) for name, value in file.partition_values.items()},
+            }
+            actions.add(delta.actions.Action.fromJson(json.dumps({"remove": stored})))
+        sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        return int(transaction.commit(sequence, operation))
 
     def _files_by_spark(self, table: Table, version: int | None) -> list[TableFile]:
         jvm: Any = self._spark._jvm
@@ -776,7 +967,8 @@ def _table_file(action: Mapping[str, Any], folder: str) -> TableFile:
         }
 
     return TableFile(
-        path=f"{folder}/{action['path']}",
+        # as in Delta's log: folders of partitions, which Spark's writer makes, are escaped there once more
+        path=f"{folder}/{unquote(action['path'])}",
         size_bytes=action["size_bytes"],
         row_count=action.get("num_records"),
         partition_values=columns("partition."),

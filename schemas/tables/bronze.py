@@ -19,6 +19,7 @@ RECORD_BATCHES = Table(
     name="record_batches",
     comment="One row a record batch of a coordinator topic as Kafka wrote it; joined by offset, a segment.",
     partition_by=("cluster_id", "topic", "partition"),
+    age_column="max_timestamp",
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic: __consumer_offsets, __share_group_state, ..."),
@@ -112,6 +113,7 @@ END_OFFSETS = Table(
     name="end_offsets",
     comment="Samples of source topics' log ends, for lag.",
     partition_by=("cluster_id",),
+    age_column="sampled_at",
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Source topic."),

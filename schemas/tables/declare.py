@@ -67,6 +67,8 @@ class Table:
     comment: str
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ()
+    age_column: str | None = None
+    """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
 
     @property
     def full_name(self) -> str:

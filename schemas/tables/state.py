@@ -152,4 +152,47 @@ CONFIG_CHANGES = Table(
     ),
 )
 
-STATE_TABLES = (RUNS, AUDITS, STARTS, WATERMARKS, LOGS, GROUPS, NAMES, CONFIG_CHANGES)
+DROPPED = Table(
+    layer="state",
+    name="dropped",
+    comment="Ranges of offsets which retention took out of bronze.record_batches: captured and replayed before. They "
+    "are not captured again, and replay --rebuild does not bring back what silver has of them.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("from_offset", BIGINT, "First offset of the range."),
+        Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
+        Column("max_timestamp", TIMESTAMP, "Time of its newest batch."),
+        Column("dropped_at", TIMESTAMP, "Start of the run of maintain that took it out."),
+    ),
+)
+
+RUN_METRICS = Table(
+    layer="state",
+    name="run_metrics",
+    comment="One row a job of a run, failed ones too: how long it took, and what it did.",
+    partition_by=("cluster_id",),
+    age_column="started_at",
+    columns=(
+        CLUSTER_ID,
+        key("run_id", STRING, "The run."),
+        key("job", STRING, "capture, replay, audit or maintain."),
+        Column("started_at", TIMESTAMP, "When the job began."),
+        Column("ended_at", TIMESTAMP, "When it ended."),
+        Column("exit_code", INT, "0 done, 1 failed, 3 done but something is missing or was quarantined."),
+        Column("batch_count", BIGINT, "Record batches captured or replayed."),
+        Column("record_count", BIGINT, "Records in them."),
+        Column("size_bytes", BIGINT, "Bytes captured, as on Kafka's disk."),
+        Column("row_count", BIGINT, "Rows written, all tables together."),
+        Column("gap_count", BIGINT, "Stretches of the log which are missing or damaged, in all that is captured."),
+        Column("quarantined_row_count", BIGINT, "Rows in bronze.quarantine."),
+        Column("deleted_file_count", BIGINT, "Files deleted."),
+        Column("row_counts", MapOf(STRING, BIGINT), "Rows written, by table."),
+        Column("ledger", MapOf(STRING, BIGINT), "Records replayed, by what became of them."),
+        Column("lag_records", MapOf(STRING, BIGINT), "Records not captured yet at the end, by topic; live logs only."),
+    ),
+)
+
+STATE_TABLES = (RUNS, AUDITS, STARTS, WATERMARKS, LOGS, GROUPS, NAMES, CONFIG_CHANGES, DROPPED, RUN_METRICS)

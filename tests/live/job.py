@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -23,7 +24,14 @@ LINES_TOLD: Final = 40
 class Job:
     """A running job; leave the `with` block, or call `kill`, to end it."""
 
-    def __init__(self, folder: Path, job: str, *words: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        job: str,
+        *words: str,
+        environment: dict[str, str] | None = None,
+        spark_options: Sequence[str] = (),
+    ) -> None:
         """Start it over the warehouse `folder / "warehouse"`; what it says goes into `folder`."""
         self._name = job
         self._bronze = folder / "warehouse" / "bronze" / "record_batches"
@@ -31,11 +39,12 @@ class Job:
         options = ["--warehouse", str(folder / "warehouse"), "--cluster-id", CLUSTER_ID]
         with self._said.open("a") as said:
             self._process = subprocess.Popen(
-                [str(PROJECT_ROOT / "spark-submit.sh"), job, *options, *words],
+                [str(PROJECT_ROOT / "spark-submit.sh"), *spark_options, job, *options, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
+                env=os.environ | (environment or {}),
                 start_new_session=True,  # a group of processes, to be killed together
             )
 
@@ -51,6 +60,11 @@ class Job:
     def said(self) -> str:
         """All that this job, and those of its name before it, said."""
         return self._said.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """Of the driver, which leads a session of its own."""
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:
@@ -76,8 +90,8 @@ class Job:
 
     def kill(self) -> None:
         """End it at once, driver, JVM and all (SIGKILL)."""
-        if self.is_running:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # where the driver is gone already, its JVM may live
         self._process.wait()
 
     def interrupt(self) -> int:

@@ -1,0 +1,182 @@
+"""kill -9 of the driver, of Python workers and executors: one run later every table is as if nothing had been.
+
+`make test` kills a driver twice; `make faults` (GROUPLEDGER_FAULTS=all) everything that the design names, for an hour.
+"""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.errors import WarehouseError
+from jobs.maintain import maintain
+from jobs.nightly import run_replay
+from jobs.sinks import Warehouse
+from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
+from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
+from tests.jobs.test_replay import STARTED_AT, Jobs
+from tests.live.job import Job
+
+IS_WHOLE: Final = os.environ.get("GROUPLEDGER_FAULTS") == "all"
+
+FIRST_FILE: Final = "first data file"
+"""Seen from outside: the driver dies as soon as there is one."""
+POINTS: Final = (
+    # between two tables of replay
+    "after silver.group_members",
+    # commit seen: bronze has it, and coverage does not say so
+    "after bronze.record_batches",
+    FIRST_FILE,
+    # all data files of bronze, of silver, of gold, and no commit
+    "before bronze.record_batches",
+    "before silver.offset_commits",
+    "before gold.partition_owners",
+    "after bronze.coverage",
+    "after state.starts",
+    "after silver.offset_commits",
+    "after silver.group_events",
+    "before silver.topics",
+    "after silver.configs",
+    "after state.logs",
+    "before state.groups",
+    "after state.watermarks",
+    "before state.runs",
+    "after state.runs",
+    "after gold.rebalances",
+    "before state.audits",
+    # the last commit of all
+    "after state.audits",
+)
+POINTS_OF_TEST: Final = 2
+MAINTAIN_POINTS: Final = (
+    "before swap of bronze.record_batches",
+    "after swap of bronze.record_batches",
+    "before swap of silver.offset_commits",
+    "after swap of state.runs",
+)
+WORKER_RUNS: Final = 20
+EXECUTOR_RUNS: Final = 10
+MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
+
+by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """The tables of one night without any fault."""
+    jobs = Jobs(spark, tmp_path_factory.mktemp("undisturbed") / "warehouse", FULL_A)
+    jobs.nightly()
+    return digests(jobs.warehouse)
+
+
+def nightly(folder: Path, fault: str | None = None, spark_options: tuple[str, ...] = ()) -> Job:
+    """A night in a process of its own."""
+    words = ("--cluster-id", CLUSTER, "--segments", str(FULL_A))
+    environment = {} if fault is None else {"GROUPLEDGER_FAULT": fault}
+    return Job(folder, "nightly", *words, environment=environment, spark_options=spark_options)
+
+
+def has_data_file(folder: Path) -> bool:
+    """Is there a file of bronze?"""
+    return any((folder / "warehouse" / "bronze" / "record_batches").glob("*.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS if IS_WHOLE else POINTS[:POINTS_OF_TEST])
+def test_a_driver_is_killed(
+    spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]], point: str
+) -> None:
+    """Wherever it was: one run later nothing is lost, nothing is there twice."""
+    with nightly(tmp_path, None if point == FIRST_FILE else f"SIGKILL {point}") as job:
+        if point == FIRST_FILE:
+            while not has_data_file(tmp_path):
+                assert job.is_running, job.end_of_said()
+            kill(job.pid)
+        assert job.wait() == -signal.SIGKILL, job.end_of_said()
+    jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
+    if point != POINTS[-1]:
+        assert differences(digests(jobs.warehouse), undisturbed), "the fault came too late to prove anything"
+    jobs.nightly()
+    assert differences(digests(jobs.warehouse), undisturbed) == []
+
+
+@by_night
+@pytest.mark.parametrize("point", MAINTAIN_POINTS)
+def test_maintain_is_killed(
+    spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]], point: str
+) -> None:
+    """Merging is one transaction a table: done or not; what a dead run wrote is of no table, and goes by and by."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5])
+    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    for night, part in enumerate(parts):
+        jobs.run(part, f"night-{night}")
+    # batches know the file they were read from
+    before = digests(jobs.warehouse)
+    environment = MERGE_ALL | {"GROUPLEDGER_FAULT": f"SIGKILL {point}"}
+    with Job(tmp_path, "maintain", environment=environment) as job:
+        assert job.wait() == -signal.SIGKILL, job.end_of_said()
+    assert differences(digests(jobs.warehouse), before) == []
+    with Job(tmp_path, "maintain", environment=MERGE_ALL) as job:
+        assert job.wait() == 0, job.end_of_said()
+    assert differences(digests(jobs.warehouse), before) == []
+    jobs.nightly("after")
+    of_silver = {name: found for name, found in digests(jobs.warehouse).items() if name.startswith("silver.")}
+    assert differences(of_silver, {name: undisturbed[name] for name in of_silver}) == []
+
+
+@by_night
+@pytest.mark.parametrize("run", range(WORKER_RUNS))
+def test_a_python_worker_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[int, str]], run: int) -> None:
+    """Spark gives its task to another; the files of the first attempt are of no table."""
+    moments = random.Random(run)
+    with nightly(tmp_path) as job:
+        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
+        time.sleep(moments.uniform(0.0, 4.0))
+        workers = processes_of(job.pid, WORKER)
+        assert job.is_running and workers, "the fault came too late to prove anything"
+        assert kill(moments.choice(workers))
+        assert job.wait() == 0, job.end_of_said()
+    assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
+
+
+@by_night
+@pytest.mark.parametrize("run", range(EXECUTOR_RUNS))
+def test_an_executor_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[int, str]], run: int) -> None:
+    """With all tasks that it had, and its workers: another executor does them again."""
+    moments = random.Random(run)
+    cluster = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
+    with nightly(tmp_path, spark_options=cluster) as job:
+        job.await_that(lambda: bool(processes_of(job.pid, EXECUTOR)))
+        time.sleep(moments.uniform(0.5, 5.0))
+        executors = processes_of(job.pid, EXECUTOR)
+        assert job.is_running and executors, "the fault came too late to prove anything"
+        assert kill(moments.choice(executors))
+        assert job.wait() == 0, job.end_of_said()
+    assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
+
+
+@by_night
+def test_two_processes_at_one_time(
+    spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]]
+) -> None:
+    """While one is stopped in the middle, the other is refused, and so is maintain; the first then ends as ever."""
+    jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
+    with nightly(tmp_path, "SIGSTOP after silver.group_members") as job:
+        job.await_that(lambda: is_stopped(job.pid))
+        with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
+            run_replay(spark, jobs.warehouse, jobs.settings, run_id="r2", started_at=STARTED_AT, steps=jobs.steps)
+        with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
+            maintain(spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT)
+        os.kill(job.pid, signal.SIGCONT)
+        assert job.wait() == 0, job.end_of_said()
+    assert differences(digests(jobs.warehouse), undisturbed) == []
+
+
+def is_stopped(pid: int) -> bool:
+    """Does a process hold still, by a signal?"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
