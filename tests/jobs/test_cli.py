@@ -12,6 +12,8 @@ import pytest
 from jobs import cli
 from jobs.errors import JobError, SettingsError
 from jobs.progress import Steps
+from jobs.sinks import Warehouse
+from schemas.tables.state import RUN_METRICS
 from tests.conftest import PROJECT_ROOT
 
 JOBS = (
@@ -142,22 +144,24 @@ def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: i
     """3 says: done, but something was quarantined or is missing."""
     from jobs import nightly  # noqa: PLC0415
 
-    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, None))
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, Steps()))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
     assert cli.main(["nightly"]) == expected
 
 
 @pytest.mark.parametrize(("quarantined_count", "gap_count", "code"), [(0, 0, 0), (1, 0, 3), (0, 1, 3)])
 def test_capture_says_when_something_is_missing(
-    monkeypatch: pytest.MonkeyPatch, quarantined_count: int, gap_count: int, code: int
+    monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, quarantined_count: int, gap_count: int, code: int
 ) -> None:
-    """3 where a batch was quarantined or the log has a gap, 0 where all is there."""
-    from jobs import capture as capture_job  # noqa: PLC0415
+    """3 where a batch was quarantined or the log has a gap, 0 where all is there; the run's metrics say so too."""
+    from jobs import nightly  # noqa: PLC0415
 
-    summary = capture_job.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
-    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, Steps()))
-    monkeypatch.setattr(capture_job, "capture", lambda *_, **__: summary)
+    summary = nightly.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
     assert cli.main(["capture"]) == code
+    (row,) = warehouse.read(RUN_METRICS).to_pylist()
+    assert (row["job"], row["exit_code"], row["gap_count"]) == ("capture", code, gap_count)
 
 
 def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     from jobs import nightly  # noqa: PLC0415
 
     seen: list[Any] = []
-    monkeypatch.setattr(cli, "open_session", lambda _, settings, **__: (seen.append(settings), None, None))
+    monkeypatch.setattr(cli, "open_session", lambda _, settings, **__: (seen.append(settings), None, Steps()))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
     awkward = str(tmp_path / "a 'b\" $c *")
     arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]

@@ -1,0 +1,71 @@
+"""A night of Groupledger as an Airflow DAG: capture, replay, audit and, once a week, maintenance.
+
+Needs apache-airflow-providers-apache-spark and a connection `spark_default` to your cluster. Each job is a Spark
+application of its own, so that a task which failed is run again by itself: all of them may be repeated.
+
+GROUPLEDGER is the project's folder, set up once with `./spark-submit.sh --set-up`, on a disk that driver and executors
+see at the same path.
+"""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from airflow import DAG
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+GROUPLEDGER = "/opt/groupledger"
+WAREHOUSE = "s3a://ledger/warehouse"
+CLUSTER_ID = "orders-eu"
+SOURCE = ["--bootstrap-server", "kafka-1:9092,kafka-2:9092", "--command-config", "/etc/groupledger/client.properties"]
+
+
+def spark_defaults() -> dict[str, str]:
+    """The settings which the jobs need, from the one place where they stand."""
+    lines = (Path(GROUPLEDGER) / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
+    # the master is the connection's
+    return {name: value.strip() for name, value in pairs if name != "spark.master"}
+
+
+def job(name: str, *words: str, pool: str = "groupledger") -> SparkSubmitOperator:
+    """One job. The pool has one slot: a second run of a cluster at the same time would be refused."""
+    python = f"{GROUPLEDGER}/.venv/bin/python"
+    return SparkSubmitOperator(
+        task_id=name,
+        name=f"groupledger {name}",
+        conn_id="spark_default",
+        application=f"{GROUPLEDGER}/jobs/__main__.py",
+        application_args=[name, "--warehouse", WAREHOUSE, *words],
+        conf=spark_defaults() | {"spark.executorEnv.PYTHONPATH": GROUPLEDGER},
+        env_vars={
+            "PYTHONPATH": GROUPLEDGER,
+            "PYTHONHASHSEED": "0",
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+        },
+        pool=pool,
+    )
+
+
+with DAG(
+    dag_id="groupledger_nightly",
+    schedule="30 2 * * *",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    tags=["kafka"],
+):
+    # Exit code 3 (something is missing or was quarantined) fails a task, and the retries do not help: see the runbook.
+    of_cluster = ["--cluster-id", CLUSTER_ID]
+    job("capture", *of_cluster, *SOURCE) >> job("replay", *of_cluster) >> job("audit", *of_cluster)
+
+with DAG(
+    dag_id="groupledger_maintain",
+    schedule="0 5 * * 0",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["kafka"],
+):
+    job("maintain")
