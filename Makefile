@@ -29,7 +29,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each: about half an hour.
-	GROUPLEDGER_FAULTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
+	FAULT_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")

@@ -1,6 +1,6 @@
 """kill -9 of the driver, of Python workers and executors: one run later every table is as if nothing had been.
 
-`make test` kills a driver twice; `make faults` (GROUPLEDGER_FAULTS=all) everything that the design names, for an hour.
+`make test` kills a driver twice; `make faults` (FAULT_TESTS=all) everything that the design names, for an hour.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
 from tests.jobs.test_replay import STARTED_AT, Jobs
 from tests.live.job import Job
 
-IS_WHOLE: Final = os.environ.get("GROUPLEDGER_FAULTS") == "all"
+IS_WHOLE: Final = os.environ.get("FAULT_TESTS") == "all"
 
 FIRST_FILE: Final = "first data file"
 """Seen from outside: the driver dies as soon as there is one."""
