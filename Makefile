@@ -1,7 +1,7 @@
 # One command each: `make test` is what the checks run, `make check` what a commit should pass.
 PYTHON := .venv/bin/python
 
-.PHONY: test-env test test-live check bench fuzz faults mutants
+.PHONY: test-env test test-live check bench fuzz faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -33,3 +33,13 @@ faults: test-env ## kill -9 of drivers, Python workers and executors, a run each
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")
+
+package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each, and `groupledger nightly` run there.
+	PACKAGE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/test_packaging.py
+
+reference: test-env ## Pages of the documentation that follow from declarations: tables, jobs and options.
+	PYTHONPATH=. $(PYTHON) -m tools.reference
+
+docs: reference ## The documentation as a site in build/site: every link and anchor leads somewhere.
+	DISABLE_MKDOCS_2_WARNING=true $(PYTHON) -m mkdocs build --strict --quiet --site-dir build/site
+	@echo "open build/site/index.html"

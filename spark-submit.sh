@@ -5,6 +5,8 @@
 # says where the machines of a cluster have this project already (in an image, on a shared disk); without it they are
 # sent the environment and the code.
 #
+# A wheel has it too, and starts it as the command `groupledger`: in the environment that it was installed into.
+#
 # Makes what is missing (a Python environment in .venv, Delta's jars in .cache), then runs the job under the real
 # spark-submit. The job's words reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or
 # something that must be installed first, 3 done but something was quarantined or is missing.
@@ -67,9 +69,9 @@ check_java() {
 
 # One set-up at a time; whoever waited finds the work done.
 locked() {
-    mkdir -p "$ROOT/.cache" || fail 1 "$ROOT cannot be written: the first start makes .venv and .cache in it"
+    mkdir -p "$CACHE" || fail 1 "$CACHE cannot be made: the first start keeps there what it fetches and compiles; name another folder in GROUPLEDGER_CACHE"
     if command -v flock >/dev/null 2>&1; then
-        (flock 9 && "$@") 9>"$ROOT/.cache/set-up.lock"
+        (flock 9 && "$@") 9>"$CACHE/set-up.lock"
     else
         "$@"
     fi
@@ -86,7 +88,7 @@ is_ready() {
 
 make_environment() { # STAMP FILE...
     is_ready "$@" && return
-    local stamp=$1 python log=$ROOT/.cache/pip.log
+    local stamp=$1 python log=$CACHE/pip.log
     shift
     if ! "$VENV/bin/python" -c 'import pip' >/dev/null 2>&1; then
         python=$(find_python)
@@ -98,32 +100,38 @@ make_environment() { # STAMP FILE...
     fi
     if ! "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input -r "${!#}" >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        fail 1 "pip could not install the packages (network? proxy?); all it said is in .cache/pip.log"
+        fail 1 "pip could not install the packages (network? proxy?); all it said is in $log"
     fi
     lock_sum "$@" >"$VENV/.made-from-$stamp"
     [[ $stamp != dev ]] || lock_sum "$ROOT/requirements.txt" >"$VENV/.made-from-run"
 }
 
-spark_home() { printf '%s\n' "$VENV"/lib/python3.*/site-packages/pyspark; }
+spark_home() {
+    if [[ $IS_INSTALLED == false ]]; then
+        printf '%s\n' "$VENV"/lib/python3.*/site-packages/pyspark
+    else
+        "$PYTHON" -c 'from importlib.util import find_spec; print(find_spec("pyspark").submodule_search_locations[0])'
+    fi
+}
 
 have_jars() { [[ -f $JARS/.made-from && $(<"$JARS/.made-from") == "$(lock_sum "$DEFAULTS")" ]]; }
 
 # Delta's jars, resolved once by Spark itself from Maven and kept: later starts neither ask nor wait for it.
 fetch_jars() {
     have_jars && return
-    local log=$ROOT/.cache/ivy.log folder version
+    local log=$CACHE/ivy.log folder version
     say "Fetching Delta's jars (once) ..."
     version=$(sed -n 's/^spark\.jars\.packages.*:\([^: ]*\) *$/\1/p' "$DEFAULTS")
     # an empty Python file as the application: all that Spark does is to resolve the packages of spark-defaults.conf
     if ! "$SPARK_HOME/bin/spark-submit" --properties-file "$DEFAULTS" "$ROOT/jobs/__init__.py" >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        fail 1 "Delta's jars could not be fetched from Maven (network? proxy?); all that was said is in .cache/ivy.log"
+        fail 1 "Delta's jars could not be fetched from Maven (network? proxy?); all that was said is in $log"
     fi
     folder=$(sed -n 's/^The jars for the packages stored in: //p' "$log")
     rm -rf -- "$JARS"
     mkdir -p "$JARS"
     cp -- "$folder"/io.delta_*-"$version".jar "$JARS"/ ||
-        fail 1 "Maven gave no jars of Delta $version; all that was said is in .cache/ivy.log"
+        fail 1 "Maven gave no jars of Delta $version; all that was said is in $log"
     lock_sum "$DEFAULTS" >"$JARS/.made-from"
 }
 
@@ -139,13 +147,13 @@ is_compiled() { [[ -f $NUMBA_CACHE_DIR/.compiled ]]; }
 
 compile_loops() {
     is_compiled && return
-    local log=$ROOT/.cache/compile.log
+    local log=$CACHE/compile.log
     say "Compiling the hot loops (once, half a minute) ..."
     rm -rf -- "$COMPILED"
     mkdir -p "$NUMBA_CACHE_DIR"
-    if ! (cd "$ROOT" && "$VENV/bin/python" -m jobs.warm_up) >"$log" 2>&1; then
+    if ! (cd "$ROOT" && "$PYTHON" -m jobs.warm_up) >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        fail 1 "the hot loops could not be compiled; all that was said is in .cache/compile.log"
+        fail 1 "the hot loops could not be compiled; all that was said is in $log"
     fi
     touch "$NUMBA_CACHE_DIR/.compiled"
 }
@@ -163,11 +171,11 @@ have_packed() { [[ -f $PACKED_ENVIRONMENT && -f $PACKED_CODE ]]; }
 
 pack() {
     have_packed && return
-    local log=$ROOT/.cache/pack.log
+    local log=$CACHE/pack.log
     say "Packing what the cluster's machines need (once a version, a minute) ..."
-    if ! (cd "$ROOT" && "$VENV/bin/python" -m jobs.pack "$PACKED_ENVIRONMENT" "$PACKED_CODE") >"$log" 2>&1; then
+    if ! (cd "$ROOT" && "$PYTHON" -m jobs.pack "$PACKED_ENVIRONMENT" "$PACKED_CODE") >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        fail 1 "the environment could not be packed; all that was said is in .cache/pack.log"
+        fail 1 "the environment could not be packed; all that was said is in $log"
     fi
 }
 
@@ -200,16 +208,35 @@ quoted() { # words, as a shell would read them: pyspark splits them so
     for word in "$@"; do printf "'%s' " "${word//\'/\'\\\'\'}"; done
 }
 
-ROOT=$(project_root)
-readonly ROOT VENV=$ROOT/.venv JARS=$ROOT/.cache/jars DEFAULTS=$ROOT/conf/spark-defaults.conf
-readonly COMPILED=$ROOT/.cache/numba
+# HOME_FOLDER holds conf/, ROOT the packages: in a checkout both are the folder of this file. In a wheel this file and conf/
+# lie in the package jobs; its Python is that of the command `groupledger`, and what is made once is the user's.
+HOME_FOLDER=$(project_root)
+if [[ -f $HOME_FOLDER/__main__.py ]]; then
+    IS_INSTALLED=true
+    ROOT=$(dirname -- "$HOME_FOLDER")
+    PYTHON=${GROUPLEDGER_PYTHON:?"is not set: start jobs with the command groupledger"}
+    CACHE=${GROUPLEDGER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/groupledger}
+else
+    IS_INSTALLED=false
+    ROOT=$HOME_FOLDER
+    PYTHON=$ROOT/.venv/bin/python
+    CACHE=${GROUPLEDGER_CACHE:-$ROOT/.cache}
+fi
+readonly HOME_FOLDER IS_INSTALLED ROOT PYTHON CACHE
+readonly VENV=$ROOT/.venv JARS=$CACHE/jars COMPILED=$CACHE/numba DEFAULTS=$HOME_FOLDER/conf/spark-defaults.conf
 readonly RUN_LOCK=$ROOT/requirements.txt DEV_LOCK=$ROOT/requirements-dev.txt
 
+# A key was pressed and the user's shell asks what may follow: that waits for no set-up, and needs none to say nothing.
+if [[ -n ${_GROUPLEDGER_COMPLETE:-} ]]; then
+    [[ -x $PYTHON ]] || exit 1
+    exec "$PYTHON" "$ROOT/jobs/__main__.py"
+fi
+
 if [[ ${1:-} == --set-up ]]; then
-    # for the Makefile: all that jobs and tests need, and no job
+    # for the Makefile, and for images: all that jobs and tests need, and no job
     check_java
-    is_ready dev "$RUN_LOCK" "$DEV_LOCK" || locked make_environment dev "$RUN_LOCK" "$DEV_LOCK"
-else
+    [[ $IS_INSTALLED == true ]] || is_ready dev "$RUN_LOCK" "$DEV_LOCK" || locked make_environment dev "$RUN_LOCK" "$DEV_LOCK"
+elif [[ $IS_INSTALLED == false ]]; then
     is_ready run "$RUN_LOCK" || locked make_environment run "$RUN_LOCK"
 fi
 
@@ -219,7 +246,7 @@ master=
 deploy_mode=client
 home=
 is_dry_run=false
-while [[ ${1:-} == -* && ${1:-} != --help && ${1:-} != -h && ${1:-} != --set-up ]]; do
+while [[ ${1:-} == -* && ! ${1:-} =~ ^(-h|--help|--version|--set-up)$ ]]; do
     case $1 in
         --dry-run) is_dry_run=true && shift && continue ;;
         --verbose | -v | --supervise) spark_options+=("$1") && shift && continue ;;
@@ -257,16 +284,16 @@ fi
 
 # Wrong arguments and --help are answered before any JVM starts.
 code=0
-GROUPLEDGER_PARSE_ONLY=1 "$VENV/bin/python" "$ROOT/jobs/__main__.py" "$@" || code=$?
+GROUPLEDGER_PARSE_ONLY=1 "$PYTHON" "$ROOT/jobs/__main__.py" "$@" || code=$?
 [[ $code -eq $PARSED ]] || exit "$code"
 
 check_java
 have_jars || locked fetch_jars
 is_compiled || locked compile_loops
-export PYSPARK_PYTHON=$VENV/bin/python PYSPARK_DRIVER_PYTHON=$VENV/bin/python
+export PYSPARK_PYTHON=$PYTHON PYSPARK_DRIVER_PYTHON=$PYTHON
 
 # log4j reads a URL: a space or a # in the project's path would end it
-log4j=file://$ROOT/conf/log4j2.properties
+log4j=file://$HOME_FOLDER/conf/log4j2.properties
 log4j=${log4j//%/%25}
 log4j=${log4j// /%20}
 log4j=${log4j//#/%23}
@@ -289,9 +316,11 @@ if [[ -n $home ]]; then
         cluster_options+=(--conf "spark.pyspark.python=$PYSPARK_PYTHON")
     fi
 elif [[ -n $master && $master != local && $master != local\[* ]]; then
+    [[ $IS_INSTALLED == false ]] ||
+        fail 2 "a cluster is served from a checkout: install the project from its repository, or put a checkout on the cluster's machines and name it in --home"
     pack_sum=$(lock_sum "$RUN_LOCK" | tr ' ' -)
-    PACKED_ENVIRONMENT=$ROOT/.cache/packed/environment-$pack_sum.tar.gz
-    PACKED_CODE=$ROOT/.cache/packed/code-$(packed_code_sum).tar.gz
+    PACKED_ENVIRONMENT=$CACHE/packed/environment-$pack_sum.tar.gz
+    PACKED_CODE=$CACHE/packed/code-$(packed_code_sum).tar.gz
     have_packed || locked pack
     PYSPARK_PYTHON=./environment/bin/python
     cluster_options=(
@@ -333,4 +362,4 @@ if [[ $deploy_mode == cluster ]]; then
 fi
 PYSPARK_SUBMIT_ARGS=$(quoted "${submit[@]}")pyspark-shell
 export PYSPARK_SUBMIT_ARGS
-exec "$VENV/bin/python" "$ROOT/jobs/__main__.py" "$@"
+exec "$PYTHON" "$ROOT/jobs/__main__.py" "$@"

@@ -1,1 +1,3 @@
 """The only Spark: read, select, hand to the core, select, write."""
+
+__version__ = "0.1.0"

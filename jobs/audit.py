@@ -91,7 +91,7 @@ def audit(
         targets={table.full_name: warehouse.target(table, app_id=app_id, version=version) for table in TASK_TABLES},
         inference=inference,
     )
-    done = run_tasks(session, audit_logs, _works(session, warehouse, work))
+    done = run_tasks(session, audit_logs, _works(session, warehouse, work), "owners, causes, anomalies")
     row_counts = {}
     for table in TASK_TABLES:
         files = list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))

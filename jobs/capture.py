@@ -280,7 +280,7 @@ def capture_logs(
         )
         for indices in bins
     ]
-    done = run_tasks(session, run_task, tasks)
+    done = run_tasks(session, run_task, tasks, "reading the sources")
     for result in done:
         if result.error is not None:
             raise result.error

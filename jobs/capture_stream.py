@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from time import monotonic, sleep
@@ -435,6 +435,7 @@ class _Watcher:
         bronze = of._bronze
         totals = of._totals
         self._told_triggers = totals.trigger_count
+        of._steps.facts["captured"] = asdict(totals)
         done = f"{totals.trigger_count:,} triggers, {totals.record_count:,} records, {size_text(totals.size_bytes)}"
         if bronze is None:
             of._steps.say(f"captured: {done}")

@@ -93,6 +93,11 @@ class CaptureTask:
     request_timeout_ms: int
     fetch_bytes_max: int
 
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to read."""
+        return sum(item.size_bytes for item in self.work)
+
 
 @dataclass(slots=True)
 class TopicCount:

@@ -48,3 +48,20 @@ class DumpFormat(StrEnum):
     """Lines: rows with key and value in base64 or hex, or what the console consumer's formatters print."""
     DUMP_LOG = "dump-log"
     """The output of kafka-dump-log."""
+
+
+class SummaryFormat(StrEnum):
+    """How a job that makes tables tells what it did."""
+
+    TABLE = "table"
+    """For people, on stderr."""
+    JSON = "json"
+    """That, and one object on stdout."""
+
+
+class Shell(StrEnum):
+    """A shell that completes words."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"

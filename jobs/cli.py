@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quarantined or is missing.
 """
 
+import json
 import os
 import sys
 import threading
@@ -12,12 +13,16 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from jobs.choices import DumpFormat, Format, Listing, Tool, View
+from jobs import __version__
+from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool, View
+from jobs.entry import ENTRY, command
 from jobs.errors import JobError, SettingsError
+from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -35,14 +40,26 @@ INTERRUPTED: Final = 130
 
 PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
 """Set by spark-submit.sh, which reads the command line first without Spark: wrong arguments and --help need none."""
+COMPLETE: Final = "_GROUPLEDGER_COMPLETE"
+"""Set where a user's shell asks what may follow."""
 PARSED: Final = 64
 """Exit code then, when there is a job to run."""
 
+
+class InOrder(TyperGroup):
+    """Jobs in the order of the summaries: as one comes to need them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the jobs."""
+        order = {name: index for index, name in enumerate(SUMMARIES)}
+        return sorted(self.commands, key=lambda name: order.get(name, len(order)))
+
+
 app = typer.Typer(
-    name="spark-submit.sh",
+    cls=InOrder,
+    name=ENTRY,
     help="Groupledger: the ledger of every Kafka group. Replays the logs of Kafka's coordinators into Delta tables.",
-    epilog="Options before the job's name that begin with -- are Spark's own: "
-    "./spark-submit.sh --master local[2] nightly. Every job has --help. Settings: conf/groupledger.toml.",
+    epilog=ROOT_EPILOG,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -98,6 +115,9 @@ TopicOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
 ]
+SummaryFormatOption = Annotated[
+    SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
 AtOption = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms. [default: the newest]")
@@ -143,7 +163,22 @@ class Run:
         return cls(f"{started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", started_at)
 
 
-@app.command()
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"groupledger {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What may stand before the job's name."""
+
+
+@app.command(short_help=SUMMARIES["nightly"], epilog=epilog("nightly"))
 def nightly(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
@@ -153,9 +188,14 @@ def nightly(
     dump: DumpOption = None,
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Capture from the configured sources and replay; prints the ledger and where to look."""
+    """Capture from the sources, replay, audit; then say what was found and where to look.
+
+    A run reads what is new since the last one. It ends with the ledger: every record that went in came out as
+    something, or is in quarantine.
+    """
 
     def job() -> int:
         settings = _settings(
@@ -166,7 +206,7 @@ def nightly(
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
         run = Run.start()
-        return run_nightly(
+        code = run_nightly(
             session,
             tables,
             settings,
@@ -175,11 +215,12 @@ def nightly(
             steps=steps,
             metrics=_metrics(tables, settings, run, steps),
         )
+        return _tell_facts("nightly", run, steps, code, output_format)
 
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["capture"], epilog=epilog("capture"))
 def capture(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
@@ -201,6 +242,7 @@ def capture(
     stop_after: Annotated[
         str | None, typer.Option("--stop-after", metavar="DURATION", help="With --every: end by itself after so long.")
     ] = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """Read the sources and add to bronze what it lacks: once, or again and again."""
@@ -229,8 +271,8 @@ def capture(
                 steps=steps,
                 metrics=metrics,
             )
-            return DONE
-        return run_capture(
+            return _tell_facts("capture", run, steps, DONE, output_format)
+        code = run_capture(
             session,
             tables,
             settings,
@@ -239,15 +281,17 @@ def capture(
             steps=steps,
             metrics=metrics,
         )
+        return _tell_facts("capture", run, steps, code, output_format)
 
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["replay"], epilog=epilog("replay"))
 def replay(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Replay all again, even if nothing is new.")] = False,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """Replay bronze into the silver tables."""
@@ -258,7 +302,7 @@ def replay(
         from jobs.nightly import run_replay  # noqa: PLC0415
 
         run = Run.start()
-        return run_replay(
+        code = run_replay(
             session,
             tables,
             settings,
@@ -268,11 +312,12 @@ def replay(
             rebuild=rebuild,
             metrics=_metrics(tables, settings, run, steps),
         )
+        return _tell_facts("replay", run, steps, code, output_format)
 
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["audit"], epilog=epilog("audit"))
 def audit(
     group: GroupsOption = None,
     from_time: FromOption = None,
@@ -343,12 +388,13 @@ def audit(
     _run(job, debug)
 
 
-@app.command("export-segments")
+@app.command("export-segments", short_help=SUMMARIES["export-segments"], epilog=epilog("export-segments"))
 def export_segments(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for the segments.")],
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     topic: TopicOption = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """Write what bronze holds as .log files, which Kafka's own tools read."""
@@ -358,18 +404,27 @@ def export_segments(
         from jobs.progress import size_text  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
+        run = Run.start()
         session, tables, steps = open_session("export-segments", settings)
         with steps.step("export-segments"):
             written = run_export(session, tables, cluster_id=settings.cluster_id, output=output, topics=topic or None)
         segment_count = sum(item.segment_count for item in written)
-        size = size_text(sum(item.size_bytes for item in written))
-        typer.echo(f"{segment_count:,} segments of {len(written):,} log partitions, {size}: {output}")
-        return DONE
+        size_bytes = sum(item.size_bytes for item in written)
+        if output_format is SummaryFormat.TABLE:
+            size = size_text(size_bytes)
+            typer.echo(f"{segment_count:,} segments of {len(written):,} log partitions, {size}: {output}")
+        steps.facts["exported"] = {
+            "output": output,
+            "log_partition_count": len(written),
+            "segment_count": segment_count,
+            "size_bytes": size_bytes,
+        }
+        return _tell_facts("export-segments", run, steps, DONE, output_format)
 
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["simulate"], epilog=epilog("simulate"))
 def simulate(
     scenario: Annotated[str, typer.Option("--scenario", metavar="FILE", help="Scenario file (TOML); see scenarios/.")],
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for logs/ and truth/.")],
@@ -389,7 +444,7 @@ def simulate(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["describe"], epilog=epilog("describe"))
 def describe(
     group: GroupsOption = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
@@ -434,7 +489,7 @@ def describe(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["owner"], epilog=epilog("owner"))
 def owner(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
     partition: Annotated[int, typer.Option("--partition", min=0, help="The partition.")],
@@ -461,7 +516,7 @@ def owner(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["restore"], epilog=epilog("restore"))
 def restore(
     group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
     at: Annotated[str, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms.")],
@@ -496,7 +551,7 @@ def restore(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["verify"], epilog=epilog("verify"))
 def verify(
     group: GroupsOption = None,
     captured: Annotated[
@@ -545,7 +600,7 @@ def verify(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["whatif"], epilog=epilog("whatif"))
 def whatif(
     group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")],
     changed: Annotated[
@@ -595,7 +650,7 @@ def whatif(
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["maintain"], epilog=epilog("maintain"))
 def maintain(
     warehouse: WarehouseOption = None,
     table: Annotated[
@@ -614,6 +669,7 @@ def maintain(
         bool, typer.Option("--allow-short-retention", help="Less than 7d, too: nobody may read meanwhile.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """Merge small files of all tables, take out what is older than its retention, delete what nobody reads any more."""
@@ -641,12 +697,12 @@ def maintain(
                 metrics=_metrics(tables, settings, run, steps),
             )
         tell_maintain(summary, steps, dry_run=dry_run)
-        return DONE
+        return _tell_facts("maintain", run, steps, DONE, output_format)
 
     _run(job, debug)
 
 
-@app.command()
+@app.command(short_help=SUMMARIES["sql"], epilog=epilog("sql"))
 def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
@@ -664,7 +720,7 @@ def sql(
         session, tables, _ = open_session("sql", settings)
         catalogue = Catalogue(session, tables)
         if not catalogue.table_names:
-            raise JobError(f"no tables in {settings.warehouse}: run ./spark-submit.sh nightly first")
+            raise JobError(f"no tables in {settings.warehouse}: run {command('nightly')} first")
         if execute is None:
             shell(catalogue, output_format)
         else:
@@ -672,6 +728,16 @@ def sql(
         return DONE
 
     _run(job, debug)
+
+
+@app.command(short_help=SUMMARIES["completion"], epilog=epilog("completion"))
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell.")],
+) -> None:
+    """Commands that make the Tab key complete jobs and options in a shell."""
+    from jobs.completion import script  # noqa: PLC0415
+
+    typer.echo(script(shell), nl=False)
 
 
 def open_session(
@@ -726,6 +792,15 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
     return tables
 
 
+def _tell_facts(job: str, run: Run, steps: "Steps", code: int, output_format: SummaryFormat) -> int:
+    """What a job that makes tables did, as one JSON object on stdout if that is asked for. Gives the exit code back."""
+    if output_format is SummaryFormat.JSON:
+        started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        told = {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    return code
+
+
 def _every(
     every: str | None, continuous: bool, stop_after: str | None, settings: Settings
 ) -> tuple[int | None, int | None]:
@@ -754,7 +829,16 @@ def _time(text: str | None) -> int | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="spark-submit.sh", standalone_mode=True)
+        if os.environ.get(COMPLETE):
+            from jobs.completion import make_ready  # noqa: PLC0415
+
+            make_ready()
+        app(
+            args=None if arguments is None else list(arguments),
+            prog_name=ENTRY,
+            complete_var=COMPLETE,
+            standalone_mode=True,
+        )
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else FAILED
     return DONE

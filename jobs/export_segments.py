@@ -46,6 +46,11 @@ class ExportWork:
     files: tuple[TableFile, ...]
     folder: str
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the files to be read."""
+        return sum(file.size_bytes for file in self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -84,7 +89,7 @@ def export_segments(
         ExportWork(topic, partition, tuple(files), str(root.resolve() / f"{topic}-{partition}"))
         for (topic, partition), files in sorted(by_partition.items())
     ]
-    return run_tasks(session, export_log, work)
+    return run_tasks(session, export_log, work, "writing segments")
 
 
 def export_log(work: ExportWork) -> Exported:

@@ -7,11 +7,12 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs import entry
 from jobs.sinks import Warehouse
 from jobs.sql import printable
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -70,6 +71,23 @@ class Findings:
         ]
         found = [part for part in parts if part]
         return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
+
+    def as_json(self) -> dict[str, Any]:
+        """As one JSON object; its names stay."""
+        return {
+            "headline": self.headline,
+            "rebalance_count": self.rebalance_count,
+            "storm_rebalance_count": self.storm_rebalance_count,
+            "rollout_count": self.rollout_count,
+            "rebalances_on_worst_day": dict(self.rebalances_on_a_day),
+            "given_up_count": self.given_up_count,
+            "given_up_by_group": dict(self.given_up_groups),
+            "redelivered_count": self.redelivered_count,
+            "odd_commits": dict(self.odd_commits),
+            "broken_rules": dict(self.broken_rules),
+            "hole_count": self.hole_count,
+            "quarantined_count": self.quarantined_count,
+        }
 
 
 def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
@@ -154,7 +172,7 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _line(what: str, command: str, options: Sequence[str]) -> str:
-    words = " ".join(["./spark-submit.sh", command, *map(shlex.quote, options)])
+    words = entry.command(" ".join([command, *map(shlex.quote, options)]))
     return f"{what}: {words}"
 
 

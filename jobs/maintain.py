@@ -8,7 +8,7 @@ a run that breaks off has done some tables and not the others: run it again.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -332,6 +332,14 @@ def old_staging(warehouse: Warehouse, before: datetime) -> list[str]:
 
 def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> None:
     """The tables, and what is left over."""
+    steps.facts["maintained"] = {
+        "is_dry_run": dry_run,
+        "tables": {
+            done.name: {name: value for name, value in asdict(done).items() if name != "name"}
+            for done in summary.tables
+        },
+        "staging": list(summary.staging),
+    }
     rows = [
         (
             done.name,

@@ -1,5 +1,6 @@
 """nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
 
+import dataclasses
 from datetime import datetime
 from typing import Final
 
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.ledger import LedgerCounts
 from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
+from jobs.entry import command
 from jobs.findings import HOLES, findings, lines
 from jobs.ledger import ledger_line, total
 from jobs.metrics import Metrics, job_of
@@ -106,6 +108,7 @@ def run_audit(
         told.row_counts = summary.row_counts
     if summary.replaced_version is not None:
         steps.say(f"gold is of {summary.replaced_version}: made anew")
+    steps.facts["inferred"] = {"is_new": not summary.skipped, "row_counts": dict(sorted(summary.row_counts.items()))}
     if not summary.skipped:
         steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
     if has_metastore(session):
@@ -151,6 +154,20 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
         (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
         for topic, count in summary.topics.items()
     ]
+    steps.facts["captured"] = {
+        "topics": {
+            topic: {
+                "log_partition_count": count.partition_count,
+                "batch_count": count.batch_count,
+                "record_count": count.record_count,
+                "size_bytes": count.size_bytes,
+            }
+            for topic, count in summary.topics.items()
+        },
+        "quarantined_count": summary.quarantined_count,
+        "hole_count": summary.gap_count,
+        "notes": list(summary.notes),
+    }
     steps.table(summary_table("captured", ("topic", "partitions", "new batches", "records", "size"), rows))
     for note in summary.notes:
         steps.say(note)
@@ -170,11 +187,22 @@ def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
     missing = _gap_count(warehouse, settings.cluster_id)
+    steps.facts["replayed"] = {
+        "is_new": not summary.skipped,
+        "row_counts": dict(sorted(summary.row_counts.items())),
+        "quarantined_count": summary.quarantined_row_count,
+        "hole_count": missing,
+    }
+    steps.facts["ledger"] = {
+        **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
+        "total": dataclasses.asdict(all_counts),
+    }
     if summary.quarantined_row_count:
         steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
     if missing:
         steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
-    steps.say(f"the tables are in {warehouse.root}; ask them with ./spark-submit.sh sql -e 'show tables in silver'")
+    show = command("sql -e 'show tables in silver'")
+    steps.say(f"the tables are in {warehouse.root}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
     return INCOMPLETE if missing or summary.quarantined_row_count else DONE
@@ -193,7 +221,9 @@ def _cells(counts: LedgerCounts) -> tuple[int, ...]:
 
 def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
     """What gold and coverage say at a glance, and where to look next."""
-    for line in lines(findings(warehouse, settings.cluster_id), _options(settings)):
+    found = findings(warehouse, settings.cluster_id)
+    steps.facts["found"] = found.as_json()
+    for line in lines(found, _options(settings)):
         steps.say(line)
 
 

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
+from jobs.tasks import Doing, doing
+
 POLL_SECONDS: Final = 0.2
+TELLING_SECONDS: Final = 2.0
+"""Sooner, a rate is a matter of chance, and so is the time left."""
 
 
 def stderr_console() -> Console:
@@ -27,6 +31,8 @@ class Steps:
     def __init__(self, session: SparkSession | None = None, console: Console | None = None) -> None:
         self._session = session
         self._console = console or stderr_console()
+        self.facts: dict[str, Any] = {}
+        """What was told, for another program: plain values by names that stay."""
 
     @property
     def is_terminal(self) -> bool:
@@ -35,7 +41,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A step; on a terminal with the number of Spark tasks done so far."""
+        """A step; on a terminal with what Spark's tasks are at, how much of it is done, how fast, and the time left."""
         started = perf_counter()
         if self._console.is_terminal:
             with _Line(name, self._session, self._console):
@@ -62,12 +68,14 @@ class _Line:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
         )
-        self._task = self._progress.add_task(name, total=None)
+        self._name = name
+        self._task = self._progress.add_task(name, total=None, told="")
+        self._pace = Pace()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -85,9 +93,37 @@ class _Line:
 
     def _follow(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
-            if self._session is not None:
+            now = doing()
+            if now is not None and now.total_bytes:
+                told = self._pace.told(now, perf_counter())
+                self._show(now.what, now.done_bytes, now.total_bytes, told)
+            elif self._session is not None:
                 done, total = tasks_of(self._session)
-                self._progress.update(self._task, completed=done, total=total or None)
+                what = now.what if now is not None else ""
+                self._show(what, done, total, f"{done:,} of {total:,} tasks" if total else "")
+
+    def _show(self, what: str, done: int, total: int, told: str) -> None:
+        description = f"{self._name}: {what}" if what else self._name
+        self._progress.update(self._task, description=description, completed=done, total=total or None, told=told)
+
+
+class Pace:
+    """How fast tasks get on, and how long they will still take at that pace."""
+
+    def __init__(self) -> None:
+        self._of: Doing | None = None
+        self._since = 0.0
+
+    def told(self, now: Doing, at: float) -> str:
+        """In words; `at` in seconds of any clock that goes on."""
+        if now is not self._of:
+            self._of, self._since = now, at
+        seconds, done = at - self._since, now.done_bytes
+        told = f"{size_text(done)} of {size_text(now.total_bytes)}"
+        if not done or seconds < TELLING_SECONDS:
+            return told
+        left = (now.total_bytes - done) * seconds / done
+        return f"{told}, {size_text(done / seconds)}/s, {duration_text(left)} left"
 
 
 def tasks_of(session: SparkSession) -> tuple[int, int]:
@@ -112,6 +148,17 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people: 12 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def size_text(size_bytes: float) -> str:

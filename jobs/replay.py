@@ -32,6 +32,7 @@ from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.dropped import dropped_ranges
+from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.quarantine import is_of_capture
@@ -241,7 +242,7 @@ def _refuse_to_forget(
         raise WarehouseError(
             f"{len(lost)} log partitions ({lost[0]}, ...) would be replayed from their beginning, and retention took "
             f"that out of {RECORD_BATCHES.full_name}: silver would forget what it has of it. If that may be, run "
-            "./spark-submit.sh replay --rebuild"
+            + command("replay --rebuild")
         )
 
 
@@ -291,7 +292,7 @@ def _run(
     first = [log for log in plan.logs if log.topic in FIRST_ROUND]
     second = [log for log in plan.logs if log.topic == SHARE_TOPIC]
 
-    done = run_tasks(session, replay_logs, _works(session, work, first))
+    done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
     before = Names() if plan.is_afresh else _read_names(whole)
     names = _with_learned(before, done)
     topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
@@ -306,7 +307,7 @@ def _run(
         works.append(dataclasses.replace(naming, unnamed=unnamed))
     works += [dataclasses.replace(naming, carried=carried) for carried in _carried(session, plan, former, is_rewritten)]
     works = [dataclasses.replace(item, number=len(done) + index) for index, item in enumerate(works)]
-    done += run_tasks(session, replay_logs, works)
+    done += run_tasks(session, replay_logs, works, "share state")
     delete_folder(staging.folder)
 
     changes = _logged_changes(done, whole, plan)

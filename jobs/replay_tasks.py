@@ -137,6 +137,11 @@ class ReplayWork:
     staging: PartTarget | None = None
     carried: Carried | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches to be replayed."""
+        return sum(log.size_bytes for log in self.logs)
+
 
 @dataclass(slots=True)
 class ReplayDone:

@@ -14,6 +14,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from jobs.entry import command
 from jobs.errors import JobError
 from jobs.settings import PROJECT_ROOT
 
@@ -61,7 +62,7 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
     session = builder.getOrCreate()
     if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", "") or ""):
         session.stop()
-        raise NotSubmittedError("Spark was started without Delta: start jobs with ./spark-submit.sh JOB")
+        raise NotSubmittedError(f"Spark was started without Delta: start jobs with {command('JOB')}")
     return session
 
 

@@ -18,14 +18,24 @@ from schemas.tables import TABLES
 if TYPE_CHECKING:
     from jobs.sources.broker import BrokerAddress
 
-PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
+_JOBS: Final = Path(__file__).resolve().parent
+PROJECT_ROOT: Final = _JOBS if (_JOBS / "conf").is_dir() else _JOBS.parent
+"""The folder that holds conf/: the checkout, or this package where a wheel brought it."""
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
 
 ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"
 ENVIRONMENT_OTHER: Final = frozenset(
-    {"GROUPLEDGER_PYTHON", "GROUPLEDGER_CONFIG", "GROUPLEDGER_PARSE_ONLY", "GROUPLEDGER_FAULT"}
+    {
+        "GROUPLEDGER_PYTHON",
+        "GROUPLEDGER_CACHE",
+        "GROUPLEDGER_CONFIG",
+        "GROUPLEDGER_PARSE_ONLY",
+        "GROUPLEDGER_ENTRY",
+        "GROUPLEDGER_FAULT",
+    }
 )
-"""Read elsewhere: the interpreter by spark-submit.sh, the settings file by `load_settings`, faults by `jobs.faults`."""
+"""Read elsewhere: interpreter and cache by spark-submit.sh, the settings file by `load_settings`, the words of hints by
+`jobs.entry`, faults by `jobs.faults`."""
 
 LANES: Final = ("auto", "arrow", "spark")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
@@ -263,11 +273,12 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         if key not in KEYS:
             raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
         values[KEYS[key]] = value
+    start = PROJECT_ROOT if config_file == CONFIG_FILE else config_file.resolve().parent
     for field in PATH_LISTS:
         if isinstance(values.get(field), list):
-            values[field] = [_absolute(str(uri), PROJECT_ROOT) for uri in values[field]]
+            values[field] = [_absolute(str(uri), start) for uri in values[field]]
     if values.get("command_config"):
-        values["command_config"] = _absolute(str(values["command_config"]), PROJECT_ROOT)
+        values["command_config"] = _absolute(str(values["command_config"]), start)
     return values
 
 

@@ -6,6 +6,7 @@ instead: rows of before lack columns, or mean something else in them.
 
 from typing import Final
 
+from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUNS
@@ -37,5 +38,5 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     if other is not None:
         raise WarehouseError(
             f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
-            "run ./spark-submit.sh replay, which makes it anew"
+            f"run {command('replay')}, which makes it anew"
         )

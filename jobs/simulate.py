@@ -25,7 +25,9 @@ from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.world import Summary, World
+from jobs.entry import command
 from jobs.errors import JobError
+from jobs.settings import PROJECT_ROOT
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 """Beside the folders: from where on a broker serves a log."""
@@ -127,8 +129,11 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Wri
 
 
 def read_scenario(scenario_file: str) -> Scenario:
-    """The scenario of a file. Raises SimulateError, which says what to do."""
+    """The scenario of a file; one that is not there is looked for among those that come with the project, so that
+    `scenarios/bad-day.toml` is right in any folder. Raises SimulateError, which says what to do."""
     path = Path(scenario_file).expanduser()
+    if not path.exists() and (PROJECT_ROOT / path).is_file():
+        path = PROJECT_ROOT / path
     try:
         if path.stat().st_size > SCENARIO_BYTES_MAX:
             raise SimulateError(f"{scenario_file} is larger than any scenario: name a TOML file")
@@ -185,7 +190,8 @@ def tell(written: Written, output_format: str) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         sys.stdout.write(f"{name:<{width}}  {value:,}\n" if isinstance(value, int) else f"{name:<{width}}  {value}\n")
-    sys.stdout.write(f"next: ./spark-submit.sh nightly --segments {Path(written.output) / 'logs'} --warehouse DIR\n")
+    following = command(f"nightly --segments {Path(written.output) / 'logs'} --warehouse DIR")
+    sys.stdout.write(f"next: {following}\n")
 
 
 def _time_text(time_ms: int) -> str:

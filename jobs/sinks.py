@@ -36,6 +36,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.arrow_schemas import arrow_schema, ddl, delta_schema, spark_schema, statistics_columns, stored_column
+from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.faults import reached
 from jobs.times import epoch_ms
@@ -482,7 +483,7 @@ class Warehouse:
             if keep_versions:
                 raise WarehouseError(
                     f"{table.full_name}: readers are held at an older version by a replay that broke off: "
-                    "run ./spark-submit.sh replay first"
+                    f"run {command('replay')} first"
                 )
             with self._short_retention():
                 self._spark_table(table).vacuum(retention_hours)

@@ -4,24 +4,84 @@ Neither the input nor the output of such a task goes through the JVM: it gets a 
 answers with a small description of what it did.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
+from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
 
-def run_tasks(session: SparkSession, function: Callable[[Work], Done], work: Sequence[Work]) -> list[Done]:
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What tasks are at, for whoever shows it."""
+
+    what: str
+    """In plain words."""
+    total_bytes: int
+    """Of all tasks; 0 where their work has no `size_bytes`."""
+    done: "Accumulator[int]"
+
+    @property
+    def done_bytes(self) -> int:
+        """Of the tasks that ended."""
+        return min(self.done.value, self.total_bytes)
+
+
+_doing: Final[list[Doing]] = []
+"""A driver does one thing at a time."""
+
+
+def doing() -> Doing | None:
+    """What tasks are at now, if they are."""
+    return _doing[-1] if _doing else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted(Generic[Work, Done]):
+    """A function that says in bytes how much it has done, when it has."""
+
+    function: Callable[[Work], Done]
+    done: "Accumulator[int]"
+
+    def __call__(self, work: Work) -> Done:
+        result = self.function(work)
+        self.done.add(_size_bytes(work))
+        return result
+
+
+def run_tasks(
+    session: SparkSession, function: Callable[[Work], Done], work: Sequence[Work], what: str = ""
+) -> list[Done]:
     """Run `function` on each element in a task of its own; results in the order of `work`.
 
     `function` and `work` must pickle: functions of a module do. Spark repeats a task that failed, so `function` must
-    leave nothing behind that a second run would double.
+    leave nothing behind that a second run would double. `what` is being done, in plain words; where elements have
+    `size_bytes`, progress is told by them.
     """
     if not work:
         return []
-    return session.sparkContext.parallelize(work, len(work)).map(function).collect()
+    context = session.sparkContext
+    with _telling(Doing(what, sum(map(_size_bytes, work)), context.accumulator(0))) as now:
+        return context.parallelize(work, len(work)).map(_Counted(function, now.done)).collect()
+
+
+def _size_bytes(work: object) -> int:
+    size_bytes: int = getattr(work, "size_bytes", 0)
+    return size_bytes
+
+
+@contextmanager
+def _telling(now: Doing) -> Iterator[Doing]:
+    _doing.append(now)
+    try:
+        yield now
+    finally:
+        _doing.remove(now)
 
 
 def balanced(weights: Sequence[int], bins_max: int) -> list[list[int]]:

@@ -33,6 +33,7 @@ from coordinator_core.verify import (
 from jobs import coverage as coverage_rows
 from jobs.answers import Value, write_answers
 from jobs.as_of import CLASSIC, CONSUMER, SHARE, STREAMS
+from jobs.entry import command
 from jobs.errors import JobError, SettingsError
 from jobs.settings import Settings
 from jobs.sinks import Warehouse
@@ -628,4 +629,4 @@ def _require_replayed(warehouse: Warehouse, cluster_id: str) -> None:
         return  # nothing was captured: it is said of each log partition
     replayed = warehouse.read(RUNS, ["bronze_version"], where={"cluster_id": cluster_id})["bronze_version"].to_pylist()
     if max(replayed, default=-1) < warehouse.version(RECORD_BATCHES):
-        raise JobError("more was captured than replayed: run ./spark-submit.sh replay first, or leave --captured away")
+        raise JobError(f"more was captured than replayed: run {command('replay')} first, or leave --captured away")

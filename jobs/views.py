@@ -28,6 +28,8 @@ class Definition(NamedTuple):
 
     kind: Kind
     name: str
+    about: str
+    """What it gives."""
     signature: str
     tables: tuple[Table, ...]
     """What its query reads."""
@@ -96,36 +98,38 @@ def _share_partitions(condition: str, batches_condition: str) -> str:
 CURRENT_GROUPS: Final = Definition(
     Kind.VIEW,
     "current_groups",
+    "Every group that is there, with its newest generation or epoch.",
     "",
     (GROUP_GENERATIONS,),
     f"SELECT {GROUP_COLUMNS} FROM silver.group_generations WHERE {NEWEST}",
 )
-"""Every group that is there, with its newest generation or epoch."""
 
-CURRENT_OFFSETS: Final = Definition(Kind.VIEW, "current_offsets", "", (OFFSET_COMMITS,), _offsets("true"))
-"""Every committed offset that is in force."""
+CURRENT_OFFSETS: Final = Definition(
+    Kind.VIEW, "current_offsets", "Every committed offset that is in force.", "", (OFFSET_COMMITS,), _offsets("true")
+)
 
 CURRENT_SHARE_PARTITIONS: Final = Definition(
     Kind.VIEW,
     "current_share_partitions",
+    "Every share partition that has a state, with its batches in flight.",
     "",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
     _share_partitions("s.valid_to IS NULL", NEWEST),
 )
-"""Every share partition that has a state, with its batches in flight."""
 
 GROUP_AT: Final = Definition(
     Kind.FUNCTION,
     "group_at",
+    "Every group that was there, with its generation or epoch then; `state` is that at the end of it.",
     "(time TIMESTAMP)",
     (GROUP_GENERATIONS,),
     f"SELECT {GROUP_COLUMNS} FROM silver.group_generations WHERE {_holds_at('group_at.time')}",
 )
-"""Every group that was there, with its generation or epoch then; `state` is that at the end of it."""
 
 OWNER_AT: Final = Definition(
     Kind.FUNCTION,
     "owner_at",
+    "Who owned a partition of a topic, given by name or id, in each group.",
     "(topic STRING, partition INT, time TIMESTAMP)",
     (PARTITION_OWNERS,),
     f"""
@@ -134,20 +138,20 @@ OWNER_AT: Final = Definition(
         AND {_holds_at("owner_at.time", "o.")}
     """,
 )
-"""Who owned a partition of a topic, given by name or id, in each group."""
 
 OFFSETS_AT: Final = Definition(
     Kind.FUNCTION,
     "offsets_at",
+    "The committed offsets of a group which were in force.",
     "(`group` STRING, time TIMESTAMP)",
     (OFFSET_COMMITS,),
     _offsets("group_id = offsets_at.`group` AND applied_at <= offsets_at.time"),
 )
-"""The committed offsets of a group which were in force."""
 
 SHARE_PARTITION_AT: Final = Definition(
     Kind.FUNCTION,
     "share_partition_at",
+    "The state of a share partition, its topic given by name or id, with its batches in flight.",
     "(`group` STRING, topic STRING, partition INT, time TIMESTAMP)",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
     _share_partitions(
@@ -157,7 +161,6 @@ SHARE_PARTITION_AT: Final = Definition(
         AND {_holds_at("share_partition_at.time")}""",
     ),
 )
-"""The state of a share partition, its topic given by name or id, with its batches in flight."""
 
 DEFINITIONS: Final = (
     CURRENT_GROUPS,

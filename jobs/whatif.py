@@ -17,6 +17,7 @@ from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, an
 from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.answers import Value, time_text, write_answers, write_csv, write_json
+from jobs.entry import command
 from jobs.errors import JobError
 from jobs.settings import Settings
 from jobs.share_reader import configs
@@ -81,8 +82,8 @@ def whatif(
         life = _life(files, group_id)
         if life is None:
             raise WhatIfJobError(
-                f"no group {group_id!r} in {warehouse.root}: run ./spark-submit.sh nightly first, or see "
-                "./spark-submit.sh sql -e 'select distinct group_id from silver.group_generations'"
+                f"no group {group_id!r} in {warehouse.root}: run {command('nightly')} first, or see "
+                + command("sql -e 'select distinct group_id from silver.group_generations'")
             )
         if {row.group_type for row in life.generations} == {"SHARE"}:
             return answer_share_group(group_id, (), question, known)

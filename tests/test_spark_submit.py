@@ -25,6 +25,8 @@ case "$1 $2" in
         mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/pyspark/bin"
         cp "$FAKES/python3.11" "$3/bin/python"
         cp "$FAKES/spark" "$3/lib/python3.11/site-packages/pyspark/bin/spark-submit" ;;
+    "-c from importlib.util"*)
+        mkdir -p "$FAKES/pyspark/bin"; cp "$FAKES/spark" "$FAKES/pyspark/bin/spark-submit"; echo "$FAKES/pyspark" ;;
     "-m pip")
         echo "pip ${@: -1}" >>"$FAKES/log"
         sleep "${FAKE_PIP_SECONDS:-0}"
@@ -41,6 +43,7 @@ case "$1 $2" in
         mkdir -p "${3%/*}"; touch "$3" "$4" ;;
     */jobs/__main__.py*)
         shift
+        [[ -z ${_GROUPLEDGER_COMPLETE:-} ]] || { echo "may follow"; exit; }
         if [[ ${GROUPLEDGER_PARSE_ONLY:-} == 1 ]]; then
             printf '%s\\0' "$@" >"$FAKES/parsed"
             echo parse >>"$FAKES/log"
@@ -135,6 +138,21 @@ class Shell:
     def submit_words(self) -> list[str]:
         """What pyspark will start spark-submit with."""
         return shlex.split(self.job_environment()["PYSPARK_SUBMIT_ARGS"])
+
+    def installed(self) -> Path:
+        """The same in the layout of a wheel: below the packages' folder, in jobs. Gives the shell's path."""
+        site = self.root.parent / "site packages"
+        shutil.move(self.root, site)
+        shutil.move(site / "spark-submit.sh", site / "jobs")
+        shutil.move(site / "conf", site / "jobs")
+        (site / "jobs" / "__main__.py").touch()
+        self.environment |= {
+            "GROUPLEDGER_PYTHON": str(self.fakes / "python3.11"),
+            "GROUPLEDGER_ENTRY": "groupledger",
+            "XDG_CACHE_HOME": str(self.root.parent / "cache"),
+        }
+        self.root = site
+        return site / "jobs" / "spark-submit.sh"
 
 
 @pytest.fixture
@@ -433,6 +451,42 @@ def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
     assert code == 1
     assert err.splitlines()[-1].startswith("error: Delta's jars could not be fetched")
     assert shell("nightly")[0] == 0
+
+
+def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
+    """Beside conf in the package jobs: it makes no environment, and keeps what it made in the user's cache."""
+    path = shell.installed()
+    assert shell("nightly", *AWKWARD, command=path)[0] == 0
+    assert shell.noted("log") == ["parse", "spark", "compile", "job"]
+    assert shell.noted("words") == ["nightly", *AWKWARD]
+    environment = shell.job_environment()
+    assert environment["PYSPARK_PYTHON"] == environment["GROUPLEDGER_PYTHON"]
+    assert environment["PYTHONPATH"] == str(shell.root)
+    assert environment["SPARK_HOME"] == f"{shell.fakes}/pyspark"
+    assert environment["NUMBA_CACHE_DIR"].startswith(f"{shell.root.parent}/cache/groupledger/numba/")
+    assert f"{str(shell.root).replace(' ', '%20')}/jobs/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
+    assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
+    assert shell("replay", command=path)[2] == "err\n"
+    assert shell.noted("log")[4:] == ["parse", "job"]
+
+
+def test_the_cache_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
+    """GROUPLEDGER_CACHE names it, for images and folders that nobody may write; one that cannot be made is said."""
+    assert shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a b"))[0] == 0
+    assert sorted(path.name for path in (tmp_path / "a b").glob("j*")) == ["jars"]
+    (tmp_path / "file").touch()
+    code, _, err = shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "file" / "x"))
+    assert code == 1
+    assert "name another folder in GROUPLEDGER_CACHE" in err
+
+
+def test_a_pressed_key_is_answered_at_once(shell: Shell) -> None:
+    """What may follow comes from Python alone: no Java, no set-up; and nothing where nothing is set up yet."""
+    asked = {"_GROUPLEDGER_COMPLETE": "complete_bash"}
+    assert shell(**asked)[:2] == (1, "")
+    assert shell("nightly")[0] == 0
+    (shell.fakes / "java").unlink()
+    assert shell(**asked) == (0, "may follow\n", "")
 
 
 def broken_java_home(shell: Shell) -> dict[str, str]:

@@ -1,35 +1,27 @@
 """The command line: wrong arguments cost no Spark, errors are one line, exit codes mean what they say."""
 
 import io
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+import typer
 
-from jobs import cli
+from jobs import __version__, cli, completion
+from jobs.choices import Shell
 from jobs.errors import JobError, SettingsError
+from jobs.help_texts import EXAMPLES, SUMMARIES
 from jobs.progress import Steps
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUN_METRICS
 from tests.conftest import PROJECT_ROOT
 
-JOBS = (
-    "nightly",
-    "capture",
-    "replay",
-    "audit",
-    "describe",
-    "owner",
-    "restore",
-    "verify",
-    "export-segments",
-    "simulate",
-    "whatif",
-    "sql",
-)
+JOBS: Final = tuple(job for job in typer.main.get_command(cli.app).commands if job != "completion")
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -55,12 +47,90 @@ def test_help_names_every_job_without_spark() -> None:
         assert f"'{heavy}'" not in modules
 
 
+def help_of(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What --help prints."""
+    assert cli.main([*words, "--help"]) == 0
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("job", JOBS)
-def test_every_job_has_help(job: str) -> None:
-    """--help exits 0 and says what the job does."""
-    done = run(job, "--help")
-    assert done.returncode == 0
-    assert "--debug" in done.stdout
+def test_every_job_has_help(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """--help exits 0, says what the job does and shows examples, each on a line as it is to be typed."""
+    shown = help_of(job, capsys=capsys)
+    assert "--debug" in shown
+    for what, words in EXAMPLES[job]:
+        assert f"    {what}\n      ./spark-submit.sh {words}\n" in shown
+
+
+def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each job has its line in the list of jobs, whole, at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = help_of(capsys=capsys)
+    assert {*JOBS, "completion"} == SUMMARIES.keys() == EXAMPLES.keys()
+    for job, summary in SUMMARIES.items():
+        assert f"  {job:<15}  {summary}\n" in shown
+
+
+@pytest.mark.parametrize("job", EXAMPLES)
+def test_every_example_is_a_command(
+    job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line takes each as it stands."""
+    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    assert EXAMPLES[job]
+    for _, words in EXAMPLES[job]:
+        assert shlex.split(words)[0] == job
+        assert cli.main(shlex.split(words)) in (cli.PARSED, cli.DONE), capsys.readouterr().err
+
+
+def test_every_job_gives_json() -> None:
+    """Whatever prints something, prints it for other programs, too."""
+    for job, command in typer.main.get_command(cli.app).commands.items():
+        if job != "completion":
+            assert "--format" in {name for parameter in command.params for name in parameter.opts}, job
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line."""
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"groupledger {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["aud"], {"audit"}),
+        (["re"], {"replay", "restore"}),
+        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        (["owner", "--part"], {"--partition"}),
+        (["simulate", "--scenario", "no-such"], set()),
+    ],
+)
+def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered: set[str]) -> None:
+    """The lines for bash, read by bash, ask the command for jobs, options and choices; file names are left to bash."""
+    entry = tmp_path / "spark-submit.sh"
+    entry.write_text(f'#!/bin/bash\nexec {sys.executable} {PROJECT_ROOT}/jobs/__main__.py "$@"\n')
+    entry.chmod(0o755)
+    words = " ".join(shlex.quote(word) for word in ("./spark-submit.sh", *typed))
+    script = (
+        f"{completion.script(Shell.BASH)}COMP_WORDS=({words}); COMP_CWORD={len(typed)}\n"
+        "_groupledger ./spark-submit.sh; printf '%s\\n' \"${COMPREPLY[@]}\"; complete -p spark-submit.sh >&2"
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stderr == "complete -o default -F _groupledger spark-submit.sh\n"
+    assert set(done.stdout.split()) == offered
+
+
+@pytest.mark.parametrize("shell", Shell)
+def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    """They name the command and the variable that spark-submit.sh answers at once."""
+    assert cli.main(["completion", shell.value]) == 0
+    lines = capsys.readouterr().out
+    assert "spark-submit.sh" in lines and f"{cli.COMPLETE}=complete_{shell.value}" in lines
+    assert "@" not in lines.replace("[@]", "")
+    assert cli.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
 
 
 @pytest.mark.parametrize(
@@ -177,3 +247,32 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert seen[0].warehouse == awkward
     assert seen[0].segments == ("/one", awkward)
     assert seen[0].topics == ("t",)
+
+
+def test_what_was_done_is_one_object_for_another_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warehouse: Warehouse
+) -> None:
+    """With --format json stdout has one line and nothing else; what people read stays on stderr."""
+    from jobs import nightly  # noqa: PLC0415
+    from jobs.capture import TopicCount  # noqa: PLC0415
+
+    counts = {"__consumer_offsets": TopicCount(2, 3, 4, 5)}
+    summary = nightly.CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
+    assert cli.main(["capture", "--format", "json"]) == cli.INCOMPLETE
+    told = capsys.readouterr()
+    facts = json.loads(told.out)
+    assert told.out.count("\n") == 1
+    assert facts["job"] == "capture" and facts["exit_code"] == 3 and facts["run_id"]
+    assert facts["captured"] == {
+        "topics": {
+            "__consumer_offsets": {"log_partition_count": 2, "batch_count": 3, "record_count": 4, "size_bytes": 5}
+        },
+        "quarantined_count": 0,
+        "hole_count": 1,
+        "notes": ["no names"],
+    }
+    assert "captured" in told.err and "no names" in told.err
+    assert cli.main(["capture"]) == cli.INCOMPLETE
+    assert capsys.readouterr().out == ""

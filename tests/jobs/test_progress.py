@@ -2,13 +2,15 @@
 
 import io
 from time import sleep
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from jobs import progress
-from jobs.progress import Steps, size_text, summary_table, tasks_of
+from jobs import progress, tasks
+from jobs.progress import Pace, Steps, duration_text, size_text, summary_table, tasks_of
+from jobs.tasks import Doing, doing, run_tasks
 
 
 def test_plain_output_is_one_line_a_step() -> None:
@@ -34,7 +36,73 @@ def test_a_terminal_sees_the_step_while_it_runs(monkeypatch: pytest.MonkeyPatch)
     with Steps(object(), console).step("replay"):  # type: ignore[arg-type]
         sleep(0.4)
     assert "replay" in out.getvalue()
-    assert "3/8" in out.getvalue()
+    assert "3 of 8 tasks" in out.getvalue()
+
+
+class Counter(NamedTuple):
+    """An accumulator, as far as progress looks at it."""
+
+    value: int
+
+
+def test_a_terminal_sees_what_is_done_and_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tasks know their sizes, the line tells bytes, in the words of what is being done."""
+    now = Doing("share state", 4_000_000, Counter(1_000_000))  # type: ignore[arg-type]
+    monkeypatch.setattr(progress, "doing", lambda: now)
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    out = io.StringIO()
+    with Steps(None, Console(file=out, width=100, force_terminal=True)).step("replay"):
+        sleep(0.4)
+    assert "replay: share state" in out.getvalue()
+    assert "1.0 MB of 4.0 MB" in out.getvalue()
+
+
+def test_the_pace_and_the_time_left() -> None:
+    """Both follow from what was done since the tasks began; at first, and before anything is done, neither is told."""
+    pace = Pace()
+    begun = Doing("x", 90_000_000, Counter(0))  # type: ignore[arg-type]
+    on = Doing("y", 90_000_000, Counter(30_000_000))  # type: ignore[arg-type]
+    assert pace.told(begun, 100.0) == pace.told(begun, 110.0) == "0 B of 90.0 MB"
+    assert pace.told(on, 200.0) == pace.told(on, 201.0) == "30.0 MB of 90.0 MB"
+    assert pace.told(on, 210.0) == "30.0 MB of 90.0 MB, 3.0 MB/s, 20 s left"
+    assert pace.told(on, 500.0) == "30.0 MB of 90.0 MB, 100.0 kB/s, 10 min 0 s left"
+
+
+class Piece(NamedTuple):
+    """Work that knows its size."""
+
+    size_bytes: int
+
+
+def half(piece: Piece) -> int:
+    """Work done."""
+    return piece.size_bytes // 2
+
+
+class Kept(list[Doing]):
+    """Forgets nothing."""
+
+    def remove(self, item: Doing) -> None:
+        """Keep it."""
+
+
+@pytest.mark.spark
+def test_tasks_count_the_bytes_they_did(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tasks are at is told with the bytes of those that ended, and no longer than they run."""
+    pieces = [Piece(10), Piece(20), Piece(30)]
+    assert run_tasks(spark, half, pieces) == [5, 10, 15]
+    assert doing() is None
+    monkeypatch.setattr(tasks, "_doing", kept := Kept())
+    run_tasks(spark, half, pieces, "halving")
+    assert [(now.what, now.done_bytes, now.total_bytes) for now in kept] == [("halving", 60, 60)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (90000, "25 h 0 min")]
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    """As one would say them."""
+    assert duration_text(seconds) == text
 
 
 def test_an_error_ends_the_line_and_goes_on() -> None:

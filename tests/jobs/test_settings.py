@@ -122,7 +122,7 @@ def test_dumps_are_a_source(tmp_path: Path) -> None:
     config = tmp_path / "g.toml"
     config.write_text("[sources]\ndumps = ['d.parquet']\ndump_format = 'parquet'\n[dump_columns]\nkey = 'k'")
     settings = load_settings(environment={"GROUPLEDGER_DUMP_COLUMNS_VALUE": "v"}, config_file=config)
-    assert (settings.segments, settings.dumps) == ((), (str(PROJECT_ROOT / "d.parquet"),))
+    assert (settings.segments, settings.dumps) == ((), (str(tmp_path / "d.parquet"),))
     columns = settings.dump.columns
     assert (settings.dump.format, columns.key, columns.value, columns.offset) == ("parquet", "k", "v", "offset")
 

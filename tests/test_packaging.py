@@ -1,0 +1,139 @@
+"""The wheel: what is in it, and that it works where nothing of a checkout is."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from pathspec import PathSpec
+
+from jobs import __version__
+from tests.conftest import PROJECT_ROOT
+
+PACKAGES = ("schemas", "coordinator_core", "jobs")
+BESIDE = ("conf", "scenarios", "spark-submit.sh", "tests/recordings/full-a/logs")
+"""What lies beside the packages in a checkout, and in `jobs` in a wheel."""
+
+
+def build(kind: str, folder: Path, source: Path = PROJECT_ROOT) -> Path:
+    """Build a wheel or an sdist into a folder."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    [made] = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return build("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def files_below(folder: Path) -> set[str]:
+    """Paths of the files below a folder, or of itself, relative to the project; what Python leaves is none."""
+    found = [folder] if folder.is_file() else [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(PROJECT_ROOT)) for path in found if "__pycache__" not in path.parts}
+
+
+def test_the_wheel_has_all_that_jobs_need(wheel: Path) -> None:
+    """Every file of the packages, and beside them in jobs the settings, scenarios, shell and recording: once each."""
+    expected = {name for package in PACKAGES for name in files_below(PROJECT_ROOT / package)}
+    expected |= {f"jobs/{name}" for beside in BESIDE for name in files_below(PROJECT_ROOT / beside)}
+    with ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+        assert sorted(names) == sorted(expected)
+        for beside in BESIDE:
+            for name in files_below(PROJECT_ROOT / beside):
+                assert archive.read(f"jobs/{name}") == (PROJECT_ROOT / name).read_bytes()
+
+
+def test_the_wheel_says_what_it_is(wheel: Path) -> None:
+    """Name, version, licence, dependencies and the command."""
+    with ZipFile(wheel) as archive:
+        [info] = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
+        commands = archive.read(f"{info}/entry_points.txt").decode()
+        assert f"{info}/licenses/LICENSE" in archive.namelist()
+    assert (metadata["Name"], metadata["Version"]) == ("groupledger", __version__)
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
+    assert commands.split() == ["[console_scripts]", "groupledger", "=", "jobs.entry:main"]
+
+
+def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
+    """Settings, recording and shell are those of the wheel; hints name the command that it was started with."""
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = (
+        "from jobs.settings import PROJECT_ROOT, load_settings; from jobs.entry import SHELL, command; "
+        "print(PROJECT_ROOT, *load_settings().segments, command('nightly'), (PROJECT_ROOT / SHELL).is_file())"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(tmp_path), "GROUPLEDGER_ENTRY": "groupledger"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    jobs = tmp_path / "jobs"
+    assert done.stdout.split() == [
+        str(jobs), f"{jobs}/tests/recordings/full-a/logs", "groupledger", "nightly", "True"
+    ]  # fmt: skip
+
+
+def test_the_image_is_built_from_what_the_wheel_needs() -> None:
+    """Nothing of it is kept from Docker, and no recordings, caches or warehouses are sent along."""
+    ignored = PathSpec.from_lines("gitignore", (PROJECT_ROOT / ".dockerignore").read_text().splitlines())
+    tracked = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
+    sent = {name for name in tracked.splitlines() if not ignored.match_file(name)}
+    needed = {name for folder in (*PACKAGES, *BESIDE) for name in files_below(PROJECT_ROOT / folder)}
+    needed |= {"pyproject.toml", "requirements.txt", "README.md", "LICENSE"}
+    assert needed <= sent
+    assert sent == needed
+    assert ignored.match_file("warehouse/x") and ignored.match_file(".venv/bin/python")
+
+
+@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+@pytest.mark.parametrize("of", ["wheel", "sdist"])
+def test_pip_install_in_an_empty_environment(of: str, tmp_path: Path) -> None:
+    """Installed from a wheel, or from one made of the sdist: `groupledger nightly` gives the ledger, and answers."""
+    source = PROJECT_ROOT
+    if of == "sdist":
+        shutil.unpack_archive(build("sdist", tmp_path / "sdist"), tmp_path / "unpacked")
+        [source] = (tmp_path / "unpacked").iterdir()
+    wheel = build("wheel", tmp_path / "wheel", source)
+    venv.create(tmp_path / "environment", with_pip=True)
+    binaries = tmp_path / "environment" / "bin"
+    subprocess.run([binaries / "pip", "install", "-q", "-c", PROJECT_ROOT / "requirements.txt", wheel], check=True)
+    environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [binaries / "groupledger", *words],
+            cwd=tmp_path,
+            env={**environment, "HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    (tmp_path / "home").mkdir()
+    assert start("--version").stdout == f"groupledger {__version__}\n"
+    nightly = start("nightly")
+    assert nightly.returncode == 0, nightly.stderr
+    assert "4,000 records in" in nightly.stderr
+    assert "groupledger audit --list rebalances" in nightly.stderr
+    assert "spark-submit.sh" not in nightly.stderr
+    owner = start("owner", "--topic", "c01-range", "--partition", "1", "--at", "2026-11-21T02:58:17Z")
+    assert (owner.returncode, "c01-range-m2" in owner.stdout) == (0, True), owner.stderr
