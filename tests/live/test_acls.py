@@ -1,4 +1,4 @@
-"""What a principal may do: each question that a job asks needs exactly the rights which README names."""
+"""What a principal may do: each question that a job asks needs exactly the rights which docs/sources.md names."""
 
 import shlex
 import subprocess
@@ -214,8 +214,8 @@ def test_each_question_needs_its_rights(principals: Principals, world: World, na
 
 
 def _commands() -> list[list[str]]:
-    """The kafka-acls commands of README, as words."""
-    text = (PROJECT_ROOT / "README.md").read_text().replace("\\\n", " ")
+    """The kafka-acls commands of the documentation, as words."""
+    text = (PROJECT_ROOT / "docs" / "sources.md").read_text().replace("\\\n", " ")
     return [shlex.split(line) for line in text.splitlines() if line.startswith("kafka-acls ")]
 
 
@@ -229,7 +229,7 @@ def _rights(command: list[str]) -> set[Right]:
     return {Right(*it, upper.get(operation, operation.upper())) for it in named for operation in operations}
 
 
-def test_readme_names_the_rights() -> None:
+def test_the_documentation_names_the_rights() -> None:
     """All that the questions need, and no more."""
     needed = frozenset[Right]().union(*(rights for rights, _ in QUESTIONS.values()))
     named = set[Right]().union(*map(_rights, _commands()))
@@ -237,7 +237,7 @@ def test_readme_names_the_rights() -> None:
 
 
 @pytest.mark.skipif(not IS_WHOLE, reason="five starts of Kafka's tool: make test-live")
-def test_readmes_commands_are_right(
+def test_the_documented_commands_are_right(
     secure: SecureBroker, home: KafkaHome, world: World, tmp_path: Path, principals: Principals
 ) -> None:
     """Kafka's own tool takes them, and whoever has got these rights is answered every question."""

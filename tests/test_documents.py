@@ -1,0 +1,277 @@
+"""What README.md and docs show is what comes out: their commands and queries run on the recording, answers compared."""
+
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from jobs import cli
+from jobs.progress import Steps
+from jobs.settings import Settings
+from jobs.sinks import Warehouse
+from jobs.views import DEFINITIONS, Kind
+from schemas.tables import TABLES
+from tests.conftest import PROJECT_ROOT
+from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
+from tools import reference
+
+PAGES: Final = {path.name: path.read_text(encoding="utf-8") for path in documents()}
+README: Final = PAGES["README.md"]
+CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
+"""After the recording, whatever this machine's clock says: the audit asks for a span of it."""
+JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
+"""In README, with their answers."""
+
+Printed = Callable[[Example], str]
+"""Gives what an example prints."""
+
+
+class Told(NamedTuple):
+    """What nightly told, and gave on stdout for another program."""
+
+    text: str
+    facts: str
+
+
+def forget(spark: SparkSession) -> None:
+    """Take the tables, views and functions of a warehouse out of the session which all tests share."""
+    for table in TABLES.values():
+        if spark.catalog.tableExists(table.full_name):
+            spark.sql(f"DROP TABLE {table.full_name}")
+    for definition in DEFINITIONS:
+        if definition.kind is Kind.VIEW:
+            spark.catalog.dropTempView(definition.name)
+        else:
+            spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {definition.name}")
+
+
+def job(*words: str) -> str:
+    """Run a job in this process; what it printed."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert cli.main(words) == cli.DONE
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """In a folder with the warehouse of the recording, jobs share the session of the tests: what nightly told."""
+    text = io.StringIO()
+
+    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
+        return spark, Warehouse(settings.warehouse, session=spark), Steps(spark, Console(file=text, width=200))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("documents"))
+        patch.setenv("COLUMNS", "100")
+        patch.setattr(cli, "open_session", open_session)
+        patch.setattr(cli.Run, "start", lambda: cli.Run("r1", CAPTURED_AT))
+        forget(spark)
+        facts = job("nightly", "--format", "json")
+        yield Told(text.getvalue().replace(str(Path.cwd()), "."), facts)
+        forget(spark)
+
+
+@pytest.fixture(scope="module")
+def printed(told: Told) -> Printed:
+    """Runs an example once, however often it is asked for; nightly has run."""
+
+    def run(example: Example) -> str:
+        if example.language == "sql":
+            return job("sql", "-e", example.code)
+        if example.language == "sh":
+            [words] = our_jobs(example.code)
+            return told.text if words == ["nightly"] else job(*words)
+        with redirect_stdout(io.StringIO()) as out:
+            exec(compile(example.code, "a document", "exec"), {"__name__": "__main__"})
+        return out.getvalue()
+
+    return cache(run)
+
+
+def shown_in(page: str) -> list[Example]:
+    """The examples of a page that have an answer."""
+    return [example for example in examples(PAGES[page]) if example.shown is not None]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", [page for page in PAGES if shown_in(page)])
+def test_answers_are_as_shown(printed: Printed, page: str) -> None:
+    """Every command, query and piece of code of the page prints what stands below it, line by line."""
+    for example in shown_in(page):
+        assert example.shown is not None
+        assert is_shown(example.shown, printed(example)), f"{example.code}\nprints\n{printed(example)}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_has_its_answer_or_a_reason(page: str) -> None:
+    """What is neither run nor says why would be believed and never checked."""
+    for example in examples(PAGES[page]):
+        assert example.shown is not None or example.not_run, f"neither an answer nor a reason: {example.code}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_one(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands that are not run here are parsed by the command line itself; targets of make are there."""
+    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    makefile = (PROJECT_ROOT / "Makefile").read_text()
+    for example in examples(PAGES[page]):
+        if example.language != "sh":
+            continue
+        for words in our_jobs(example.code):
+            if words != ["--set-up"]:
+                assert cli.main(words) in (cli.PARSED, cli.DONE), f"{words}: {capsys.readouterr().err}"
+        for words in commands(example.code):
+            if words[0] == "make":
+                assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
+
+
+def test_commands_in_the_text_are_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`./spark-submit.sh JOB ...` inside a sentence is parsed, too."""
+    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    for page, text in PAGES.items():
+        for line in re.findall(r"`(\./spark-submit\.sh [a-z][^`]*)`", text):
+            for words in our_jobs(line):
+                assert cli.main(words) in (cli.PARSED, cli.DONE), f"{page}: {line}: {capsys.readouterr().err}"
+
+
+@pytest.mark.spark
+def test_a_spoilt_answer_is_found(printed: Printed) -> None:
+    """One other letter or figure in any line shown, or a line gone, is found."""
+    for page in PAGES:
+        for example in shown_in(page):
+            assert example.shown is not None
+            for line in example.shown.splitlines():
+                spoilt = re.sub(r"\w(?=\W*$)", lambda match: "8" if match[0] == "7" else "7", line)
+                if spoilt != line:
+                    assert not is_shown(example.shown.replace(f"{line}\n", f"{spoilt}\n", 1), printed(example)), spoilt
+                    if LEFT_OUT not in example.shown.splitlines():
+                        assert not is_shown(example.shown.replace(f"{line}\n", "", 1), printed(example)), line
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("asked", "otherwise"),
+    [
+        ("--topic c01-range --partition 1", "--topic c01-range --partition 5"),
+        ("--set session.timeout.ms=60000", "--set session.timeout.ms=50000"),
+        ("between 4 and 7", "between 4 and 6"),
+    ],
+)
+def test_a_spoilt_question_is_found(printed: Printed, asked: str, otherwise: str) -> None:
+    """Another question has another answer."""
+    [example] = [example for example in shown_in("README.md") if asked in example.code]
+    assert example.shown is not None
+    other = example._replace(code=example.code.replace(asked, otherwise))
+    assert not is_shown(example.shown, printed(other))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\nan answer to nothing\n```\n",
+        "```sh\n./spark-submit.sh owner\n```\n\n```\nnot right below\n```\n",
+        "<!-- not run: no broker -->\n```sh\n./spark-submit.sh owner\n```\n```\nan answer all the same\n```\n",
+        "```toml\na = 1\n```\n```\nan answer to settings\n```\n",
+    ],
+)
+def test_an_answer_belongs_to_what_is_run(text: str) -> None:
+    """A block without a language is no decoration."""
+    with pytest.raises(AssertionError, match="an answer to"):
+        examples(text)
+
+
+def test_blocks_are_read_as_they_are_meant() -> None:
+    """Comments, words over lines, Spark's options and what is left out."""
+    text = (
+        "<!-- not run: a cluster -->\n```sh\n# why\n./spark-submit.sh --master 'local[2]' --conf=a=b sql -e \""
+        '\n  select 1"'
+        " # one\nkafka-acls --add \\\n  --topic '*'\n```\n\n```python\nprint(1)\n```\n```\n1\n...\n```\n"
+    )
+    shell, python = examples(text)
+    assert shell.not_run == "a cluster"
+    assert our_jobs(shell.code) == [["sql", "-e", "\n  select 1"]]
+    assert commands(shell.code)[1] == ["kafka-acls", "--add", "--topic", "*"]
+    assert python == Example("python", "print(1)\n", "1\n...\n")
+    assert is_shown("1\n...\n", "1\n2\n3\n") and not is_shown("1\n...\n", "1\n")
+
+
+def test_readme_asks_every_kind_of_question() -> None:
+    """All jobs that answer: the comparison has something to compare."""
+    assert {words[0] for example in shown_in("README.md") for words in our_jobs(example.code)} == JOBS_SHOWN
+
+
+@pytest.mark.spark
+def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
+    """The file has the offsets of the dry run, and the command shown for Kafka's tool is the one that the job gives."""
+    [(dry, wet)] = [pair for pair in pairwise(examples(README)) if "--output offsets.csv" in pair[1].code]
+    [words], tool = our_jobs(wet.code), commands(wet.code)[1]
+    with redirect_stderr(io.StringIO()) as remarks:
+        assert job(*words) == printed(dry)
+    rows = [line.split() for line in printed(dry).splitlines()[1:]]
+    offsets = Path(words[words.index("--output") + 1]).read_text()
+    assert offsets.splitlines() == [f"{topic},{partition},{restored}" for _, topic, partition, _, restored, *_ in rows]
+    _, _, told = remarks.getvalue().partition("restore with: ")
+    assert sorted(tool) == sorted([*shlex.split(told), "--bootstrap-server", "HOST:PORT"])
+
+
+@pytest.mark.spark
+def test_nightly_tells_another_program_all_of_it(told: Told) -> None:
+    """One JSON object on stdout, with the keys that docs/jobs.md names and the numbers of the text."""
+    facts = json.loads(told.facts)
+    assert told.facts.count("\n") == 1
+    assert list(facts) == [
+        "job", "run_id", "started_at", "exit_code", "captured", "replayed", "ledger", "inferred", "found"
+    ]  # fmt: skip
+    counts = facts["ledger"]["total"]
+    assert f"{counts['record_count']:,} records in = {counts['decoded_count']:,} decoded" in told.text
+    assert facts["found"]["headline"] in told.text
+    names = {name for part in ("captured", "replayed", "inferred", "found") for name in facts[part]}
+    for name in {*facts, *names, *counts}:
+        assert f"`{name}`" in PAGES["jobs.md"], name
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    """`make reference` would change nothing."""
+    assert PAGES[name] == reference.PAGES[name]()
+
+
+def test_every_table_is_explained() -> None:
+    """Each table and column has a comment, and the page names all of them."""
+    for table in TABLES.values():
+        assert f"### {table.full_name}\n" in PAGES["tables.md"]
+        assert table.comment and all(column.comment for column in table.columns), table.full_name
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    """Strictly: every link and anchor leads somewhere, every page is in the navigation; nothing is from elsewhere."""
+    environment = {**os.environ, "DISABLE_MKDOCS_2_WARNING": "true"}
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=PROJECT_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(list((PROJECT_ROOT / "docs").glob("*.md")))
+    fetched = re.compile(r'<(?:script|link|img|iframe)[^>]*\s(?:src|href)="(?:https?:)?//[^"]*"')
+    for page in pages:
+        others = [tag for tag in fetched.findall(page.read_text(encoding="utf-8")) if 'rel="canonical"' not in tag]
+        assert others == [], page

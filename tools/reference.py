@@ -1,0 +1,176 @@
+"""docs/tables.md from the declarations of the tables, and docs/options.md from the command line itself.
+
+python -m tools.reference        writes both
+python -m tools.reference --check   exit code 1 where one of them is not up to date
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from jobs import cli
+from jobs.entry import command as line
+from jobs.help_texts import EXAMPLES
+from jobs.settings import KEYS, environment_name
+from jobs.views import DEFINITIONS, Kind
+from schemas.tables import TABLES
+from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+LAYERS: Final = {
+    "bronze": "The log itself, and what is known of its completeness. Byte for byte what Kafka wrote.",
+    "silver": "What the coordinators knew, and when: certain, as far as the log is whole.",
+    "gold": "Answers. What is inferred says by which rule (`method`) and how sure it is (`confidence`).",
+    "state": "The project's own: finished runs, and what the next run goes on from. Its layout may change.",
+}
+GENERATED: Final = "<!-- Made by `make reference`: change the declarations, not this page. -->"
+
+
+def sql_type(type_: Type) -> str:
+    """A type as Spark SQL writes it."""
+    match type_:
+        case Scalar():
+            return type_.value
+        case ArrayOf(element):
+            return f"ARRAY<{sql_type(element)}>"
+        case MapOf(key, value):
+            return f"MAP<{sql_type(key)}, {sql_type(value)}>"
+        case StructOf(fields):
+            return f"STRUCT<{', '.join(f'{name}: {sql_type(inner)}' for name, inner in fields)}>"
+
+
+def cell(text: str) -> str:
+    """Text inside a table of Markdown."""
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").replace("__", "\\_\\_")
+
+
+def tables_page() -> str:
+    """All tables by layer, with every column."""
+    parts = [
+        GENERATED,
+        "# Tables",
+        "Every table is a Delta table in the folder `warehouse/<layer>/<table>`, and carries these comments itself: "
+        "`describe table silver.offset_commits`. **Key** columns together never appear twice. **Personal** columns may "
+        "name a person or a machine; they are left out of the statistics in Delta's log.",
+        "Times are UTC, intervals half open: an open one has null in `valid_to` and `to_log_offset`. The tables of the "
+        "layers `bronze`, `silver` and `gold`, their columns, and the views and functions are the public interface: "
+        "columns may be added, never renamed or dropped.",
+        *views(),
+    ]
+    for layer, about in LAYERS.items():
+        parts += [f"## {layer}", about]
+        for table in TABLES.values():
+            if table.layer == layer:
+                parts += table_parts(table)
+    return "\n\n".join(parts) + "\n"
+
+
+def views() -> Iterator[str]:
+    """The views and functions, by name."""
+    yield "## Views and functions"
+    yield (
+        "In `sql`, and in a metastore for everybody. A function is asked like a table: "
+        "`select * from owner_at('orders', 17, timestamp '2026-11-20T03:12:00Z')`."
+    )
+    rows = []
+    for definition in DEFINITIONS:
+        name = definition.name + ("" if definition.kind is Kind.VIEW else definition.signature.replace("`", ""))
+        of = ", ".join(f"`{table.full_name}`" for table in definition.tables)
+        rows.append(f"| `{name}` | {definition.kind.value.lower()} | {cell(definition.about)} | {of} |")
+    yield "\n".join(["| name | kind | gives | reads |", "| --- | --- | --- | --- |", *rows])
+
+
+def table_parts(table: Table) -> Iterator[str]:
+    """One table."""
+    yield f"### {table.full_name}"
+    yield table.comment
+    if table.partition_by:
+        yield "Partitioned by " + ", ".join(f"`{name}`" for name in table.partition_by) + "."
+    rows = [
+        f"| `{column.name}` | {cell(sql_type(column.type))} | {marks(column)} | {cell(column.comment)} |"
+        for column in table.columns
+    ]
+    yield "\n".join(["| column | type | | |", "| --- | --- | --- | --- |", *rows])
+
+
+def marks(column: Column) -> str:
+    """What is special about a column."""
+    return " ".join(word for word, holds in (("key", column.is_key), ("personal", column.is_personal)) if holds)
+
+
+def options_page() -> str:
+    """Every job with its examples and options, and the settings behind them."""
+    group: Any = typer.main.get_command(cli.app)
+    parts = [
+        GENERATED,
+        "# Jobs and options",
+        "What `./spark-submit.sh JOB --help` says, in one place. What the jobs print is in [Jobs](jobs.md). Options "
+        "before the job's name are Spark's own.",
+    ]
+    for name in group.list_commands(None):
+        command = group.commands[name]
+        parts += [f"## {name}", " ".join(command.help.split())]
+        parts.append("<!-- not run: examples; the tests parse them -->\n```sh\n" + "\n".join(examples(name)) + "\n```")
+        context = typer.Context(command, info_name=name)
+        rows = [row for parameter in command.params if (row := option_row(parameter, context)) is not None]
+        parts.append("\n".join(["| option | | default |", "| --- | --- | --- |", *rows]))
+    parts += ["## Settings", *settings()]
+    return "\n\n".join(parts) + "\n"
+
+
+def examples(job: str) -> Iterator[str]:
+    """The lines to type."""
+    for what, words in EXAMPLES[job]:
+        yield f"# {what}"
+        yield line(words)
+
+
+def option_row(parameter: Any, context: typer.Context) -> str | None:
+    """One option or argument, from what --help says of it."""
+    record = parameter.get_help_record(context)
+    if record is None:
+        return None
+    names, _, values = record[0].replace("<", " ").replace(">", "").partition("  ")
+    name, _, metavar = names.partition(" ") if not names.startswith("-h,") else (names, "", "")
+    choices = " ".join(f"`{value}`" for value in values.split("|") if value)
+    about, _, default = record[1].partition("[default: ")
+    shown = "required" if "[required]" in about else default.rstrip("]")
+    about = about.replace("[required]", "")
+    shape = " ".join(part for part in (f"`{name.strip()}`", cell(metavar), choices) if part)
+    return f"| {shape} | {cell(about.strip())} | {cell(shown)} |"
+
+
+def settings() -> Iterable[str]:
+    """The keys of the settings file and their variables in the environment."""
+    yield (
+        "Each has one place, `conf/groupledger.toml`, where a comment explains it. A file of your own (only with what "
+        "should differ) is named by `GROUPLEDGER_CONFIG`; the environment overrides files, options override both."
+    )
+    rows = [f"| `{key}` | `{environment_name(key)}` |" for key in KEYS if KEYS[key] != "codecs"]
+    yield "\n".join(["| setting | in the environment |", "| --- | --- |", *rows])
+
+
+PAGES: Final = {"tables.md": tables_page, "options.md": options_page}
+
+
+def main() -> int:
+    """Write the pages, or say which are not up to date."""
+    old = [name for name, page in PAGES.items() if not _is_up_to_date(DOCS / name, page())]
+    if "--check" in sys.argv[1:]:
+        for name in old:
+            print(f"docs/{name} is not up to date: run `make reference`", file=sys.stderr)
+        return 1 if old else 0
+    for name in old:
+        (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+    return 0
+
+
+def _is_up_to_date(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
