@@ -5,8 +5,8 @@ a live cluster, side by side with that of the same segments.
 
 Whole processes, one after the other in turns, so that a noisy machine is noisy for both. Our times are those of the
 steps as the job tells them, Spark's start-up aside; the dump tool's JVM start-up is part of its time. A broker's load
-of the same log is what its coordinator says when it has it. Each figure is the median of the turns. Without LOGS the logs
-are made here, smaller (see `generate`): good for a look, not for a verdict.
+of the same log is what its coordinator says when it has it. Each figure is the median of the turns. Without LOGS the
+logs are made here, smaller (see `generate`): good for a look, not for a verdict.
 """
 
 import argparse
