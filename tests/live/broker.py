@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from tests.live.kafka_home import KafkaHome
 from tests.live.program import JavaProgram, ProgramError, write_properties
 
-START_TIMEOUT_S: Final = 90
+START_TIMEOUT_S: Final = 180
 STARTS_MAX: Final = 3
 """A free port may be taken by another process before the broker has it, or not be given back yet."""
 
