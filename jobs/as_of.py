@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import and_, itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.lookup import SharePartitionKey
 from jobs.arrow_columns import as_read, codes_of, columns_read, epoch_ms_column, indices_in, numbers_of, texts_of
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
+from jobs.audits import WholeAudit
 from jobs.errors import JobError
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
@@ -177,6 +178,7 @@ class SilverAt:
         self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
     ) -> None:
         self._whole = WholeRun.newest(warehouse, cluster_id)
+        self._gold = partial(WholeAudit.newest, warehouse, cluster_id)
         self.at_ms = at_ms
         self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
 
@@ -299,7 +301,7 @@ class SilverAt:
 
     def _files(self, table: Table) -> list[TableFile]:
         """The files of the cluster's rows."""
-        return list(self._whole.files(table))
+        return list((self._gold() if table.layer == "gold" else self._whole).files(table))
 
     def _of_groups(self) -> list[Any]:
         return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]

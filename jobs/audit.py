@@ -5,45 +5,72 @@ As in replay, a log partition is the unit of work: a task reads silver's rows of
 audited by the log partitions of `__share_group_state`, their epochs and members by those of `__consumer_offsets`: what
 both know of a group's days meets on the driver.
 
-Gold is made anew as a whole from the silver of one replay. `state.audits` says from which, and under which settings;
-where neither has changed, there is nothing to do.
+What is new since the last audit is audited. Of share partitions that is what lies behind where the last audit settled
+(`inference.share_past`): settled rows stay, the others are made anew. Groups are audited by log partition, those of
+which nothing is new are left as they are. `state.audits` says which silver gold is of, and by which settings it was
+made; where neither has changed, there is nothing to do.
 """
 
 import dataclasses
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.replay import captured_files, replay_application
+from jobs.audits import WholeAudit
+from jobs.errors import WarehouseError
+from jobs.locks import only_one
+from jobs.replay import captured_files
+from jobs.replay_state import (
+    LogPartition,
+    Step,
+    Watermark,
+    read_watermarks,
+    step_of,
+    watermark_from,
+    watermark_row,
+)
 from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
-from jobs.silver_format import other_version, require_current_silver
+from jobs.runs import WholeRun, is_renamed_since
+from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Warehouse
 from jobs.tasks import balanced, run_tasks
 from schemas.tables.bronze import END_OFFSETS
+from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
-from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import AUDITS
+from schemas.tables.silver import CONFIGS, SILVER_TABLES
+from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS
 
-AUDIT_FORMAT: Final = 2
-"""Raised when the rules of inference change: gold of an older format is made anew."""
+AUDIT_FORMAT: Final = 3
+"""Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
+anew."""
 TASKS_PER_CORE: Final = 2
 
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table is not SHARE_GROUP_SUMMARY)
 """Written by tasks; the driver writes the days of share groups."""
+ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
+"""What an audit writes: state.audit_starts first, state.audits last."""
+LABEL: Final = "owners, causes, anomalies"
+"""What the tasks are called while they run."""
+END_OFFSETS_VERSION: Final = "end_offsets_version"
+SESSION_CONFIGS: Final = "session_configs"
+SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS})
+"""In `settings` of state.audits: what came from tables. The rest are settings and formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +83,25 @@ class AuditSummary:
     """Whose gold was made anew, in words: an older version's, say. None: it was of this version."""
 
 
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """From where each log partition is audited."""
+
+    logs: tuple[LogFiles, ...]
+    steps: Mapping[LogPartition, Step]
+    is_resting: bool
+    """Log partitions of groups of which nothing is new are left as they are."""
+
+    def afresh(self, topic: str) -> "AuditPlan":
+        """The same, but all log partitions of a topic from their beginning."""
+        steps = {log: Step.AFRESH if log[0] == topic else step for log, step in self.steps.items()}
+        return dataclasses.replace(self, steps=steps)
+
+    def partitions(self, topic: str, *steps: Step) -> frozenset[int]:
+        """The log partitions of a topic with which one of some steps is done."""
+        return frozenset(partition for (name, partition), step in self.steps.items() if name == topic and step in steps)
+
+
 def audit(
     session: SparkSession,
     warehouse: Warehouse,
@@ -66,56 +112,101 @@ def audit(
     started_at: datetime,
     rebuild: bool = False,
 ) -> AuditSummary:
-    """Make the gold tables of a cluster from its silver tables. The row in state.audits is written last.
+    """Make the gold tables of a cluster from its silver tables; the row in state.audits is written last.
 
-    Raises WarehouseError where silver is of another version: replay makes it anew.
+    What is new in silver since the last audit is audited. With `rebuild`, where settings or formats changed, and after
+    an audit that broke off, all of it is.
+
+    Raises WarehouseError where silver is of another version (replay makes it anew), and when another audit of the
+    cluster is at work.
     """
+    with only_one(warehouse, "audit", cluster_id, since=started_at):
+        return _audit(session, warehouse, cluster_id, inference, run_id, started_at, rebuild)
+
+
+def _audit(
+    session: SparkSession,
+    warehouse: Warehouse,
+    cluster_id: str,
+    inference: InferenceSettings,
+    run_id: str,
+    started_at: datetime,
+    rebuild: bool,
+) -> AuditSummary:
     require_current_silver(warehouse, cluster_id)
-    replay_version = min(warehouse.last_version(table, replay_application(cluster_id)) for table in SILVER_TABLES)
-    sources = {"format": AUDIT_FORMAT, "end_offsets_version": warehouse.version(END_OFFSETS)}
-    settings = json.dumps({**sources, **dataclasses.asdict(inference)}, sort_keys=True)
-    newest = _newest_audit(warehouse, cluster_id)
-    is_done = newest is not None and (newest["replay_version"], newest["settings"]) == (replay_version, settings)
-    if replay_version < 0 or (is_done and not rebuild):
+    run = WholeRun.newest(warehouse, cluster_id)
+    if run.replay_version < 0:
+        return AuditSummary({}, skipped=True)
+    newest = WholeAudit.newest(warehouse, cluster_id)
+    sources = {
+        "format": AUDIT_FORMAT,
+        "silver_format": SILVER_FORMAT,
+        END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
+        SESSION_CONFIGS: _session_configs(run),
+    }
+    settings = sources | dataclasses.asdict(inference)
+    is_done = newest.replay_version == run.replay_version and newest.settings == settings
+    if is_done and not newest.has_broken_off and not rebuild:
         return AuditSummary({}, skipped=True)
     app_id = audit_application(cluster_id)
-    for table in (*GOLD_TABLES, AUDITS):
+    for table in ALL_TABLES:
         warehouse.ensure(table)
-    version = 1 + max(warehouse.last_version(table, app_id) for table in (*GOLD_TABLES, AUDITS))
+    version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
+    plan = _plan(warehouse, cluster_id, run, newest, settings, rebuild=rebuild)
+    start = {
+        "cluster_id": cluster_id,
+        "audit_version": version,
+        "run_id": run_id,
+        "started_at": started_at,
+        "replay_version": run.replay_version,
+    }
+    if warehouse.write(AUDIT_STARTS, _one_row(AUDIT_STARTS, start), app_id=app_id, version=version).skipped:
+        raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
+    files = {table.full_name: run.files(table) for table in (*SILVER_TABLES, END_OFFSETS)}
     work = AuditWork(
         cluster_id=cluster_id,
         number=0,
         topic="",
         log_partitions=(),
-        files=SilverFiles.of(warehouse, (*SILVER_TABLES, END_OFFSETS), cluster_id),
+        files=SilverFiles(files),
         targets={table.full_name: warehouse.target(table, app_id=app_id, version=version) for table in TASK_TABLES},
         inference=inference,
+        former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
-    done = run_tasks(session, audit_logs, _works(session, warehouse, work), "owners, causes, anomalies")
-    row_counts = {}
+    done = run_tasks(session, audit_logs, _works(session, plan, work), LABEL)
+    if any(task.has_differing for task in done):
+        plan = plan.afresh(SHARE_TOPIC)
+        done = [task for task in done if task.topic != SHARE_TOPIC]
+        work = dataclasses.replace(work, number=len(plan.logs))
+        done += run_tasks(session, audit_logs, _works(session, plan, work, (SHARE_TOPIC,)), LABEL)
+    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
+    keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
+    committed = {}
     for table in TASK_TABLES:
-        files = list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
-        row_counts[table.full_name] = warehouse.commit(
-            table, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
-        ).row_count
-    row_counts[SHARE_GROUP_SUMMARY.full_name] = warehouse.write(
-        SHARE_GROUP_SUMMARY,
-        share_days(done, cluster_id),
-        app_id=app_id,
-        version=version,
-        mode=OVERWRITE,
-        replace={"cluster_id": cluster_id},
-    ).row_count
-    row = {
-        "cluster_id": cluster_id,
-        "run_id": run_id,
-        "started_at": started_at,
-        "replay_version": replay_version,
-        "settings": settings,
+        is_kept = keeps_settled and "is_settled" in table.partition_by
+        committed[table.full_name] = warehouse.commit(
+            table,
+            list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done)),
+            app_id=app_id,
+            version=version,
+            mode=OVERWRITE,
+            replace=of_cluster | {"is_settled": False} if is_kept else of_cluster,
+        )
+    for table, rows in (
+        (SHARE_GROUP_SUMMARY, share_days(done, cluster_id)),
+        (AUDITED_LOGS, _states_table(done, cluster_id, read_watermarks(run))),
+    ):
+        committed[table.full_name] = warehouse.write(
+            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
+        )
+    row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
+    row = start | {
+        "settings": json.dumps(settings, sort_keys=True),
         "row_count": sum(row_counts.values()),
+        "table_versions": [(name, item.version) for name, item in committed.items()],
     }
-    warehouse.write(AUDITS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITS)), app_id=app_id, version=version)
-    other = None if newest is None else other_version(json.loads(newest["settings"]).get("format", 0), AUDIT_FORMAT)
+    warehouse.write(AUDITS, _one_row(AUDITS, row), app_id=app_id, version=version)
+    other = other_version(newest.settings.get("format", 0), AUDIT_FORMAT) if newest.is_known else None
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
 
 
@@ -124,21 +215,84 @@ def audit_application(cluster_id: str) -> str:
     return f"groupledger/audit/{cluster_id}"
 
 
-def _newest_audit(warehouse: Warehouse, cluster_id: str) -> dict[str, Any] | None:
-    rows = warehouse.read(AUDITS, ["started_at", "replay_version", "settings"], where={"cluster_id": cluster_id})
-    return max(rows.to_pylist(), key=lambda row: row["started_at"], default=None)
+def _one_row(table: Table, row: Mapping[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([dict(row)], schema=arrow_schema(table))
 
 
-def _works(session: SparkSession, warehouse: Warehouse, work: AuditWork) -> list[AuditWork]:
+def _session_configs(run: WholeRun) -> str:
+    """What departures of members go by, as a sum: where it changed, all groups are audited."""
+    names = {*SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
+    rows = [row for row in run.read(CONFIGS).to_pylist() if row["name"] in names]
+    told = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    return blake2b("\n".join(told).encode(), digest_size=16).hexdigest()
+
+
+def _plan(
+    warehouse: Warehouse,
+    cluster_id: str,
+    run: WholeRun,
+    newest: WholeAudit,
+    settings: Mapping[str, Any],
+    *,
+    rebuild: bool,
+) -> AuditPlan:
+    logs = tuple(
+        LogFiles(*log, files) for log, files in captured_files(warehouse, cluster_id).items() if log[0] in _AUDIT
+    )
+    same = {name for name in settings if newest.settings.get(name) == settings[name]}
+    if (
+        rebuild
+        or not newest.is_known
+        or newest.has_broken_off
+        or not same >= settings.keys() - SOURCES
+        or is_renamed_since(warehouse, cluster_id, newest.replay_version)
+    ):
+        return AuditPlan(logs, {(log.topic, log.partition): Step.AFRESH for log in logs}, is_resting=False)
+    now = read_watermarks(run)
+    before = {
+        (row["topic"], row["log_partition"]): watermark_from(row)
+        for row in newest.read(AUDITED_LOGS, ["topic", "log_partition", "next_offset", "replayed"]).to_pylist()
+    }
+    steps = {}
+    for log in logs:
+        place = log.topic, log.partition
+        steps[place] = step_of(now[place].replayed if place in now else (), before.get(place))
+    plan = AuditPlan(logs, steps, is_resting=same >= SOURCES)
+    # rows of a log partition which is audited again from its beginning are among the settled ones of all
+    is_again = any(step is Step.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
+    return plan.afresh(SHARE_TOPIC) if is_again else plan
+
+
+def _states_table(done: Iterable[AuditDone], cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
+    """state.audited_logs."""
+    states = {log: state for task in done for log, state in task.states.items()}
+    rows = [
+        watermark_row(watermarks.get((topic, partition), Watermark(0, ())))
+        | {"cluster_id": cluster_id, "topic": topic, "log_partition": partition, "state": states[topic, partition]}
+        for topic, partition in sorted(states)
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(AUDITED_LOGS))
+
+
+def _works(
+    session: SparkSession, plan: AuditPlan, work: AuditWork, topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC)
+) -> list[AuditWork]:
     """Tasks of about one weight, none with log partitions of both topics."""
     tasks_max = TASKS_PER_CORE * session.sparkContext.defaultParallelism
     works: list[AuditWork] = []
-    logs = [LogFiles(*log, files) for log, files in captured_files(warehouse, work.cluster_id).items()]
-    for topic in (OFFSETS_TOPIC, SHARE_TOPIC):
-        of_topic = [log for log in logs if log.topic == topic]
+    for topic in topics:
+        of_topic = [log for log in plan.logs if log.topic == topic]
         for indices in balanced([log.size_bytes for log in of_topic], tasks_max):
-            partitions = tuple(of_topic[index].partition for index in indices)
-            works.append(dataclasses.replace(work, number=len(works), topic=topic, log_partitions=partitions))
+            works.append(
+                dataclasses.replace(
+                    work,
+                    number=work.number + len(works),
+                    topic=topic,
+                    log_partitions=tuple(of_topic[index].partition for index in indices),
+                    going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
+                    resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
+                )
+            )
     return works
 
 

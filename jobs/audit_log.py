@@ -79,6 +79,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         "partition": pa.array(commits.partition[rows]),
         "log_offset": pa.array(commits.log_offset[rows]),
         "at": timestamps(commits.applied_at_ms[rows]),
+        "log_partition": pa.repeat(pa.scalar(life.log_partition, pa.int32()), len(rows)),
         "committed_offset": pa.array(commits.committed_offset[rows]),
         **{
             name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)

@@ -1,7 +1,7 @@
 """The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -9,32 +9,87 @@ import pyarrow as pa
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
+from coordinator_core.inference.columns import taken
+from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.share_log import ShareKeys
-from coordinator_core.inference.shares import SHARE, ShareDay, audit_share_log, merged_days
+from coordinator_core.inference.share_log import ShareKeys, ShareMembers
+from coordinator_core.inference.share_past import Kept, PastDiffers, kept_of, require_same_groups, settled_to
+from coordinator_core.inference.shares import (
+    SHARE,
+    ShareDay,
+    added_counts,
+    audit_share_log,
+    count_places,
+    days_of,
+    merged_days,
+)
 from coordinator_core.log.chunk import I64
+from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.share_reader import configs, share_log, share_members, share_states
+from jobs.share_reader import TOLD_LAST, configs, share_log, share_members, share_states
+from jobs.share_state import SavedShares
 from jobs.silver_rows import rows_table
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
 
 
 def audit_shares(work: AuditWork, parts: AuditParts) -> None:
-    """Audit all share partitions of the log partitions."""
+    """Audit all share partitions of the log partitions, each from where the last audit left it."""
     known = configs(work.files)
     members = share_members(work.files)
-    for log_partition in work.log_partitions:
-        states = share_states(work.files, log_partition)
-        log = share_log(work.files, log_partition, states)
-        gold = audit_share_log(log, known, members, work.inference)
-        parts.write(REDELIVERIES, redeliveries_table(gold.redeliveries, log.keys))
-        parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys))
-        parts.done.days.extend(gold.days)
-        write_broken_rules(share_anomalies(states, log_partition), work.topic, parts)
+    try:
+        for log_partition in work.log_partitions:
+            _audit_log(log_partition, work, parts, known, members)
+    except PastDiffers:
+        parts.done.has_differing = True
+
+
+def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
+    packed = work.saved(log_partition)
+    saved = None if packed is None else SavedShares.unpacked(packed)
+    if saved is not None:
+        saved.known.require_same(known, members)
+    states = share_states(work.files, log_partition, saved)
+    log = share_log(work.files, log_partition, states, saved)
+    require_same_groups(log)
+    gold = audit_share_log(log, known, members, work.inference)
+    next_offset = int(log.states.log_offset.max(initial=-1)) + 1
+    place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
+    for is_settled in (True, False):
+        again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
+        parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
+        parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
+    before = () if saved is None else saved.counts
+    parts.done.days.extend(days_of(added_counts(before, gold.counts)))
+    if saved is not None:
+        parts.carry_broken_rules(log_partition, log.past.from_log_offset)
+    anomalies = share_anomalies(states, log_partition)
+    write_broken_rules([row for row in anomalies if row.log_offset >= log.past.from_log_offset], work.topic, parts)
+    settled = count_places(log, gold.redeliveries, gold.archived, place)
+    kept = kept_of(log, gold.evidence, place, known, members)
+    left = SavedShares.of(kept, _kept_rows(kept, states.rows), added_counts(before, settled))
+    parts.done.states[work.topic, log_partition] = left.packed()
+
+
+Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)
+
+
+def _rows_of(rows: Rows, place: int, is_settled: bool) -> Rows:
+    """Those before a place in the log, or those behind it."""
+    return taken(rows, np.flatnonzero((rows.log_offset < place) == is_settled))
+
+
+def _kept_rows(kept: Kept, rows: pa.Table) -> pa.Table:
+    """Rows of silver, and what was told up to each."""
+    log_offset = numbers_of(rows["log_offset"])
+    order = np.argsort(log_offset, kind="stable")
+    places = order[np.searchsorted(log_offset[order], kept.states.log_offset)] if len(order) else order
+    return rows.take(pa.array(places)).set_column(
+        rows.schema.get_field_index(TOLD_LAST), TOLD_LAST, pa.array(kept.states.told_last)
+    )
 
 
 def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
@@ -51,12 +106,12 @@ def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
     return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
 
 
-def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys) -> pa.Table:
-    """gold.redeliveries, `cluster_id` left out."""
+def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """gold.redeliveries, partition columns left out."""
     return _table(
         REDELIVERIES,
         {
-            **_place_columns(rows, keys),
+            **_place_columns(rows, keys, log_partition),
             "from_delivery_count": _numbers(rows.from_delivery_count),
             "to_delivery_count": _numbers(rows.to_delivery_count),
             "cause": _names(rows.cause, redelivery_rules.CAUSES),
@@ -68,12 +123,12 @@ def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys) -> pa.Table:
     )
 
 
-def archived_table(rows: ArchivedColumns, keys: ShareKeys) -> pa.Table:
-    """gold.archived_records, `cluster_id` left out."""
+def archived_table(rows: ArchivedColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """gold.archived_records, partition columns left out."""
     return _table(
         ARCHIVED_RECORDS,
         {
-            **_place_columns(rows, keys),
+            **_place_columns(rows, keys, log_partition),
             "delivery_count": _numbers(rows.delivery_count),
             "delivery_count_limit": _numbers(rows.delivery_count_limit),
             "cause": _names(rows.cause, archived_rules.CAUSES),
@@ -84,7 +139,9 @@ def archived_table(rows: ArchivedColumns, keys: ShareKeys) -> pa.Table:
     )
 
 
-def _place_columns(rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys) -> dict[str, pa.Array]:
+def _place_columns(
+    rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys, log_partition: int
+) -> dict[str, pa.Array]:
     """The columns which say of what the rows are, where and when."""
     key = rows.key
     return {
@@ -97,12 +154,13 @@ def _place_columns(rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys) -
         "last_offset": pa.array(rows.last_offset),
         "log_offset": pa.array(rows.log_offset),
         "at": timestamps(rows.at_ms),
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows)),
     }
 
 
 def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     """Columns in the declared order; texts stay dictionary coded until they are in Parquet."""
-    fields = [field.remove_metadata() for field in arrow_schema(table) if field.name != "cluster_id"]
+    fields = [field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by]
     arrays = [
         columns[field.name]
         if pa.types.is_dictionary(columns[field.name].type)

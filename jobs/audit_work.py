@@ -4,15 +4,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.silver_reader import SilverFiles
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, WrittenFile
 from schemas.tables.declare import Table
+from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.state import AUDITED_LOGS
+
+END_OF_LOG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,22 @@ class AuditWork:
     files: SilverFiles
     targets: Mapping[str, PartTarget]
     inference: InferenceSettings
+    former: SilverFiles = field(default_factory=lambda: SilverFiles({}))
+    """Gold and state.audited_logs as the last audit left them."""
+    going_on: frozenset[int] = frozenset()
+    """Log partitions of which what is new is audited; the others are audited from their beginning."""
+    resting: frozenset[int] = frozenset()
+    """Log partitions of which nothing is new."""
+
+    def saved(self, log_partition: int) -> bytes | None:
+        """What the last audit left of a log partition that it is gone on with."""
+        if log_partition not in self.going_on:
+            return None
+        rows = self.former.read(AUDITED_LOGS, ("topic", "state"), log_partition)
+        states: list[bytes] = rows.filter(pc.equal(rows["topic"], self.topic))["state"].to_pylist()
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
+        return states[0]
 
 
 @dataclass(slots=True)
@@ -34,6 +56,12 @@ class AuditDone:
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     days: list[NamedTuple] = field(default_factory=list)
+    states: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    """What is left for the next audit, by log partition."""
+    has_differing: bool = False
+    """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
+    and nothing here counts."""
+    topic: str = ""
 
 
 class AuditParts:
@@ -41,9 +69,9 @@ class AuditParts:
 
     def __init__(self, work: AuditWork) -> None:
         self._work = work
-        self._writers: dict[str, PartWriter] = {}
+        self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._stack = ExitStack()
-        self.done = AuditDone()
+        self.done = AuditDone(topic=work.topic)
 
     def __enter__(self) -> Self:
         return self
@@ -53,21 +81,36 @@ class AuditParts:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
         if error is None:
-            for name, writer in self._writers.items():
-                self.done.files[name] = [writer.close()]
+            for (name, _), writer in self._writers.items():
+                self.done.files.setdefault(name, []).append(writer.close())
 
-    def write_rows(self, table: Table, rows: Sequence[NamedTuple]) -> None:
+    def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
         """Append rows of the core to the part file of a gold table."""
         if rows:
-            self.write(table, rows_table(table, rows, {}))
+            self.write(table, rows_table(table, rows, {"log_partition": log_partition}))
 
-    def write(self, table: Table, rows: pa.Table) -> None:
-        """Append rows to the part file of a gold table, `cluster_id` left out."""
+    def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """Append rows to the part file of a gold table, partition columns left out."""
         if not rows.num_rows:
             return
-        writer = self._writers.get(table.full_name)
+        writer = self._writers.get((table.full_name, is_settled))
         if writer is None:
             target = self._work.targets[table.full_name]
-            part = PartWriter(target, f"part-{self._work.number:05d}", {"cluster_id": self._work.cluster_id})
-            writer = self._writers[table.full_name] = self._stack.enter_context(part)
+            values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
+            kept = {column: values[column] for column in table.partition_by}
+            part = PartWriter(target, f"part-{self._work.number:05d}", kept)
+            writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
+
+    def carry(self, table: Table, log_partition: int) -> None:
+        """Write the rows which the last audit made of a log partition."""
+        columns = [name for name in table.column_names if name not in table.partition_by]
+        for rows in self._work.former.iterate(table, columns, log_partition):
+            self.write(table, rows)
+
+    def carry_broken_rules(self, log_partition: int, to_log_offset: int = END_OF_LOG) -> None:
+        """The same of gold.log_anomalies, of records before a place in the log."""
+        columns = [name for name in LOG_ANOMALIES.column_names if name not in LOG_ANOMALIES.partition_by]
+        for rows in self._work.former.iterate(LOG_ANOMALIES, columns, log_partition):
+            is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
+            self.write(LOG_ANOMALIES, rows.filter(is_kept))

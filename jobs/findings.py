@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs import entry
+from jobs.audits import WholeAudit
 from jobs.sinks import Warehouse
 from jobs.sql import printable
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -93,14 +94,13 @@ class Findings:
 def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     """What the tables of a cluster say."""
     where = {"cluster_id": cluster_id}
-    rebalances = warehouse.read(
-        REBALANCES, ["group_id", "incarnation", "started_at", "in_storm", "rollout_id"], where=where
-    )
-    given_up = warehouse.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"], where=where)
+    gold = WholeAudit.newest(warehouse, cluster_id)
+    rebalances = gold.read(REBALANCES, ["group_id", "incarnation", "started_at", "in_storm", "rollout_id"])
+    given_up = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"])
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
-    redelivered = warehouse.read(SHARE_GROUP_SUMMARY, ["redelivered_count"], where=where)
-    kinds = warehouse.read(COMMIT_ANOMALIES, ["kind"], where=where)["kind"].to_pylist()
-    rules = warehouse.read(LOG_ANOMALIES, ["rule"], where=where)["rule"].to_pylist()
+    redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])
+    kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"].to_pylist()
+    rules = gold.read(LOG_ANOMALIES, ["rule"])["rule"].to_pylist()
     coverage = warehouse.read(COVERAGE, ["kind"], where=where)["kind"].to_pylist()
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")

@@ -297,9 +297,8 @@ def _run(
     names = _with_learned(before, done)
     topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
     name_of = {row["topic_id"]: row["topic"] for row in topics}
-    is_rewritten = not plan.is_afresh and (
-        bool(plan.made(Step.AFRESH)) or any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
-    )
+    is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
+    is_rewritten = not plan.is_afresh and (bool(plan.made(Step.AFRESH)) or is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled={})
     works = _works(session, naming, second)
     unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
@@ -340,7 +339,10 @@ def _run(
     batch_counts = _summed(task.batch_counts for task in done)
     table_versions = {name: item.version for name, item in committed.items()}
     warehouse.write(
-        RUNS, _runs_table(counts, batch_counts, cluster_id, start, table_versions), app_id=app_id, version=version
+        RUNS,
+        _runs_table(counts, batch_counts, cluster_id, start, table_versions, is_renamed or plan.is_afresh),
+        app_id=app_id,
+        version=version,
     )
     row_counts = {table.full_name: committed[table.full_name].row_count for table in SILVER_TABLES}
     return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False)
@@ -598,6 +600,7 @@ def _runs_table(
     cluster_id: str,
     start: Start,
     table_versions: Mapping[str, int],
+    is_renamed: bool,
 ) -> pa.Table:
     rows = [
         {
@@ -612,6 +615,7 @@ def _runs_table(
             "told_version": start.told_topics_version + start.told_configs_version,
             "replay_version": start.replay_version,
             "table_versions": list(table_versions.items()),
+            "is_renamed": is_renamed,
         }
         for topic in sorted(counts)
     ]

@@ -7,7 +7,7 @@ came, it is replayed from its beginning: state only leads forward.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -81,12 +81,19 @@ def read_watermarks(whole: WholeRun) -> dict[LogPartition, Watermark]:
     rows = whole.read(WATERMARKS).to_pylist()
     if any(row["state_format"] != STATE_FORMAT for row in rows):
         return {}
-    return {
-        (row["topic"], row["partition"]): Watermark(
-            row["next_offset"], tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
-        )
-        for row in rows
-    }
+    return {(row["topic"], row["partition"]): watermark_from(row) for row in rows}
+
+
+def watermark_from(row: Mapping[str, Any]) -> Watermark:
+    """From a row of state.watermarks or state.audited_logs."""
+    replayed = tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
+    return Watermark(row["next_offset"], replayed)
+
+
+def watermark_row(watermark: Watermark) -> dict[str, Any]:
+    """Its columns in these tables."""
+    replayed = [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed]
+    return {"next_offset": watermark.next_offset, "replayed": replayed}
 
 
 def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
@@ -96,9 +103,8 @@ def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermar
             "cluster_id": cluster_id,
             "topic": topic,
             "partition": partition,
-            "next_offset": watermark.next_offset,
-            "replayed": [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed],
             "state_format": STATE_FORMAT,
+            **watermark_row(watermark),
         }
         for (topic, partition), watermark in sorted(watermarks.items())
     ]

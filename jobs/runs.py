@@ -98,6 +98,12 @@ class WholeRun:
         )
 
 
+def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:
+    """Did a whole run behind the one of a version write rows of before anew, as far as is known?"""
+    rows = warehouse.read(RUNS, ["replay_version", "is_renamed"], where={"cluster_id": cluster_id}).to_pylist()
+    return any(row["is_renamed"] is not False for row in rows if (row["replay_version"] or -1) > replay_version)
+
+
 def broken_off(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Start | None:
     """The run which began after the newest whole one and did not end; the last one where there are several."""
     names = [field.name for field in dataclasses.fields(Start)]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.columns import distinct
+from coordinator_core.inference.columns import distinct, joined
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.share_log import (
     GroupStays,
@@ -20,6 +20,7 @@ from coordinator_core.inference.share_log import (
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
 from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, ordered_codes, small_numbers_of
+from jobs.share_state import SavedShares
 from jobs.silver_reader import SilverFiles, rows_of
 from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
 
@@ -59,6 +60,10 @@ TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
 MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
 
 
+TOLD_LAST: Final = "told_last"
+"""Column of states that an audit kept, beside those of silver: `ShareStates.told_last`."""
+
+
 class StateRows(NamedTuple):
     """Rows of silver.share_partition_states of one log partition, in no order, and the share partition of each."""
 
@@ -68,15 +73,24 @@ class StateRows(NamedTuple):
     """Index into `keys`."""
 
 
-def share_states(files: SilverFiles, log_partition: int) -> StateRows:
-    """All states of one log partition of `__share_group_state`."""
-    rows = files.read(SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition, STATE_TEXTS)
+def share_states(files: SilverFiles, log_partition: int, saved: SavedShares | None = None) -> StateRows:
+    """All states of one log partition of `__share_group_state`; those kept and those behind where an audit ended."""
+    from_log_offset = 0 if saved is None else saved.past.from_log_offset
+    rows = files.read(
+        SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition, STATE_TEXTS, from_log_offset=from_log_offset
+    )
+    rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
+    if saved is not None:
+        rows = pa.concat_tables([saved.states.cast(rows.schema), rows])
     return StateRows(rows, *_keys(rows))
 
 
-def share_log(files: SilverFiles, log_partition: int, found: StateRows | None = None) -> ShareLog:
-    """All share partitions of one log partition of `__share_group_state`. `found`: its states, if read already."""
-    rows, keys, key = found or share_states(files, log_partition)
+def share_log(
+    files: SilverFiles, log_partition: int, found: StateRows | None = None, saved: SavedShares | None = None
+) -> ShareLog:
+    """All share partitions of one log partition of `__share_group_state`. `found`: its states, if read already;
+    `saved`: to go on from where an audit ended."""
+    rows, keys, key = found or share_states(files, log_partition, saved)
     states = ShareStates(
         key=key,
         log_offset=numbers_of(rows["log_offset"]),
@@ -87,8 +101,15 @@ def share_log(files: SilverFiles, log_partition: int, found: StateRows | None = 
         delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
         terminal_count=numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"]),
         is_complete=rows["is_complete"].to_numpy(),
+        told_last=numbers_of(rows[TOLD_LAST]),
     )
-    changes = files.read(SHARE_BATCH_TRANSITIONS, TRANSITION_COLUMNS, log_partition, TRANSITION_TEXTS)
+    changes = files.read(
+        SHARE_BATCH_TRANSITIONS,
+        TRANSITION_COLUMNS,
+        log_partition,
+        TRANSITION_TEXTS,
+        from_log_offset=0 if saved is None else saved.past.from_log_offset,
+    )
     transitions = ShareTransitions(
         log_offset=numbers_of(changes["log_offset"]),
         first_offset=numbers_of(changes["first_offset"]),
@@ -98,8 +119,11 @@ def share_log(files: SilverFiles, log_partition: int, found: StateRows | None = 
         to_state=indices_in(changes["to_state"], DELIVERY_STATES),
         to_delivery_count=small_numbers_of(changes["to_delivery_count"]),
         kind=indices_in(changes["kind"], TRANSITION_KINDS),
+        released=np.full(changes.num_rows, -1, np.int8),
     )
-    return sorted_share_log(keys, states, transitions)
+    if saved is None:
+        return sorted_share_log(keys, states, transitions)
+    return sorted_share_log(keys, states, joined(saved.transitions, transitions), saved.past)
 
 
 def share_members(files: SilverFiles) -> ShareMembers:

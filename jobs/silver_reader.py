@@ -42,6 +42,7 @@ from schemas.tables.silver import (
 )
 
 LOG_PARTITION: Final = "log_partition"
+LOG_OFFSET: Final = "log_offset"
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -68,6 +69,8 @@ class _Footer(NamedTuple):
     metadata: pq.FileMetaData
     bounds: tuple[tuple[int, int] | None, ...]
     """Lowest and highest log partition of each row group; None where the file does not say."""
+    last_offsets: tuple[int | None, ...]
+    """Highest log offset of each row group; None where the file does not say."""
 
 
 class SilverFiles:
@@ -90,9 +93,20 @@ class SilverFiles:
         whole = WholeRun.newest(warehouse, cluster_id)
         return cls({table.full_name: whole.files(table) for table in tables})
 
-    def read(self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()) -> pa.Table:
-        """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`."""
-        parts = list(self.iterate(table, columns, log_partition, coded))
+    def read(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        log_partition: int,
+        coded: Collection[str] = (),
+        *,
+        from_log_offset: int = 0,
+    ) -> pa.Table:
+        """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`.
+
+        `from_log_offset`: rows whose `log_offset` is lower are left out.
+        """
+        parts = list(self.iterate(table, columns, log_partition, coded, from_log_offset=from_log_offset))
         return pa.concat_tables(parts) if parts else columns_read(table, columns, coded).empty_table()
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
@@ -107,16 +121,25 @@ class SilverFiles:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def iterate(
-        self, table: Table, columns: Sequence[str], log_partition: int, coded: Collection[str] = ()
+        self,
+        table: Table,
+        columns: Sequence[str],
+        log_partition: int,
+        coded: Collection[str] = (),
+        *,
+        from_log_offset: int = 0,
     ) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
         schema = columns_read(table, columns, coded)
         for file in self._files[table.full_name]:
+            if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
+                continue
             footer = self._footer(file)
             wanted = [
                 index
-                for index, bounds in enumerate(footer.bounds)
-                if bounds is None or bounds[0] <= log_partition <= bounds[1]
+                for index, (bounds, last_offset) in enumerate(zip(footer.bounds, footer.last_offsets, strict=True))
+                if (bounds is None or bounds[0] <= log_partition <= bounds[1])
+                and (last_offset is None or last_offset >= from_log_offset)
             ]
             if not wanted:
                 continue
@@ -125,6 +148,8 @@ class SilverFiles:
                 parquet = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=coded)
                 for index in wanted:
                     rows = _rows_of(parquet, index, columns, log_partition, footer.bounds[index])
+                    if from_log_offset:
+                        rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
                     if rows.num_rows:
                         yield as_read(rows, schema)
 
@@ -134,7 +159,9 @@ class SilverFiles:
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
                 metadata = pq.read_metadata(source)
-            footer = self._footers[file.path] = _Footer(metadata, tuple(_bounds(metadata)))
+            footer = self._footers[file.path] = _Footer(
+                metadata, tuple(_bounds(metadata)), tuple(_last_offsets(metadata))
+            )
         return footer
 
 
@@ -148,6 +175,14 @@ def _bounds(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
             yield 0, -1
         else:
             yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
+
+
+def _last_offsets(metadata: pq.FileMetaData) -> Iterator[int | None]:
+    """`_Footer.last_offsets`."""
+    column = metadata.schema.to_arrow_schema().get_field_index(LOG_OFFSET)
+    for index in range(metadata.num_row_groups):
+        statistics = metadata.row_group(index).column(column).statistics if column >= 0 else None
+        yield statistics.max if statistics is not None and statistics.has_min_max else None
 
 
 def _rows_of(

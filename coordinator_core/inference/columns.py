@@ -25,6 +25,12 @@ def taken(columns: Columns, rows: I64) -> Columns:
     return type(columns)(**found)
 
 
+def joined(first: Columns, second: Columns) -> Columns:
+    """The rows of two dataclasses of columns, one after the other."""
+    names = [field.name for field in fields(first)]  # type: ignore[arg-type]
+    return type(first)(**{name: np.concatenate((getattr(first, name), getattr(second, name))) for name in names})
+
+
 def first_that_holds(conditions: Sequence[BoolArray]) -> I8:
     """For each row, the index of the first condition that holds; as many as there are where none does."""
     found = np.full(len(conditions[0]), len(conditions), np.int8)

@@ -75,6 +75,11 @@ class _Timeline:
             return index
         return np.where((index >= 0) & (at_ms < self.ends_ms[index]), index, -1)
 
+    def until(self, at_ms: int) -> list[tuple[int, int, str]]:
+        """The stretches which have begun by a time, none with an end behind it."""
+        stretches = zip(self.starts_ms.tolist(), self.ends_ms.tolist(), self.values, strict=True)
+        return [(start, min(end, at_ms + 1), value) for start, end, value in stretches if start <= at_ms]
+
 
 class Configs:
     """All known configs, to be asked for many rows at once."""
@@ -144,6 +149,15 @@ class Configs:
             and any("compact" in value.split(",") for value in timeline.values)
         }
         return np.array([topic in compacted for topic in topics], np.bool_)
+
+    def of_share_groups(self, group_ids: Sequence[str], topics: Sequence[str], until_ms: int) -> list[object]:
+        """All that inference asks of some share groups and their topics for times up to `until_ms`, to be compared."""
+        names = (DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, SHARE_SESSION_TIMEOUT, ISOLATION_LEVEL)
+        places = [(BROKER, ALL_BROKERS, f"group.{name}") for name in names]
+        places += [(GROUP, group_id, name) for group_id in group_ids for name in names]
+        stretches = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
+        single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
+        return [stretches, single, self.was_compacted(topics).tolist()]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
         """Timelines of those of the groups which have one, with the rows of the group."""

@@ -11,6 +11,7 @@ The record itself says how an offset range stands now, never why. What is known 
 * the leader: what was acquired when a share partition was loaded anew is forgotten (SharePartition.maybeInitialize).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -32,6 +33,7 @@ from coordinator_core.inference.share_log import (
     ARCHIVING,
     AVAILABLE,
     NONE,
+    GroupPast,
     GroupStays,
     ShareLog,
     ShareMembers,
@@ -93,6 +95,8 @@ class Evidence:
     is_limit_shown: BoolArray
     """Where the delivery count is below the limit: something shows it, be it that the group handed back as often."""
     records: Records
+    is_released: BoolArray
+    """Handed back by a request: an update which also acknowledges or rejects."""
     previous: I64
     """The newest transition which had made some of the range AVAILABLE; -1: none is known."""
     was_released: BoolArray
@@ -111,6 +115,8 @@ class Evidence:
     """There were members, and none left before a session that closed then would have expired."""
     is_session_known: BoolArray
     """The log tells the session time-out which that goes by; else it is the setting."""
+    until_ms: I64
+    """The latest time of which it may depend what is said of the transition."""
 
     @classmethod
     def of(cls, log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> Self:
@@ -122,18 +128,20 @@ class Evidence:
             """What held for each state: there are fewer of them than transitions."""
             return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
 
-        is_single_offset = _is_single_offset(log)
-        highest = _highest_returned(log, group)
+        is_single_offset = is_single_offset_of(log)
+        pasts = group_pasts(log, is_single_offset)
+        highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
-        limit = taken(_corrected(log, limit_of_state, group, highest, is_single_offset), row)
+        limit = taken(_corrected(limit_of_state, group, pasts), row)
         lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
         session = config(SHARE_SESSION_TIMEOUT, settings.modern_session_timeout_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
         surely_below = is_below_limit & (limit.is_known | (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN))
         records = _records(log, surely_below, is_below_limit, is_single_offset)
         is_released = (changes.to_state == AVAILABLE) & records.is_request & records.is_update
+        is_released = np.where(changes.released < 0, is_released, changes.released == 1)
         previous, was_released = _previous(log, is_released)
-        changed_row = _reloads(log)
+        changed_row = reloads(log)
         leader_changed, lost_to = _reloaded(log, previous, changed_row)
         is_group_empty, is_settled = _membership(log, group, members, session.values)
         return cls(
@@ -141,6 +149,7 @@ class Evidence:
             is_below_limit=is_below_limit,
             is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,
+            is_released=is_released,
             previous=previous,
             was_released=was_released,
             leader_changed=leader_changed,
@@ -150,16 +159,38 @@ class Evidence:
             is_group_empty=is_group_empty[row],
             is_settled=is_settled[row],
             is_session_known=session.is_known[row],
+            until_ms=(states.at_ms + session.values + CLOSE_MS)[row],
         )
 
 
-def _highest_returned(log: ShareLog, group: I64) -> I64:
-    """The highest delivery count at which each group ever handed back: the limit lies above it."""
-    changes = log.transitions
-    highest = np.zeros(len(log.keys.group_ids), np.int64)
-    is_returned = changes.to_state == AVAILABLE
-    _raise_to(highest, group, log.state_of_transition, is_returned, changes.to_delivery_count)
-    return highest
+def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int | None = None) -> list[GroupPast]:
+    """Of each group, what all its transitions say of its delivery limit. Tries are counted up to a log offset."""
+    changes, row = log.transitions, log.state_of_transition
+    group = log.keys.group[log.states.key]
+    befores = [log.past.groups.get(group_id) for group_id in log.keys.group_ids]
+    highest = np.array([0 if before is None else before.highest for before in befores], np.int64)
+    _raise_to(highest, group, row, changes.to_state == AVAILABLE, changes.to_delivery_count)
+    came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _tells(changes) & (changes.released < 0))
+    group_of = group[row[came_back]]
+    is_try = changes.from_delivery_count[came_back] == highest[group_of]
+    tried, group_of = came_back[is_try], group_of[is_try]
+    is_last = is_single_offset[row[tried]] & (changes.to_state[tried] == ARCHIVED)
+    is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
+    is_counted = np.ones(len(tried), np.bool_) if to_log_offset is None else changes.log_offset[tried] < to_log_offset
+
+    def counted(chosen: BoolArray) -> list[int]:
+        return np.bincount(group_of[chosen], minlength=len(befores)).tolist()  # type: ignore[no-any-return]
+
+    all_tries, all_last_tries = counted(np.ones(len(tried), np.bool_)), counted(is_last)
+    tries, last_tries = counted(is_counted), counted(is_last & is_counted)
+    pasts = []
+    for code, before in enumerate(befores):
+        top = int(highest[code])
+        known = before if before is not None and before.highest == top else GroupPast(top, False)
+        tries_in_all, last_tries_in_all = known.tries + all_tries[code], known.last_tries + all_last_tries[code]
+        ends_there = tries_in_all == last_tries_in_all >= LAST_TRIES_MIN and top >= DELIVERY_COUNT_LIMIT_MIN
+        pasts.append(GroupPast(top, ends_there, known.tries + tries[code], known.last_tries + last_tries[code]))
+    return pasts
 
 
 @compiled
@@ -171,24 +202,15 @@ def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32)
             highest[code] = max(highest[code], count[index])
 
 
-def _corrected(
-    log: ShareLog, limit: KnownNumbers, group: I64, highest: I64, is_single_offset: BoolArray
-) -> KnownNumbers:
+def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> KnownNumbers:
     """The limit, where no log tells it and what the group did says that it is another than the default.
 
     It lies above what was ever handed back. And where all that had come back most often was archived at the very next
     delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that was the limit: so brokers give
     out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
     """
-    changes, row, size = log.transitions, log.state_of_transition, len(log.keys.group_ids)
-    came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _tells(changes))
-    group_of = group[row[came_back]]
-    is_try = changes.from_delivery_count[came_back] == highest[group_of]
-    tried, group_of = came_back[is_try], group_of[is_try]
-    is_last = is_single_offset[row[tried]] & (changes.to_state[tried] == ARCHIVED)
-    is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
-    tries, last_tries = np.bincount(group_of, minlength=size), np.bincount(group_of[is_last], minlength=size)
-    ends_there = (tries == last_tries) & (last_tries >= LAST_TRIES_MIN) & (highest >= DELIVERY_COUNT_LIMIT_MIN)
+    highest = np.array([past.highest for past in pasts], np.int64)
+    ends_there = np.array([past.ends_there for past in pasts], np.bool_)
     assumed = np.where(ends_there[group], highest[group] + 1, np.maximum(limit.values, highest[group] + 1))
     return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
 
@@ -206,7 +228,7 @@ def offset_counts(changes: ShareTransitions) -> I64:
     return counts
 
 
-def _is_single_offset(log: ShareLog) -> BoolArray:
+def is_single_offset_of(log: ShareLog) -> BoolArray:
     """For each state, whether its record tells of one offset only."""
     changes = log.transitions
     found = np.zeros(len(log.states), np.bool_)
@@ -264,12 +286,23 @@ def _previous(log: ShareLog, is_released: BoolArray) -> tuple[I64, BoolArray]:
     was_released = np.zeros(len(changes), np.bool_)
     key = log.states.key[log.state_of_transition]
     is_available = changes.to_state == AVAILABLE
-    _trace_available(key, changes.first_offset, changes.last_offset, is_available, is_released, previous, was_released)
+    trace_available(key, changes.first_offset, changes.last_offset, is_available, is_released, previous, was_released)
     return previous, was_released
 
 
 @compiled
-def _trace_available(
+def _with_pieces(left: I64, left_count: int, pieces: I64, count: int) -> I64:
+    """`left` with pieces at its end, in more room where it needs some."""
+    if left_count + count > len(left):
+        larger = np.empty((2 * (left_count + count), 3), np.int64)
+        larger[:left_count] = left[:left_count]
+        left = larger
+    left[left_count : left_count + count] = pieces[:count]
+    return left
+
+
+@compiled
+def trace_available(
     key: I64,
     first_offset: I64,
     last_offset: I64,
@@ -277,13 +310,19 @@ def _trace_available(
     is_released: BoolArray,
     previous: I64,
     was_released: BoolArray,
-) -> None:
+) -> I64:
     """For each transition, the newest of those which made a part of its range AVAILABLE, and whether all of them are
-    `is_released` and leave no part out. Keeps the AVAILABLE ranges of one share partition, sorted and disjoint."""
+    `is_released` and leave no part out. Keeps the AVAILABLE ranges of one share partition, sorted and disjoint.
+
+    Gives what is AVAILABLE at the end: first offset, last offset, row of the transition which made it so.
+    """
     pieces = np.empty((64, 3), np.int64)
-    count = 0
+    left = np.empty((64, 3), np.int64)
+    count = left_count = 0
     for row in range(len(key)):
-        if row == 0 or key[row] != key[row - 1]:
+        if row > 0 and key[row] != key[row - 1]:
+            left = _with_pieces(left, left_count, pieces, count)
+            left_count += count
             count = 0
         first, last = first_offset[row], last_offset[row]
         low, high = 0, count
@@ -339,9 +378,11 @@ def _trace_available(
             pieces[low, 0] = last + 1
             pieces[low, 1] = right_last
             pieces[low, 2] = right_row
+    left = _with_pieces(left, left_count, pieces, count)
+    return left[: left_count + count].copy()
 
 
-def _reloads(log: ShareLog) -> I64:
+def reloads(log: ShareLog) -> I64:
     """For each state, the newest one up to it whose record brought another leader epoch to the same state; -1: none."""
     states = log.states
     begins = states.begins()
@@ -380,13 +421,24 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
 
 def _last_persisted(log: ShareLog) -> I64:
     """For each state, the last offset of any batch that the records before it told of, since the state began."""
-    changes = log.transitions
-    last = np.full(len(log.states), -1, np.int64)
-    tells = changes.to_state != NONE
-    np.maximum.at(last, log.state_of_transition[tells], changes.last_offset[tells])
+    last = _last_told(log)
     before = np.full(len(last), -1, np.int64)
     _running_last(log.states.begins(), last, before)
     return before
+
+
+def last_persisted_with(log: ShareLog) -> I64:
+    """The same with its own record."""
+    return np.maximum(_last_persisted(log), _last_told(log))
+
+
+def _last_told(log: ShareLog) -> I64:
+    """For each state, the last offset of any batch that its record told of."""
+    changes = log.transitions
+    last = log.states.told_last.copy()
+    tells = changes.to_state != NONE
+    np.maximum.at(last, log.state_of_transition[tells], changes.last_offset[tells])
+    return last
 
 
 @compiled
@@ -438,7 +490,7 @@ def _membership(
     at_ms = log.states.at_ms
     is_empty = np.zeros(len(group), np.bool_)
     is_settled = np.zeros(len(group), np.bool_)
-    observed_ms = int(at_ms.max(initial=0))
+    observed_ms = int(at_ms.max(initial=log.past.observed_ms))
     order = stable_order(group, len(log.keys.group_ids), np.arange(len(group)))
     bounds = np.searchsorted(group[order], np.arange(len(log.keys.group_ids) + 1))
     for code, group_id in enumerate(log.keys.group_ids):

@@ -1,8 +1,8 @@
 """What silver holds of the share partitions of one log partition, as columns in log order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class ShareStates:
     terminal_count: I64
     """Offsets seen terminal from the start offset on: acknowledged_count and archived_count."""
     is_complete: BoolArray
+    told_last: I64
+    """The last offset of any batch told of so far, in rows kept of the past (`share_past`); -1 in all others."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -79,9 +81,40 @@ class ShareTransitions:
     to_delivery_count: I32
     kind: I8
     """Index into `TRANSITION_KINDS`."""
+    released: I8
+    """In rows kept of the past (`share_past`): 1 if a request had handed the range back, else 0; -1 in all others."""
 
     def __len__(self) -> int:
         return len(self.log_offset)
+
+
+class GroupPast(NamedTuple):
+    """What the past of a group says of its delivery limit."""
+
+    highest: int
+    """The highest delivery count at which it ever handed back."""
+    ends_there: bool
+    """All that had come back so often was archived at the next delivery, in records of their own."""
+    tries: int = 0
+    """So often something that had come back so often was delivered again, before `SharePast.from_log_offset`."""
+    last_tries: int = 0
+    """So often it was archived then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharePast:
+    """What lies before the rows of a log: all that is judged already, and never again."""
+
+    from_log_offset: int = 0
+    """Rows before it are kept of the past, and only explain others."""
+    observed_ms: int = 0
+    """The latest time of any record before."""
+    groups: Mapping[str, GroupPast] = field(default_factory=dict)
+    until_ms: int = -1
+    """The latest time of which it depended what was said of it."""
+
+
+NO_PAST: Final = SharePast()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +126,18 @@ class ShareLog:
     transitions: ShareTransitions
     state_of_transition: I64
     """The row of `states` which is of the same record."""
+    past: SharePast = NO_PAST
 
     def of_transitions(self, rows: I64) -> "ShareLog":
         """The same states, with some of the transitions."""
-        return ShareLog(self.keys, self.states, taken(self.transitions, rows), self.state_of_transition[rows])
+        return replace(
+            self, transitions=taken(self.transitions, rows), state_of_transition=self.state_of_transition[rows]
+        )
 
 
-def sorted_share_log(keys: ShareKeys, states: ShareStates, transitions: ShareTransitions) -> ShareLog:
+def sorted_share_log(
+    keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
+) -> ShareLog:
     """The same rows in the order in which inference wants them, whatever order they came in.
 
     Raises ValueError where a transition is of a record which is not among the states.
@@ -116,7 +154,7 @@ def sorted_share_log(keys: ShareKeys, states: ShareStates, transitions: ShareTra
     row_of_record[order] = np.arange(len(states))
     transition_order = stable_order(states.key[record], key_count, np.arange(len(transitions)))
     rows = row_of_record[record[transition_order]]
-    return ShareLog(keys, _taken(states, order), _taken(transitions, transition_order), rows)
+    return ShareLog(keys, _taken(states, order), _taken(transitions, transition_order), rows, past)
 
 
 def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:

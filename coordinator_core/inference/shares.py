@@ -6,19 +6,21 @@ offset; in one partition of `__share_group_state` a log offset names one record 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from itertools import chain
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from coordinator_core.inference.archived import ArchivedColumns, archived_records
-from coordinator_core.inference.columns import distinct
+from coordinator_core.inference.columns import distinct, taken
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.evidence import Evidence
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_log import ShareKeys, ShareLog, ShareMembers
+from coordinator_core.inference.share_log import ShareLog, ShareMembers
 from coordinator_core.log.chunk import I64
+from coordinator_core.log.fast import compiled
 from coordinator_core.share_state.lane import TRANSITION_KINDS
 
 SHARE: Final = "SHARE"
@@ -41,60 +43,155 @@ class ShareDay(NamedTuple):
     """Of the share partition with most offsets given up: how many, less than 0; topic; partition."""
 
 
+class PlaceCounts(NamedTuple):
+    """What was counted of one share partition on one day."""
+
+    group_id: str
+    topic_id: str
+    topic: str | None
+    partition: int
+    day: int
+    """Its number since 1970."""
+    acknowledged_count: int
+    redelivered_count: int
+    archived_count: int
+
+    @property
+    def place(self) -> tuple[str, str, int, int]:
+        """What it is of."""
+        return self.group_id, self.topic_id, self.partition, self.day
+
+
 class ShareAudit(NamedTuple):
     """What is to be said of the share partitions of one log partition."""
 
     redeliveries: RedeliveryColumns
     archived: ArchivedColumns
-    days: list[ShareDay]
+    counts: list[PlaceCounts]
+    """Of the rows above, and of what was acknowledged."""
+    evidence: Evidence
+
+    @property
+    def days(self) -> list[ShareDay]:
+        """The counts by group and day."""
+        return days_of(self.counts)
 
 
 def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> ShareAudit:
-    """Redeliveries, archived records and days."""
+    """Redeliveries, archived records and what there is to count, from `log.past.from_log_offset` on."""
     evidence = Evidence.of(log, configs, members, settings)
-    given_again = redeliveries(log, evidence)
-    given_up = archived_records(log, evidence, configs)
-    return ShareAudit(given_again, given_up, _days(log, given_again, given_up))
+    given_again = _judged(redeliveries(log, evidence), log)
+    given_up = _judged(archived_records(log, evidence, configs), log)
+    return ShareAudit(given_again, given_up, count_places(log, given_again, given_up), evidence)
+
+
+Judged = TypeVar("Judged", RedeliveryColumns, ArchivedColumns)
+
+
+def _judged(rows: Judged, log: ShareLog) -> Judged:
+    if not log.past.from_log_offset:
+        return rows
+    return taken(rows, np.flatnonzero(rows.log_offset >= log.past.from_log_offset))
+
+
+def count_places(
+    log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns, to_log_offset: int | None = None
+) -> list[PlaceCounts]:
+    """Offsets acknowledged, given again and given up by records before a log offset, by share partition and day."""
+    changes, states, row = log.transitions, log.states, log.state_of_transition
+    is_acknowledged = (changes.kind == _ACKNOWLEDGED) & (changes.released < 0)
+    acknowledged = taken(changes, np.flatnonzero(is_acknowledged))
+    row = row[is_acknowledged]
+    counted = [
+        _Counted.of(states.key[row], states.at_ms[row], acknowledged),
+        *(_Counted.of(rows.key, rows.at_ms, rows) for rows in (given_again, given_up)),
+    ]
+    if to_log_offset is not None:
+        counted = [one.before(to_log_offset) for one in counted]
+    places, index = _distinct([(one.key, one.day) for one in counted])
+    sums = [_sums(indices, one.offset_count, len(places)) for one, indices in zip(counted, index, strict=True)]
+    keys = log.keys
+    return [
+        PlaceCounts(
+            keys.group_ids[keys.group[key]],
+            keys.topic_ids[key],
+            keys.topics[key],
+            int(keys.partition[key]),
+            day,
+            *counts,
+        )
+        for (key, day), *counts in zip(places, *sums, strict=True)
+    ]
+
+
+class _Ranges(Protocol):
+    """Offset ranges in records."""
+
+    @property
+    def log_offset(self) -> I64: ...
+    @property
+    def first_offset(self) -> I64: ...
+    @property
+    def last_offset(self) -> I64: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Offset ranges to be counted by group, day and share partition."""
+    """Offset ranges to be counted by day and share partition."""
 
     key: I64
     day: I64
+    log_offset: I64
     offset_count: I64
 
     @classmethod
-    def of(cls, key: I64, at_ms: I64, first_offset: I64, last_offset: I64) -> Self:
-        length = last_offset - first_offset + 1
-        has_day = at_ms >= 0
+    def of(cls, key: I64, at_ms: I64, ranges: _Ranges) -> Self:
+        length = ranges.last_offset - ranges.first_offset + 1
         # a range of all offsets is one longer than an int64 holds
         offset_count = np.where(length > 0, length, INT64_MAX)
-        return cls(key[has_day], at_ms[has_day] // DAY_MS, offset_count[has_day])
+        columns = cls(key, at_ms // DAY_MS, ranges.log_offset, offset_count)
+        return columns if not len(at_ms) or at_ms.min() >= 0 else taken(columns, np.flatnonzero(at_ms >= 0))
+
+    def before(self, log_offset: int) -> Self:
+        return taken(self, np.flatnonzero(self.log_offset < log_offset))
 
 
-def _days(log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns) -> list[ShareDay]:
-    changes = log.transitions
-    is_acknowledged = changes.kind == _ACKNOWLEDGED
-    row = log.state_of_transition[is_acknowledged]
-    counted = (
-        _Counted.of(
-            log.states.key[row],
-            log.states.at_ms[row],
-            changes.first_offset[is_acknowledged],
-            changes.last_offset[is_acknowledged],
-        ),
-        _Counted.of(given_again.key, given_again.at_ms, given_again.first_offset, given_again.last_offset),
-        _Counted.of(given_up.key, given_up.at_ms, given_up.first_offset, given_up.last_offset),
+def added_counts(*parts: Iterable[PlaceCounts]) -> list[PlaceCounts]:
+    """Counts of several stretches of a log together. The name of a topic is that of the last part which has one."""
+    found: dict[tuple[str, str, int, int], PlaceCounts] = {}
+    for counts in chain.from_iterable(parts):
+        before = found.get(counts.place)
+        found[counts.place] = counts if before is None else _sum_of_counts(before, counts)
+    return [found[place] for place in sorted(found)]
+
+
+def _sum_of_counts(one: PlaceCounts, other: PlaceCounts) -> PlaceCounts:
+    return other._replace(
+        topic=one.topic if other.topic is None else other.topic,
+        acknowledged_count=min(one.acknowledged_count + other.acknowledged_count, INT64_MAX),
+        redelivered_count=min(one.redelivered_count + other.redelivered_count, INT64_MAX),
+        archived_count=min(one.archived_count + other.archived_count, INT64_MAX),
     )
-    places, index = _distinct([(log.keys.group[one.key], one.day) for one in counted])
-    sums = [_sums(indices, one.offset_count, len(places)) for one, indices in zip(counted, index, strict=True)]
-    worst = _worst_partitions(log.keys, counted[2])
-    return [
-        ShareDay(log.keys.group_ids[code], day * DAY_MS, acknowledged, redelivered, archived, worst.get((code, day)))
-        for (code, day), acknowledged, redelivered, archived in zip(places, *sums, strict=True)
-    ]
+
+
+def days_of(counts: Iterable[PlaceCounts]) -> list[ShareDay]:
+    """By group and day."""
+    found: dict[tuple[str, int], ShareDay] = {}
+    for one in counts:
+        worst = None
+        if one.archived_count:
+            worst = -one.archived_count, one.topic or "", one.partition
+        group_day = one.group_id, one.day
+        before = found.get(group_day, ShareDay(*group_day, 0, 0, 0, None))
+        found[group_day] = ShareDay(
+            one.group_id,
+            one.day * DAY_MS,
+            min(before.acknowledged_count + one.acknowledged_count, INT64_MAX),
+            min(before.redelivered_count + one.redelivered_count, INT64_MAX),
+            min(before.archived_count + one.archived_count, INT64_MAX),
+            min((it for it in (before.worst, worst) if it is not None), default=None),
+        )
+    return [found[place] for place in sorted(found)]
 
 
 def merged_days(days: Iterable[ShareDay], group_days: Iterable[ShareGroupDayRow]) -> list[ShareGroupDayRow]:
@@ -151,17 +248,15 @@ def _distinct(columns: Sequence[tuple[I64, I64]]) -> tuple[list[tuple[int, int]]
 
 
 def _sums(index: I64, offset_count: I64, size: int) -> list[int]:
-    """Sums by index; floating point until here, so that absurd ranges cannot wrap."""
-    sums = np.bincount(index, offset_count.astype(np.float64), size)
-    return [min(int(value), INT64_MAX) for value in sums.tolist()]
+    """Sums by index; what is too large for an int64 is its greatest number."""
+    sums = np.zeros(size, np.int64)
+    _add_up(index, offset_count, sums)
+    return sums.tolist()
 
 
-def _worst_partitions(keys: ShareKeys, given_up: _Counted) -> dict[tuple[int, int], tuple[int, str, int]]:
-    """`ShareDay.worst` by group and day number."""
-    places, (index,) = _distinct([(given_up.key, given_up.day)])
-    worst: dict[tuple[int, int], tuple[int, str, int]] = {}
-    for (key, day), offset_count in zip(places, _sums(index, given_up.offset_count, len(places)), strict=True):
-        place = int(keys.group[key]), day
-        one = -offset_count, keys.topics[key] or "", int(keys.partition[key])
-        worst[place] = min(worst.get(place, one), one)
-    return worst
+@compiled
+def _add_up(index: I64, offset_count: I64, sums: I64) -> None:
+    """Add each count to the sum of its index, up to the greatest number."""
+    for row in range(len(index)):
+        left = INT64_MAX - sums[index[row]]
+        sums[index[row]] += min(offset_count[row], left)

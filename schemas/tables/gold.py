@@ -10,6 +10,8 @@ from schemas.tables.common import (
     GROUP_TYPE,
     INCARNATION,
     INSTANCE_ID,
+    IS_SETTLED,
+    LOG_PARTITION,
     MEMBER_ID,
     TO_GENERATION,
     TO_LOG_OFFSET,
@@ -63,6 +65,7 @@ PARTITION_OWNERS = Table(
         VALID_TO,
         Column("gap_before_ms", BIGINT, "Time without an owner before this stretch, in ms; null where none is known."),
         Column("is_double", BOOLEAN, "Another member owned it as well for a time: no log of Kafka's own shows this."),
+        LOG_PARTITION,
     ),
 )
 
@@ -115,6 +118,7 @@ REBALANCES = Table(
             "where it is of none.",
         ),
         Column("rollout_confidence", STRING, "Of the rolling deployment: LIKELY GUESS; null without one."),
+        LOG_PARTITION,
     ),
 )
 
@@ -122,7 +126,7 @@ REDELIVERIES = Table(
     layer="gold",
     name="redeliveries",
     comment="An offset range of a share partition that was handed back, or given out again.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -139,6 +143,8 @@ REDELIVERIES = Table(
         METHOD,
         CONFIDENCE,
         Column("leader_changed", BOOLEAN, "A leader reload came in between."),
+        LOG_PARTITION,
+        IS_SETTLED,
     ),
 )
 
@@ -146,7 +152,7 @@ ARCHIVED_RECORDS = Table(
     layer="gold",
     name="archived_records",
     comment="An offset range of a share partition that was given up.",
-    partition_by=("cluster_id",),
+    partition_by=("cluster_id", "is_settled"),
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -162,6 +168,8 @@ ARCHIVED_RECORDS = Table(
         Column("likely_cause", STRING, "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION, or null."),
         METHOD,
         CONFIDENCE,
+        LOG_PARTITION,
+        IS_SETTLED,
     ),
 )
 
@@ -190,6 +198,7 @@ COMMIT_ANOMALIES = Table(
         ),
         METHOD,
         CONFIDENCE,
+        LOG_PARTITION,
     ),
 )
 
@@ -215,6 +224,7 @@ LAG_HISTORY = Table(
         Column("sampled_at", TIMESTAMP, "The sample nearest in time."),
         METHOD,
         CONFIDENCE,
+        LOG_PARTITION,
     ),
 )
 
@@ -266,6 +276,7 @@ GROUP_SUMMARY = Table(
         Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
         Column("worst_topic", STRING, "Topic of the partition with most time unowned."),
         Column("worst_partition", INT, "The partition with most time unowned."),
+        LOG_PARTITION,
     ),
 )
 

@@ -41,6 +41,11 @@ RUNS = Table(
             MapOf(STRING, BIGINT),
             "Delta version of each table of silver and state as the run left it: read at these, they fit together.",
         ),
+        Column(
+            "is_renamed",
+            BOOLEAN,
+            "Rows of before were written anew, under names of topic ids learned since, or since all was replayed.",
+        ),
     ),
 )
 
@@ -56,6 +61,45 @@ AUDITS = Table(
         Column("replay_version", BIGINT, "The replay whose silver tables were audited: version of its commits."),
         Column("settings", STRING, "What inference went by, as JSON."),
         Column("row_count", BIGINT, "Rows of all gold tables."),
+        Column("audit_version", BIGINT, "Number of the audit: the version of its commits."),
+        Column(
+            "table_versions",
+            MapOf(STRING, BIGINT),
+            "Delta version of each table of gold as the audit left it: read at these, they fit together.",
+        ),
+    ),
+)
+
+AUDIT_STARTS = Table(
+    layer="state",
+    name="audit_starts",
+    comment="One row an audit, written before all else: one without a row in state.audits broke off.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("audit_version", BIGINT, "Number of the audit: the version of its commits."),
+        Column("run_id", STRING, "The run."),
+        Column("started_at", TIMESTAMP, "Start of the run."),
+        Column("replay_version", BIGINT, "The replay whose silver tables it reads."),
+    ),
+)
+
+AUDITED_LOGS = Table(
+    layer="state",
+    name="audited_logs",
+    comment="One row a log partition: how far gold is of it, and what the next audit needs of what it was made from.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("log_partition", INT, "Partition of the internal topic."),
+        Column("next_offset", BIGINT, "The first offset which is not audited."),
+        Column(
+            "replayed",
+            ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
+            "Ranges of offsets of bronze which had been replayed, both ends inclusive.",
+        ),
+        Column("state", BINARY, "What an audit left for the next one of the same version.", is_personal=True),
     ),
 )
 
@@ -195,4 +239,17 @@ RUN_METRICS = Table(
     ),
 )
 
-STATE_TABLES = (RUNS, AUDITS, STARTS, WATERMARKS, LOGS, GROUPS, NAMES, CONFIG_CHANGES, DROPPED, RUN_METRICS)
+STATE_TABLES = (
+    RUNS,
+    AUDITS,
+    STARTS,
+    AUDIT_STARTS,
+    WATERMARKS,
+    LOGS,
+    GROUPS,
+    NAMES,
+    CONFIG_CHANGES,
+    AUDITED_LOGS,
+    DROPPED,
+    RUN_METRICS,
+)

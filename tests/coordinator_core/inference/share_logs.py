@@ -96,6 +96,7 @@ def _states(states: Sequence[tuple[int, Record]]) -> ShareStates:
         delivery_complete_count=column("delivery_complete_count"),
         terminal_count=column("terminal_count"),
         is_complete=column("is_complete").astype(np.bool_),
+        told_last=np.full(len(states), -1, np.int64),
     )
 
 
@@ -116,6 +117,7 @@ def _transitions(changes: Sequence[tuple[int, Change]]) -> ShareTransitions:
         to_state=states(change.after for change in only),
         to_delivery_count=counts(change.after for change in only),
         kind=np.array([TRANSITION_KINDS.index(change.kind_name) for change in only], np.int8),
+        released=np.full(len(only), -1, np.int8),
     )
 
 

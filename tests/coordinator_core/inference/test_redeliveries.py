@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.inference.evidence import Evidence, _trace_available
+from coordinator_core.inference.evidence import Evidence, trace_available
 from coordinator_core.inference.redeliveries import CAUSES, CONFIDENCES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import ShareMembers, sorted_share_log
@@ -307,7 +307,7 @@ def test_previous_is_the_newest_that_made_an_offset_available(records: list[Reco
             if changes.to_state[row] == 0:
                 available[place] = row
     previous, was_released = np.full(len(changes), -1, np.int64), np.zeros(len(changes), np.bool_)
-    plain = _trace_available.py_func  # type: ignore[attr-defined]
+    plain = trace_available.py_func  # type: ignore[attr-defined]
     plain(key, changes.first_offset, changes.last_offset, changes.to_state == 0, is_released, previous, was_released)
     np.testing.assert_array_equal(previous, found.previous)
     np.testing.assert_array_equal(was_released, found.was_released)

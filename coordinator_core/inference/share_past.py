@@ -1,0 +1,173 @@
+"""What an audit keeps of a share log, so that the next one judges what is new and no more.
+
+What is said of a record depends on what came before, and for a while on what comes after. So an audit goes on from a
+place in the log, `settled_to`: whatever is said of the records before it stays; those behind it are judged again. Of
+the records before it the next audit needs
+
+* of each share partition the state before, where that state began, and the newest load by another leader;
+* the ranges that are AVAILABLE, with the records that made them so, and whether requests had handed them back;
+* of each group the highest delivery count at which it handed back, and what became of that (`GroupPast`);
+* how many offsets were acknowledged, given out again and given up, by share partition and day.
+
+That what was said stays rests on what no share log holds: configs, and who was a member when. `SharePast.fingerprint`
+tells whether these are still as they were; where they are not, or where a group's past reads otherwise by now,
+`PastDiffers` is raised and the whole log is to be judged anew.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.errors import CoreError
+from coordinator_core.inference.columns import taken
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.evidence import (
+    Evidence,
+    group_pasts,
+    is_single_offset_of,
+    last_persisted_with,
+    reloads,
+    trace_available,
+)
+from coordinator_core.inference.share_log import (
+    AVAILABLE,
+    GroupPast,
+    GroupStays,
+    ShareLog,
+    ShareMembers,
+    ShareStates,
+    ShareTransitions,
+)
+from coordinator_core.log.chunk import I64
+
+NOBODY: Final = GroupStays(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class PastDiffers(CoreError):
+    """What was said of the part of a log that is settled no longer holds."""
+
+
+class Known(NamedTuple):
+    """On what other logs hold rests what was said of the settled part."""
+
+    group_ids: tuple[str, ...]
+    topics: tuple[str, ...]
+    until_ms: int
+    """The latest time that plays a part; -1: nothing is settled."""
+    fingerprint: bytes
+
+    @classmethod
+    def of(
+        cls, group_ids: Iterable[str], topics: Iterable[str], until_ms: int, configs: Configs, members: ShareMembers
+    ) -> "Known":
+        """As it is now."""
+        groups, names = tuple(sorted(set(group_ids))), tuple(sorted(set(topics)))
+        told = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
+        for group_id in groups:
+            stays = members.get(group_id, NOBODY)
+            for times in (stays.joined_ms, stays.left_ms):
+                told.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
+        return cls(groups, names, until_ms, told.digest())
+
+    def require_same(self, configs: Configs, members: ShareMembers) -> None:
+        """Raises PastDiffers where it is no longer so."""
+        if self.until_ms >= 0 and self.of(self.group_ids, self.topics, self.until_ms, configs, members) != self:
+            raise PastDiffers("configs or members of share groups were learned of late")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the next audit needs of a log."""
+
+    settled_to: int
+    """Log offset: what is said of the records before it stays."""
+    observed_ms: int
+    groups: Mapping[str, GroupPast]
+    known: Known
+    states: ShareStates
+    state_rows: I64
+    """Which rows of the log's states these are."""
+    transitions: ShareTransitions
+
+
+def require_same_groups(log: ShareLog) -> None:
+    """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged."""
+    if not log.past.groups:
+        return
+    for group_id, past in zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log)), strict=True):
+        before = log.past.groups.get(group_id)
+        if before is not None and before[:2] != past[:2]:
+            raise PastDiffers("a group shows another delivery limit than before")
+
+
+def settled_to(log: ShareLog, evidence: Evidence, next_offset: int, late_ms: int) -> int:
+    """Up to where what is said of a log stays, whatever comes behind `next_offset`; not before `late_ms` have passed,
+    since other logs may be behind this one."""
+    is_open = evidence.until_ms + late_ms > int(log.states.at_ms.max(initial=log.past.observed_ms))
+    is_open &= log.transitions.released < 0
+    return max(int(log.transitions.log_offset[is_open].min(initial=next_offset)), log.past.from_log_offset)
+
+
+def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, members: ShareMembers) -> Kept:
+    """What is to be kept of a log that is settled up to `place`, and was judged from the beginning or `log.past` on."""
+    changes, states = log.transitions, log.states
+    before = np.flatnonzero(states.log_offset < place)
+    changes_before = np.flatnonzero(changes.log_offset < place)
+    pieces = _available(log, evidence, changes_before)
+    rows = _needed_states(log, before, log.state_of_transition[pieces[:, 2]])
+    is_judged = changes.released[changes_before] < 0
+    until_ms = int(evidence.until_ms[changes_before[is_judged]].max(initial=log.past.until_ms))
+    keys = np.unique(states.key[before])
+    group_ids = [log.keys.group_ids[code] for code in np.unique(log.keys.group[keys]).tolist()]
+    topics = [log.keys.topics[key] or "" for key in keys.tolist()]
+    pasts = dict(zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log), place), strict=True))
+    kept = taken(changes, pieces[:, 2])
+    return Kept(
+        settled_to=place,
+        observed_ms=int(states.at_ms.max(initial=log.past.observed_ms)),
+        groups={group_id: pasts[group_id] for group_id in group_ids},
+        known=Known.of(group_ids, topics, until_ms, configs, members),
+        states=replace(taken(states, rows), told_last=last_persisted_with(log)[rows]),
+        state_rows=rows,
+        transitions=replace(
+            kept,
+            first_offset=pieces[:, 0],
+            last_offset=pieces[:, 1],
+            released=evidence.is_released[pieces[:, 2]].astype(np.int8),
+        ),
+    )
+
+
+def _available(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
+    """The ranges that are AVAILABLE after some of the transitions: first offset, last offset, row of the transition."""
+    changes = taken(log.transitions, rows)
+    pieces = trace_available(
+        log.states.key[log.state_of_transition[rows]],
+        changes.first_offset,
+        changes.last_offset,
+        changes.to_state == AVAILABLE,
+        evidence.is_released[rows],
+        np.full(len(rows), -1, np.int64),
+        np.zeros(len(rows), np.bool_),
+    )
+    pieces[:, 2] = rows[pieces[:, 2]]
+    return pieces
+
+
+def _needed_states(log: ShareLog, before: I64, makers: I64) -> I64:
+    """Of each share partition the newest of the states `before`, where that began and was last loaded by another
+    leader, each with the state before it; and the states of `makers`."""
+    if not len(before):
+        return before
+    states = log.states
+    is_newest = np.append(states.key[before][1:] != states.key[before][:-1], True)
+    newest = before[is_newest]
+    began = np.maximum.accumulate(np.where(states.begins(), np.arange(len(states)), 0))[newest]
+    loaded = reloads(log)[newest]
+    places = np.concatenate((began, loaded[loaded >= 0]))
+    earlier = places[places > 0] - 1
+    earlier = earlier[states.key[earlier] == states.key[earlier + 1]]
+    return np.unique(np.concatenate((newest, places, earlier, makers)))

@@ -1,0 +1,70 @@
+"""Audits: which one is whole, which one broke off, and gold as a whole audit left it.
+
+As a run of replay (`jobs.runs`), an audit writes its start, then its tables one after another, and its row in
+state.audits last, with the version that each table then has. While one is under way, or where one broke off, readers
+read at the versions of the one before. The next audit after one that broke off makes all of gold anew.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import pyarrow as pa
+
+from jobs.sinks import TableFile, Warehouse
+from schemas.tables.declare import Table
+from schemas.tables.state import AUDIT_STARTS, AUDITS
+
+
+class WholeAudit:
+    """The newest whole audit of a cluster, and gold as it left it."""
+
+    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self.is_known = row is not None
+        values = row or {}
+        self.audit_version: int = _number(values.get("audit_version"))
+        self.replay_version: int = _number(values.get("replay_version"))
+        self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
+        self._versions: dict[str, int] = dict(values.get("table_versions") or ())
+        self.has_broken_off = False
+        """An audit began since, and has not ended."""
+
+    @classmethod
+    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+        """As state.audits has it now."""
+        columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions"]
+        rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
+        newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
+        whole = cls(warehouse, cluster_id, newest)
+        starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
+        begun = max(starts["audit_version"].to_pylist(), default=-1)
+        whole.has_broken_off = begun > whole.audit_version
+        if not whole.has_broken_off:
+            # whoever tended to the tables since, OPTIMIZE say, left their rows as they were
+            whole._versions = {}
+        return whole
+
+    def version_of(self, table: Table) -> int | None:
+        """The Delta version at which to read a table; None: the newest."""
+        return self._versions.get(table.full_name)
+
+    def files(self, table: Table) -> tuple[TableFile, ...]:
+        """The files of the cluster's rows."""
+        return tuple(
+            file
+            for file in self._warehouse.files(table, self.version_of(table))
+            if file.partition_values["cluster_id"] == self._cluster_id
+        )
+
+    def read(self, table: Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """The cluster's rows, on the driver."""
+        return self._warehouse.read(
+            table, columns, where={"cluster_id": self._cluster_id}, version=self.version_of(table)
+        )
+
+
+def _number(version: int | None) -> int:
+    """-1 for none: audits of older versions of the project had no number."""
+    return -1 if version is None else version

@@ -1,0 +1,85 @@
+"""What an audit keeps of a log partition of `__share_group_state`, as bytes (see `inference.share_past`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
+from coordinator_core.inference.share_past import Kept, Known
+from coordinator_core.inference.shares import PlaceCounts
+
+TYPES: Final = {
+    "log_offset": np.int64,
+    "first_offset": np.int64,
+    "last_offset": np.int64,
+    "from_state": np.int8,
+    "from_delivery_count": np.int32,
+    "to_state": np.int8,
+    "to_delivery_count": np.int32,
+    "kind": np.int8,
+    "released": np.int8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SavedShares:
+    """What the audit before kept."""
+
+    past: SharePast
+    known: Known
+    states: pa.Table
+    """Columns as `share_reader` reads them, and `told_last`."""
+    transitions: ShareTransitions
+    counts: tuple[PlaceCounts, ...]
+    """Of what is settled."""
+
+    @classmethod
+    def of(cls, kept: Kept, states: pa.Table, counts: Sequence[PlaceCounts]) -> Self:
+        """`states`: the rows that `kept.state_rows` are of, with their `told_last`."""
+        past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
+        return cls(past, kept.known, states, kept.transitions, tuple(counts))
+
+    def packed(self) -> bytes:
+        """As bytes."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.states.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(self.states)
+        packed: bytes = msgpack.packb(
+            {
+                "past": (self.past.from_log_offset, self.past.observed_ms, self.past.until_ms),
+                "groups": {group_id: tuple(past) for group_id, past in self.past.groups.items()},
+                "known": tuple(self.known),
+                "states": sink.getvalue().to_pybytes(),
+                "transitions": {
+                    field.name: getattr(self.transitions, field.name).tobytes() for field in fields(self.transitions)
+                },
+                "counts": [tuple(counts) for counts in self.counts],
+            }
+        )
+        return packed
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """From the bytes of `packed`. Raises StateUnreadable for any other."""
+        try:
+            told: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            from_log_offset, observed_ms, until_ms = told["past"]
+            groups = {group_id: GroupPast(*past) for group_id, past in told["groups"].items()}
+            group_ids, topics, known_until_ms, fingerprint = told["known"]
+            columns = {name: np.frombuffer(told["transitions"][name], type_) for name, type_ in TYPES.items()}
+            with pa.ipc.open_stream(told["states"]) as reader:
+                states = reader.read_all()
+            return cls(
+                SharePast(from_log_offset, observed_ms, groups, until_ms),
+                Known(tuple(group_ids), tuple(topics), known_until_ms, fingerprint),
+                states,
+                ShareTransitions(**columns),
+                tuple(PlaceCounts(*counts) for counts in told["counts"]),
+            )
+        except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:
+            raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

@@ -1,0 +1,246 @@
+"""An audit that goes on from what the one before kept says what one audit of the whole log says."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.inference.columns import joined, taken
+from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_log import (
+    NO_PAST,
+    GroupStays,
+    ShareKeys,
+    ShareLog,
+    ShareMembers,
+    SharePast,
+    ShareStates,
+    ShareTransitions,
+    sorted_share_log,
+)
+from coordinator_core.inference.share_past import Kept, Known, PastDiffers, kept_of, require_same_groups, settled_to
+from coordinator_core.inference.shares import PlaceCounts, added_counts, audit_share_log, count_places
+from coordinator_core.log.chunk import I64
+from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from tests.coordinator_core.history.histories import cuts_of, share_log
+from tests.coordinator_core.share_state.reference import chunk_of
+
+HISTORIES: Final = 300
+PARTS: Final = 10
+SETTINGS: Final = InferenceSettings(record_lock_duration_ms=3_000, modern_session_timeout_ms=2_000)
+FOREVER_MS: Final = 2**62
+Rows = set[tuple[Any, ...]]
+
+
+def silver_of(log: list[tuple[int, int, Any]]) -> tuple[ShareKeys, ShareStates, ShareTransitions]:
+    """The rows of a log, as replay writes them."""
+    lane = ShareStateLane()
+    outputs = [lane.feed(chunk_of([(offset, at, event.encoded()) for offset, at, event in log])), lane.finish()]
+    groups = sorted({*outputs[0].keys.group_ids})
+    keys = outputs[0].keys
+    return (
+        ShareKeys(
+            group_ids=groups,
+            group=np.array([groups.index(group_id) for group_id in keys.group_ids], np.int64),
+            topic_ids=keys.topic_ids,
+            topics=["t"] * len(keys),
+            partition=keys.partitions.astype(np.int64),
+        ),
+        joined(*map(states_of, outputs)),
+        joined(*map(transitions_of, outputs)),
+    )
+
+
+def states_of(output: LaneOutput) -> ShareStates:
+    rows = output.partition_states
+    return ShareStates(
+        key=rows.key.astype(np.int64),
+        log_offset=rows.log_offset,
+        at_ms=rows.valid_from_ms,
+        record_kind=rows.record_kind,
+        leader_epoch=np.where(rows.has_state, rows.leader_epoch, -1).astype(np.int64),
+        start_offset=np.where(rows.has_state, rows.start_offset, -1),
+        delivery_complete_count=np.where(rows.has_delivery_complete_count, rows.delivery_complete_count, -1).astype(
+            np.int64
+        ),
+        terminal_count=rows.acknowledged_count + rows.archived_count,
+        is_complete=rows.is_complete,
+        told_last=np.full(len(rows), -1, np.int64),
+    )
+
+
+def transitions_of(output: LaneOutput) -> ShareTransitions:
+    rows = output.transitions
+    return ShareTransitions(
+        log_offset=rows.log_offset,
+        first_offset=rows.first_offset,
+        last_offset=rows.last_offset,
+        from_state=np.where(rows.has_from, rows.from_state, -1).astype(np.int8),
+        from_delivery_count=np.where(rows.has_from, rows.from_delivery_count, -1).astype(np.int32),
+        to_state=np.where(rows.has_to, rows.to_state, -1).astype(np.int8),
+        to_delivery_count=np.where(rows.has_to, rows.to_delivery_count, -1).astype(np.int32),
+        kind=rows.kind,
+        released=np.full(len(rows), -1, np.int8),
+    )
+
+
+def between(columns: Any, first: int, end: int) -> Any:
+    return taken(columns, np.flatnonzero((columns.log_offset >= first) & (columns.log_offset < end)))
+
+
+def told(rows: Any, first: int, end: int) -> Rows:
+    """Rows of gold of a stretch of the log."""
+    chosen: I64 = np.flatnonzero((rows.log_offset >= first) & (rows.log_offset < end))
+    columns = [getattr(rows, name)[chosen].tolist() for name in rows.__slots__]
+    found = set(zip(*columns, strict=True))
+    assert len(found) == len(chosen)
+    return found
+
+
+class Audits:
+    """Audits of one log, each of what is new to it."""
+
+    def __init__(self, silver: tuple[ShareKeys, ShareStates, ShareTransitions], late_ms: int) -> None:
+        self._keys, self._states, self._transitions = silver
+        self._late_ms = late_ms
+        self._kept: Kept | None = None
+        self._settled: list[Rows] = [set(), set()]
+        self._open: list[Rows] = [set(), set()]
+        self._settled_counts: list[PlaceCounts] = []
+        self.counts: list[PlaceCounts] = []
+        self.anew_count = 0
+
+    @property
+    def rows(self) -> list[Rows]:
+        return [settled | left for settled, left in zip(self._settled, self._open, strict=True)]
+
+    def audit(self, end: int, configs: Configs, members: ShareMembers) -> None:
+        """Of the log up to an offset."""
+        try:
+            self._go_on(end, configs, members)
+        except PastDiffers:
+            self.anew_count += 1
+            self._kept, self._settled, self._settled_counts = None, [set(), set()], []
+            self._go_on(end, configs, members)
+
+    def _go_on(self, end: int, configs: Configs, members: ShareMembers) -> None:
+        kept = self._kept
+        if kept is not None:
+            kept.known.require_same(configs, members)
+        log = self._log(kept, end)
+        require_same_groups(log)
+        audit = audit_share_log(log, configs, members, SETTINGS)
+        place = settled_to(log, audit.evidence, end, self._late_ms)
+        before = log.past.from_log_offset
+        for index, rows in enumerate((audit.redeliveries, audit.archived)):
+            self._settled[index] |= told(rows, before, place)
+            self._open[index] = told(rows, place, end)
+        self.counts = added_counts(self._settled_counts, audit.counts)
+        settled = count_places(log, audit.redeliveries, audit.archived, place)
+        self._settled_counts = added_counts(self._settled_counts, settled)
+        self._kept = kept_of(log, audit.evidence, place, configs, members)
+
+    def _log(self, kept: Kept | None, end: int) -> ShareLog:
+        if kept is None:
+            return sorted_share_log(
+                self._keys, between(self._states, 0, end), between(self._transitions, 0, end), NO_PAST
+            )
+        past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
+        return sorted_share_log(
+            self._keys,
+            joined(kept.states, between(self._states, kept.settled_to, end)),
+            joined(kept.transitions, between(self._transitions, kept.settled_to, end)),
+            past,
+        )
+
+
+def random_members(random: Random) -> ShareMembers:
+    """Stays of members of the two groups; of one perhaps nothing is known."""
+    members = {}
+    for group_id in random.choice((("a", "b"), ("a",), ())):
+        joined_ms = np.array([random.randrange(-5_000, 30_000) for _ in range(random.randint(1, 4))], np.int64)
+        lengths = [random.choice((random.randrange(20_000), FOREVER_MS)) for _ in joined_ms]
+        members[group_id] = GroupStays(joined_ms, np.minimum(joined_ms + np.array(lengths, np.int64), FOREVER_MS))
+    return members
+
+
+def members_by(members: ShareMembers, at_ms: int) -> ShareMembers:
+    """What was known of them at a time."""
+    return {
+        group_id: GroupStays(
+            stays.joined_ms[stays.joined_ms <= at_ms],
+            np.where(stays.left_ms <= at_ms, stays.left_ms, FOREVER_MS)[stays.joined_ms <= at_ms],
+        )
+        for group_id, stays in members.items()
+        if (stays.joined_ms <= at_ms).any()
+    }
+
+
+def random_configs(random: Random) -> Configs:
+    told_ones = (
+        ("share.delivery.count.limit", ("2", "3", "5")),
+        ("share.record.lock.duration.ms", ("2000", "4000")),
+        ("share.isolation.level", ("read_committed",)),
+    )
+    return Configs(
+        ConfigRow("GROUP", group_id, name, random.choice(values), number, random.choice((0, 9_000)), None)
+        for group_id in ("a", "b")
+        for number, (name, values) in enumerate(told_ones)
+        if random.random() < 0.5
+    )
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
+    """Random logs of share partitions, audited after each of several captures, members told of at once or late."""
+    went_on = 0
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"share past/{seed}")
+        log, _ = share_log(random)
+        silver = silver_of(log)
+        configs, members = random_configs(random), random_members(random)
+        is_late = random.random() < 0.3
+        late_ms = random.choice((0, 0, 2_000, 10_000))
+        audits = Audits(silver, late_ms)
+        ends = [log[cut][0] if cut < len(log) else log[-1][0] + 1 for cut in cuts_of(random, len(log))[1:]]
+        for end in ends:
+            known_ms = 1_000 * end - random.choice((0, 6_000)) if is_late and end != ends[-1] else 2**61
+            audits.audit(end, configs, members_by(members, known_ms) if is_late else members)
+        went_on += len(ends) - 1 - audits.anew_count
+        whole = Audits(silver, late_ms)
+        whole.audit(ends[-1], configs, members_by(members, 2**61) if is_late else members)
+        assert audits.rows == whole.rows, seed
+        assert audits.counts == whole.counts, seed
+    assert went_on > HISTORIES // PARTS, "most audits judge what is new"
+
+
+def test_what_is_kept_is_little() -> None:
+    """Of a long log that hands nothing back, the newest state is kept and where it began."""
+    random = Random(1)
+    log, _ = share_log(random)
+    long = [(offset + 100 * turn, at + 100_000 * turn, event) for turn in range(20) for offset, at, event in log]
+    keys, states, transitions = silver_of(long)
+    share = sorted_share_log(keys, states, transitions)
+    audit = audit_share_log(share, Configs(), {}, SETTINGS)
+    end = long[-1][0] + 1
+    kept = kept_of(share, audit.evidence, settled_to(share, audit.evidence, end, 0), Configs(), {})
+    assert len(kept.states) < 40 < len(states)
+    assert replace(kept).observed_ms == long[-1][1]
+
+
+@pytest.mark.parametrize("pair", list(pairwise(["a", "b", "c"])))
+def test_known_names_every_group(pair: tuple[str, str]) -> None:
+    """A stay of any of the groups changes the fingerprint, one behind the time does not."""
+    first, second = pair
+    stays: ShareMembers = {first: GroupStays(np.array([5], np.int64), np.array([FOREVER_MS], np.int64))}
+    other: ShareMembers = {second: stays[first]}
+
+    def known(members: ShareMembers, until_ms: int = 10) -> Known:
+        return Known.of([first, second], ["t"], until_ms, Configs(), members)
+
+    assert known(stays) != known(other)
+    assert known(stays, 4).fingerprint == known({}, 4).fingerprint

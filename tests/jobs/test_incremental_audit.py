@@ -1,0 +1,217 @@
+"""Audits that go on from one another: whatever the nights were, gold is what one audit of all of it makes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.log.chunk import I64
+from coordinator_core.log.scan import scan_segment
+from jobs.audit import audit
+from jobs.audits import WholeAudit
+from jobs.errors import WarehouseError
+from jobs.locks import only_one
+from jobs.settings import with_options
+from jobs.sinks import Committed, Warehouse
+from schemas.tables import TABLES
+from schemas.tables.gold import GOLD_TABLES, REDELIVERIES
+from schemas.tables.state import AUDITED_LOGS
+from tests.conftest import RECORDINGS
+from tests.jobs.in_process import in_process
+from tests.jobs.test_incremental_replay import BrokenOffError, slices_of
+from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
+
+FULL_A: Final = RECORDINGS / "full-a" / "logs"
+Gold = dict[str, list[str]]
+
+
+class Nights(Jobs):
+    """Captures, replays and audits of slices of one recording, without Spark."""
+
+    def __init__(self, root: Path, logs: Path, **inference: int) -> None:
+        super().__init__(in_process(), root, logs)
+        # in a cluster what took less time than a recording would not be settled
+        changes: dict[str, Any] = {"late_ms": 1, **inference}
+        self.settings = replace(self.settings, inference=replace(self.settings.inference, **changes))
+
+    def run(self, logs: Path, run_id: str) -> None:
+        self.settings = with_options(self.settings, segments=(str(logs),))
+        assert self.nightly(run_id) in {0, 3}
+
+    def audit(self, run_id: str, *, rebuild: bool = False) -> bool:
+        """Gives whether there was something to do."""
+        summary = audit(
+            self.session,
+            self.warehouse,
+            cluster_id=CLUSTER,
+            inference=self.settings.inference,
+            run_id=run_id,
+            started_at=STARTED_AT,
+            rebuild=rebuild,
+        )
+        return not summary.skipped
+
+    def gold(self) -> Gold:
+        """As readers see it, in one order; where it is settled hangs on when it was audited."""
+        whole = WholeAudit.newest(self.warehouse, CLUSTER)
+        found = {}
+        for table in GOLD_TABLES:
+            columns = [name for name in table.column_names if name != "is_settled"]
+            found[table.full_name] = sorted(map(repr, whole.read(table, columns).to_pylist()))
+        return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Gold:
+    """Gold of one audit."""
+    nights = Nights(tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    nights.run(FULL_A, "r")
+    return nights.gold()
+
+
+def assert_same(nights: Nights, whole: Gold) -> None:
+    """Table by table, row by row; and the same again from the beginning."""
+    gold = nights.gold()
+    for name in whole:
+        assert gold[name] == whole[name], name
+
+
+def times_of(folder: Path) -> I64:
+    """When each batch of a log partition was written."""
+    scans = [
+        scan_segment(np.frombuffer(path.read_bytes(), np.uint8), base_offset=int(path.stem), is_last=True)
+        for path in sorted(folder.glob("*.log"))
+    ]
+    return np.concatenate([scan.batches.max_timestamp_ms for scan in scans])
+
+
+def random_cuts(seed: str, count: int) -> Callable[[str], Sequence[float]]:
+    """Each log partition is cut at places of its own."""
+
+    def cuts(name: str) -> Sequence[float]:
+        random = Random(f"{seed}/{name}")
+        return sorted(random.random() for _ in range(count))
+
+    return cuts
+
+
+def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold) -> None:
+    """Members, configs and names are learned sooner or later than what they explain; no log ends with another."""
+    parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    for index, part in enumerate(parts):
+        nights.run(part, f"night-{index}")
+    assert_same(nights, whole)
+
+
+def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:
+    """As captures do it: a night adds to what is settled, and leaves the files of it as they are."""
+    all_times = {folder.name: times_of(folder) for folder in FULL_A.iterdir() if folder.is_dir()}
+    times = {name: found for name, found in all_times.items() if len(found)}
+    begin, end = min(map(np.min, times.values())), max(map(np.max, times.values()))
+
+    def cuts(name: str) -> Sequence[float]:
+        bounds = [begin + share * (end - begin) for share in (0.5, 0.75)]
+        # half a batch more, against what rounding takes away
+        return [
+            (float(np.mean(times[name] <= bound)) + 0.5 / len(times[name])) if name in times else 0.0
+            for bound in bounds
+        ]
+
+    nights = Nights(tmp_path / "warehouse", FULL_A, modern_session_timeout_ms=1_000)
+    settled: list[set[str]] = []
+    for index, part in enumerate(slices_of(FULL_A, tmp_path / "parts", cuts)):
+        nights.run(part, f"night-{index}")
+        files = nights.warehouse.files(REDELIVERIES)
+        settled.append({file.path for file in files if file.partition_values["is_settled"] is True})
+    # the first half shows less of delivery limits than the whole does: it is audited again with the second
+    assert settled[1]
+    assert settled[1] <= settled[2]
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert_same(nights, gold)
+
+
+def test_an_older_stretch_that_comes_late(tmp_path: Path, whole: Gold) -> None:
+    """Of some log partitions the first half comes last."""
+    late = "__consumer_offsets-1", "__share_group_state-2", "__cluster_metadata-0"
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5, 0.5] if name not in late else [0.0, 0.5])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    for night, index in enumerate((0, 2, 1)):
+        nights.run(parts[index], f"night-{night}")
+    assert_same(nights, whole)
+
+
+def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other breaks off, each a table further: readers see the whole one before them all."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.6])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    nights.run(parts[0], "night-0")
+    before = nights.gold()
+    commits = Warehouse.commit
+    left = [0]
+
+    def breaking(self: Warehouse, *arguments: Any, **options: Any) -> Committed:
+        if options["app_id"].startswith("groupledger/audit"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise BrokenOffError
+        return commits(self, *arguments, **options)
+
+    monkeypatch.setattr(Warehouse, "commit", breaking)
+    with pytest.raises(BrokenOffError):
+        nights.run(parts[1], "night-1")
+    for commit in range(1, len(GOLD_TABLES) + 3):
+        left[0] = commit
+        with pytest.raises(BrokenOffError):
+            nights.audit(f"again-{commit}")
+        if commit in {2, 6, len(GOLD_TABLES) + 2}:
+            assert nights.gold() == before
+    monkeypatch.undo()
+    assert nights.audit("last")
+    assert_same(nights, whole)
+
+
+def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(tmp_path: Path, whole: Gold) -> None:
+    """A second audit leaves every table at its version; one from the beginning makes the same rows."""
+    nights = Nights(tmp_path / "warehouse", FULL_A)
+    nights.run(FULL_A, "r1")
+    tables = [*GOLD_TABLES, AUDITED_LOGS]
+    versions = [nights.warehouse.version(table) for table in tables]
+    assert not nights.audit("r2")
+    assert versions == [nights.warehouse.version(table) for table in tables]
+    assert nights.audit("r3", rebuild=True)
+    assert_same(nights, whole)
+
+
+def test_another_setting_makes_gold_anew(tmp_path: Path, whole: Gold) -> None:
+    """And the same setting again the same gold: nothing of the other one is left."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.6])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    usual = nights.settings
+    nights.settings = replace(usual, inference=replace(usual.inference, delivery_count_limit=3, stalled_ms=1))
+    nights.run(parts[0], "night-0")
+    nights.settings = usual
+    nights.run(parts[1], "night-1")
+    assert_same(nights, whole)
+
+
+def test_a_second_audit_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    """It says who is at work."""
+    nights = Nights(tmp_path / "warehouse", FULL_A)
+    since = STARTED_AT + timedelta(days=1)
+    with (
+        only_one(nights.warehouse, "audit", CLUSTER, since=since),
+        pytest.raises(WarehouseError, match="another audit of cluster"),
+    ):
+        nights.audit("r")
+
+
+def test_every_gold_table_is_compared() -> None:
+    """Those that the recording has no row for are known, so that none is forgotten."""
+    assert {table.full_name for table in GOLD_TABLES} <= TABLES.keys()
