@@ -232,10 +232,9 @@ if [[ -n ${_GROUPLEDGER_COMPLETE:-} ]]; then
     exec "$PYTHON" "$ROOT/jobs/__main__.py"
 fi
 
-if [[ ${1:-} == --set-up ]]; then
-    # for the Makefile, and for images: all that jobs and tests need, and no job
-    check_java
-    [[ $IS_INSTALLED == true ]] || is_ready dev "$RUN_LOCK" "$DEV_LOCK" || locked make_environment dev "$RUN_LOCK" "$DEV_LOCK"
+[[ ${1:-} != --set-up ]] || check_java
+if [[ $IS_INSTALLED == false && "$*" == "--set-up dev" ]]; then
+    is_ready dev "$RUN_LOCK" "$DEV_LOCK" || locked make_environment dev "$RUN_LOCK" "$DEV_LOCK"
 elif [[ $IS_INSTALLED == false ]]; then
     is_ready run "$RUN_LOCK" || locked make_environment run "$RUN_LOCK"
 fi
@@ -277,6 +276,7 @@ export SPARK_HOME
 unset SPARK_CONF_DIR
 
 if [[ ${1:-} == --set-up ]]; then
+    # for the Makefile (dev) and for images (run): all that jobs need, or tests too, and no job
     have_jars || locked fetch_jars
     is_compiled || locked compile_loops
     exit 0

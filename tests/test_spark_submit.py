@@ -430,6 +430,13 @@ def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     assert shell.noted("log")[3:] == ["parse", "job"]
 
 
+def test_set_up_without_tests(shell: Shell) -> None:
+    """`--set-up run`, for images, installs what jobs need and runs none."""
+    assert shell("--set-up", "run")[0] == 0
+    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "spark", "compile"]
+    assert shell("nightly")[2] == "err\n"
+
+
 def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
     """The second waits for the first, and finds the work done."""
     both = [shell.start("nightly", FAKE_PIP_SECONDS="1") for _ in range(2)]
