@@ -28,7 +28,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and
 	GROUPLEDGER_HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
-faults: test-env ## kill -9 of drivers, Python workers and executors, a run each: about half an hour.
+faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
 	FAULT_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.

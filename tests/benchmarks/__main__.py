@@ -1,5 +1,5 @@
 """Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
-a live cluster, side by side with that of the same segments.
+a live cluster, side by side with that of the same segments; and what a night costs as the log grows (see `growth`).
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -17,59 +17,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter, sleep
 
-from tests.benchmarks import live, live_capture
+from tests.benchmarks import growth, live, live_capture
 from tests.benchmarks.generate import write_logs
+from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
-ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "benchmarks"
 TOPICS = {"__consumer_offsets": "--offsets-decoder", "__share_group_state": "--share-group-state-decoder"}
-POLL_SECONDS = 0.05
-WORKER_MARK = "pyspark.daemon"
-STEPS = ("capture", "replay", "audit")
-STEP = re.compile(rf"^({'|'.join(STEPS)}): ([\d.]+) s$", re.MULTILINE)
 RECORDS_IN = re.compile(r"([\d,]+) records in = ")
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One whole process."""
-
-    seconds: float
-    output: str
-    worker_bytes_max: int
-    """Largest resident set of one Python worker."""
-
-
-def run(command: list[str], *, output: int | None = subprocess.PIPE, accepted: tuple[int, ...] = (0,)) -> Run:
-    """Run a process to its end, watching the Python workers below it."""
-    peak = [0]
-    started = perf_counter()
-    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
-        watcher = threading.Thread(target=_watch, args=(process, peak), daemon=True)
-        watcher.start()
-        text, _ = process.communicate()
-    watcher.join()
-    seconds = perf_counter() - started
-    if process.returncode not in accepted:
-        raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{text}")
-    return Run(seconds, text or "", peak[0])
-
-
-def _watch(process: "subprocess.Popen[str]", peak: list[int]) -> None:
-    while process.poll() is None:
-        for status in Path("/proc").glob("[0-9]*/status"):
-            try:
-                if WORKER_MARK.encode() in (status.parent / "cmdline").read_bytes():
-                    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-                    peak[0] = max(peak[0], int(found[1]) * 1024 if found else 0)
-            except OSError:
-                continue  # the process has ended meanwhile
-        sleep(POLL_SECONDS)
 
 
 def kafka_lib() -> Path:
@@ -105,12 +61,12 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         done = run(nightly, accepted=(0, 3))
         worker_bytes = max(worker_bytes, done.worker_bytes_max)
         found = RECORDS_IN.search(done.output)
-        told = dict(STEP.findall(done.output))
+        told = step_seconds(done.output)
         if found is None or not told.keys() >= steps.keys():
             raise SystemExit(f"no ledger or no times in the output:\n{done.output}")
         records = int(found[1].replace(",", ""))
         for step, seconds in steps.items():
-            seconds.append(float(told[step]))
+            seconds.append(told[step])
     their_seconds = statistics.median(theirs)
     median = {step: statistics.median(seconds) for step, seconds in steps.items()}
     our_seconds = median["capture"] + median["replay"]
@@ -141,6 +97,7 @@ def main() -> None:
                 folder = only(logs, topic, Path(scratch))
                 compare(topic, folder, lib, options.turns, Path(scratch))
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
+        growth.tell(growth.measured(logs, Path(scratch) / "growth"))
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def gold(recording: Recording, warehouse_of: WarehouseOf) -> Gold:
     for log_partition in _log_partitions(files):
         log = share_log(files, log_partition)
         audit = audit_share_log(log, known, members, InferenceSettings())
-        found.redeliveries.extend(redeliveries_table(audit.redeliveries, log.keys).to_pylist())
-        found.archived.extend(archived_table(audit.archived, log.keys).to_pylist())
+        found.redeliveries.extend(redeliveries_table(audit.redeliveries, log.keys, log_partition).to_pylist())
+        found.archived.extend(archived_table(audit.archived, log.keys, log_partition).to_pylist())
         found.ends_ms = max(found.ends_ms, int(log.states.at_ms.max(initial=0)))
         firsts = log.states.begins() & (log.states.record_kind != RECORD_KINDS.index("TOMBSTONE"))
         for key, at_ms in zip(log.states.key[firsts].tolist(), log.states.at_ms[firsts].tolist(), strict=True):

@@ -1,0 +1,132 @@
+"""What a night costs as the log grows: a quarter of it, all but a hundredth, the hundredth, and nothing.
+
+    python -m tests.benchmarks.growth --logs DIR        DIR holds <topic>-<partition>/*.log
+
+Each log partition is cut at batches, so that shares of the records are meant. Times are those of the steps as the job
+tells them, Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.html.
+"""
+
+import argparse
+import csv
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from coordinator_core.log.scan import scan_segment
+from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
+
+BUILD: Final = ROOT / "build"
+SHARES: Final = (0.25, 0.99)
+"""Where the log is cut."""
+
+
+class Night(NamedTuple):
+    """One run, and what it read: a share of all records."""
+
+    name: str
+    share: float
+    capture: float
+    replay: float
+    audit: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return self.capture + self.replay + self.audit
+
+
+def places_of(segment: Path) -> Iterator[tuple[Path, int, int]]:
+    """Each batch of a segment: base offset, and where it begins and ends in it."""
+    scan = scan_segment(np.fromfile(segment, np.uint8), base_offset=int(segment.stem), is_last=True)
+    for position, size in zip(scan.batches.position.tolist(), scan.batches.size.tolist(), strict=True):
+        yield segment, position, position + size
+
+
+def cut(logs: Path, into: Path, shares: Sequence[float]) -> list[Path]:
+    """Copies of a log directory, one for each stretch between the shares."""
+    parts = [into / f"part-{index}" for index in range(len(shares) + 1)]
+    for folder in sorted(path for path in logs.iterdir() if path.is_dir()):
+        batches = [place for segment in sorted(folder.glob("*.log")) for place in places_of(segment)]
+        bounds = [0, *(int(len(batches) * share) for share in shares), len(batches)]
+        for part, (first, end) in zip(parts, pairwise(bounds), strict=True):
+            _write(part / folder.name, batches[first:end])
+    return parts
+
+
+def _write(folder: Path, batches: Sequence[tuple[Path, int, int]]) -> None:
+    """A segment of the batches of each segment, named by its first batch."""
+    for segment in sorted({path for path, _, _ in batches}):
+        own = [place for place in batches if place[0] == segment]
+        data = segment.read_bytes()[own[0][1] : own[-1][2]]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{int.from_bytes(data[:8], 'big'):020}.log").write_bytes(data)
+
+
+def measured(logs: Path, scratch: Path) -> list[Night]:
+    """The nights, one after the other."""
+    first, middle, last = cut(logs, scratch / "logs", SHARES)
+    most = scratch / "most"
+    for folder in sorted({path.name for part in (first, middle) for path in part.iterdir()}):
+        (most / folder).mkdir(parents=True)
+        for part in (first, middle):
+            for segment in (part / folder).glob("*.log"):
+                (most / folder / segment.name).symlink_to(segment)
+    quarter, warehouse = scratch / "quarter", scratch / "warehouse"
+    return [
+        _night("a quarter, at once", SHARES[0], first, quarter),
+        _night("99 %, at once", SHARES[1], most, warehouse),
+        _night("1 % more", 1 - SHARES[1], last, warehouse),
+        _night("nothing new", 0, last, warehouse),
+    ]
+
+
+def _night(name: str, share: float, logs: Path, warehouse: Path) -> Night:
+    command = ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
+    told = step_seconds(run(command, accepted=(0, 3)).output)
+    night = Night(name, share, **{step: told.get(step, 0.0) for step in STEPS})
+    print(
+        f"{name}: {night.seconds:.1f} s ({', '.join(f'{step} {told.get(step, 0.0):.1f}' for step in STEPS)})",
+        flush=True,
+    )
+    return night
+
+
+def tell(nights: Sequence[Night]) -> None:
+    """The ratios that matter, the table and the picture."""
+    quarter, most, more, nothing = (night.seconds for night in nights)
+    print(f"{SHARES[1] / SHARES[0]:.2f} times the data takes {most / quarter:.2f} times as long")
+    print(f"1 % more, less what nothing costs, takes {100 * (more - nothing) / most:.1f} % of all the rest")
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "growth.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Night._fields)
+        writer.writerows(nights)
+    bars = [go.Bar(name=step, x=[it.name for it in nights], y=[getattr(it, step) for it in nights]) for step in STEPS]
+    layout = go.Layout(barmode="stack", title="What a night costs", yaxis_title="seconds, Spark's start-up aside")
+    go.Figure(bars, layout).write_html(BUILD / "growth.html")
+    print(f"see {BUILD / 'growth.csv'} and {BUILD / 'growth.html'}")
+
+
+def main() -> None:
+    """Measure the nights over one log directory."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
+    parser.add_argument("--logs", type=Path, required=True)
+    logs = parser.parse_args().logs
+    if not logs.is_dir():
+        sys.exit(f"{logs} is no folder")
+    scratch = Path(tempfile.mkdtemp())
+    try:
+        tell(measured(logs, scratch))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

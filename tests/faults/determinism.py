@@ -1,0 +1,98 @@
+"""One run in a process of its own, told in which order bronze's rows are to lie; prints what silver and gold are.
+
+    PYTHONHASHSEED=1 python -m tests.faults.determinism LOGS FOLDER sorted|reversed|shuffled [SHUFFLE_PARTITIONS]
+
+Without shuffle partitions no Spark is started: the tasks run in this process.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.audit import audit
+from jobs.capture import capture
+from jobs.replay import replay
+from jobs.session import spark_defaults, start_session
+from jobs.settings import Settings, load_settings
+from jobs.sinks import OVERWRITE, Warehouse, read_file, write_part
+from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
+from tests.faults.harness import CLUSTER, digests
+from tests.jobs.in_process import in_process
+
+STARTED_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+ORDERS: Final = ("sorted", "reversed", "shuffled")
+APP_ID: Final = "determinism"
+FILES: Final = 3
+"""Bronze has so many files of each log partition that has as many batches."""
+
+
+def reorder(warehouse: Warehouse, order: str) -> None:
+    """Write bronze anew: each log partition in several files, rows and files in an order of their own."""
+    random = Random(order)
+    target = warehouse.target(RECORD_BATCHES, app_id=APP_ID, version=0)
+    written = []
+    for file in warehouse.files(RECORD_BATCHES):
+        rows = read_file(file, RECORD_BATCHES, list(RECORD_BATCHES.column_names)).sort_by("base_offset")
+        places = list(range(rows.num_rows))
+        if order == "shuffled":
+            random.shuffle(places)
+        elif order == "reversed":
+            places.reverse()
+        for part in np.array_split(places, min(FILES, len(places))):
+            written.append(write_part(target, rows.take(pa.array(part, pa.int64()))))
+    if order == "shuffled":
+        random.shuffle(written)
+    elif order == "reversed":
+        written.reverse()
+    warehouse.commit(RECORD_BATCHES, written, app_id=APP_ID, version=0, mode=OVERWRITE)
+
+
+def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list[object]]:
+    """Capture, replay and audit; the digests of silver and gold."""
+    warehouse = Warehouse(settings.warehouse, session=session)
+    capture(session, warehouse, settings, capture_id="c", captured_at=STARTED_AT)
+    reorder(warehouse, order)
+    replay(
+        session,
+        warehouse,
+        cluster_id=CLUSTER,
+        run_id="r",
+        started_at=STARTED_AT,
+        batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+    )
+    audit(session, warehouse, cluster_id=CLUSTER, inference=settings.inference, run_id="r", started_at=STARTED_AT)
+    found = digests(warehouse)
+    return {table.full_name: list(found[table.full_name]) for table in (*SILVER_TABLES, *GOLD_TABLES)}
+
+
+def main(logs: str, folder: str, order: str, shuffle_partitions: str = "") -> None:
+    """Run, and print the digests."""
+    settings = load_settings(
+        {"warehouse": str(Path(folder) / "warehouse"), "cluster_id": CLUSTER, "segments": (logs,)}, environment={}
+    )
+    if not shuffle_partitions:
+        print(json.dumps(run(in_process(), settings, order)))
+        return
+    conf = spark_defaults() | {
+        "spark.master": "local[2,3]",
+        "spark.sql.shuffle.partitions": shuffle_partitions,
+        "spark.local.dir": folder,
+    }
+    session = start_session("determinism", conf)
+    try:
+        print(json.dumps(run(session, settings, order)))
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
