@@ -41,5 +41,5 @@ reference: test-env ## Pages of the documentation that follow from declarations:
 	PYTHONPATH=. $(PYTHON) -m tools.reference
 
 docs: reference ## The documentation as a site in build/site: every link and anchor leads somewhere.
-	DISABLE_MKDOCS_2_WARNING=true $(PYTHON) -m mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet --site-dir build/site
 	@echo "open build/site/index.html"

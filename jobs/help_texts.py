@@ -12,7 +12,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "nightly": "All of it: capture, replay, audit; says what was found.",
     "capture": "Segment files, a live cluster, dumps -> bronze.",
     "replay": "Bronze -> silver: what is new.",
-    "audit": "Silver -> gold; lists what was given up, moved or reset.",
+    "audit": "Why groups rebalanced, odd commits, what was given up.",
     "describe": "What Kafka's tools would have printed, at any time.",
     "owner": "Who owned a partition, at any time.",
     "restore": "The committed offsets of a group as they were.",

@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 from tests.conftest import PROJECT_ROOT
 
 ENTRY: Final = "./spark-submit.sh"
+OURS: Final = frozenset({"-h", "--help", "--version", "--set-up"})
+WITHOUT_VALUE: Final = frozenset({"--dry-run", "--verbose", "-v", "--supervise"})
+"""Options before the job's name that take no word."""
 LEFT_OUT: Final = "..."
 RUNNABLE: Final = frozenset({"sh", "python", "sql"})
 BLOCK: Final = re.compile(
@@ -79,10 +82,12 @@ def our_jobs(code: str) -> list[list[str]]:
     """Words of our own commands in a block of sh, Spark's options before the job left away."""
     ours = []
     for words in commands(code):
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
         if words[:1] in ([ENTRY], ["groupledger"]):
             rest = words[1:]
-            while rest and rest[0].startswith("--") and rest[0] not in ("--help", "--version", "--set-up"):
-                rest = rest[1:] if "=" in rest[0] else rest[2:]
+            while rest and rest[0].startswith("-") and rest[0] not in OURS:
+                rest = rest[1:] if "=" in rest[0] or rest[0] in WITHOUT_VALUE else rest[2:]
             ours.append(rest)
     return ours
 

@@ -132,7 +132,7 @@ def test_every_command_is_one(page: str, monkeypatch: pytest.MonkeyPatch, capsys
         if example.language != "sh":
             continue
         for words in our_jobs(example.code):
-            if words != ["--set-up"]:
+            if words[:1] != ["--set-up"]:
                 assert cli.main(words) in (cli.PARSED, cli.DONE), f"{words}: {capsys.readouterr().err}"
         for words in commands(example.code):
             if words[0] == "make":
@@ -259,7 +259,7 @@ def test_every_table_is_explained() -> None:
 
 def test_the_site_builds(tmp_path: Path) -> None:
     """Strictly: every link and anchor leads somewhere, every page is in the navigation; nothing is from elsewhere."""
-    environment = {**os.environ, "DISABLE_MKDOCS_2_WARNING": "true"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=PROJECT_ROOT,
