@@ -8,6 +8,7 @@ parsed. Blocks of other languages are shown only.
 
 import re
 import shlex
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,9 +82,8 @@ def _joined(words: list[str]) -> list[list[str]]:
 def our_jobs(code: str) -> list[list[str]]:
     """Words of our own commands in a block of sh, Spark's options before the job left away."""
     ours = []
-    for words in commands(code):
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
+    for line in commands(code):
+        words = list(dropwhile(re.compile(r"[A-Z_]+=").match, line))
         if words[:1] in ([ENTRY], ["groupledger"]):
             rest = words[1:]
             while rest and rest[0].startswith("-") and rest[0] not in OURS:
