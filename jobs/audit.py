@@ -6,9 +6,9 @@ audited by the log partitions of `__share_group_state`, their epochs and members
 both know of a group's days meets on the driver.
 
 What is new since the last audit is audited. Of share partitions that is what lies behind where the last audit settled
-(`inference.share_past`): settled rows stay, the others are made anew. Groups are audited by log partition, those of
-which nothing is new are left as they are. `state.audits` says which silver gold is of, and by which settings it was
-made; where neither has changed, there is nothing to do.
+(`inference.share_past`): settled rows stay, the others are made anew. Of groups it is all of those which did more than
+commit on (`inference.quiet`); of the others gold stays, but for the counts of days. `state.audits` says which silver
+gold is of, and by which settings it was made; where neither has changed, there is nothing to do.
 """
 
 import dataclasses
@@ -48,15 +48,15 @@ from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.runs import WholeRun, is_renamed_since
 from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
-from jobs.sinks import OVERWRITE, Warehouse
+from jobs.sinks import OVERWRITE, TableFile, Warehouse
 from jobs.tasks import balanced, run_tasks
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS
+from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
-AUDIT_FORMAT: Final = 3
+AUDIT_FORMAT: Final = 4
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
 TASKS_PER_CORE: Final = 2
@@ -91,6 +91,8 @@ class AuditPlan:
     steps: Mapping[LogPartition, Step]
     is_resting: bool
     """Log partitions of groups of which nothing is new are left as they are."""
+    next_offsets: Mapping[LogPartition, int] = dataclasses.field(default_factory=dict)
+    """The first offset of each log partition which is not audited."""
 
     def afresh(self, topic: str) -> "AuditPlan":
         """The same, but all log partitions of a topic from their beginning."""
@@ -171,6 +173,10 @@ def _audit(
         files=SilverFiles(files),
         targets={table.full_name: warehouse.target(table, app_id=app_id, version=version) for table in TASK_TABLES},
         inference=inference,
+        # where ends of topics were sampled, every commit has a row in gold.lag_history
+        keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],
+        audited_version=newest.replay_version,
+        group_files=_group_files(run),
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
     done = run_tasks(session, audit_logs, _works(session, plan, work), LABEL)
@@ -219,6 +225,16 @@ def _one_row(table: Table, row: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([dict(row)], schema=arrow_schema(table))
 
 
+def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
+    """Of state.groups, by partition of `__consumer_offsets`."""
+    files: dict[int, tuple[TableFile, ...]] = {}
+    for file in run.files(GROUPS):
+        topic, _, partition = file.partition_values["log"].rpartition("-")
+        if topic == OFFSETS_TOPIC:
+            files[int(partition)] = (*files.get(int(partition), ()), file)
+    return files
+
+
 def _session_configs(run: WholeRun) -> str:
     """What departures of members go by, as a sum: where it changed, all groups are audited."""
     names = {*SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
@@ -257,7 +273,8 @@ def _plan(
     for log in logs:
         place = log.topic, log.partition
         steps[place] = step_of(now[place].replayed if place in now else (), before.get(place))
-    plan = AuditPlan(logs, steps, is_resting=same >= SOURCES)
+    next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
+    plan = AuditPlan(logs, steps, same >= SOURCES, next_offsets)
     # rows of a log partition which is audited again from its beginning are among the settled ones of all
     is_again = any(step is Step.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
     return plan.afresh(SHARE_TOPIC) if is_again else plan
@@ -291,6 +308,7 @@ def _works(
                     log_partitions=tuple(of_topic[index].partition for index in indices),
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
+                    next_offsets={log[1]: offset for log, offset in plan.next_offsets.items() if log[0] == topic},
                 )
             )
     return works

@@ -1,6 +1,6 @@
 """What a task of the audit is given, and what it gives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,7 +13,7 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.silver_reader import SilverFiles
 from jobs.silver_rows import rows_table
-from jobs.sinks import PartTarget, PartWriter, WrittenFile
+from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
@@ -38,6 +38,14 @@ class AuditWork:
     """Log partitions of which what is new is audited; the others are audited from their beginning."""
     resting: frozenset[int] = frozenset()
     """Log partitions of which nothing is new."""
+    keeps_groups: bool = False
+    """Groups of which nothing is new may be left as they are."""
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+    """By log partition, the first offset which is not audited."""
+    audited_version: int = -1
+    """Number of the replay whose silver the last audit was of."""
+    group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
+    """By log partition, the files of state.groups."""
 
     def saved(self, log_partition: int) -> bytes | None:
         """What the last audit left of a log partition that it is gone on with."""
@@ -102,15 +110,22 @@ class AuditParts:
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
 
-    def carry(self, table: Table, log_partition: int) -> None:
-        """Write the rows which the last audit made of a log partition."""
-        columns = [name for name in table.column_names if name not in table.partition_by]
-        for rows in self._work.former.iterate(table, columns, log_partition):
+    def carry(self, table: Table, log_partition: int, left_out: Set[str] = frozenset()) -> None:
+        """Write the rows which the last audit made of a log partition, those of some groups left out."""
+        for rows in self.former_rows(table, log_partition, left_out):
             self.write(table, rows)
 
-    def carry_broken_rules(self, log_partition: int, to_log_offset: int = END_OF_LOG) -> None:
+    def carry_broken_rules(
+        self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
+    ) -> None:
         """The same of gold.log_anomalies, of records before a place in the log."""
-        columns = [name for name in LOG_ANOMALIES.column_names if name not in LOG_ANOMALIES.partition_by]
-        for rows in self._work.former.iterate(LOG_ANOMALIES, columns, log_partition):
+        for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
+
+    def former_rows(self, table: Table, log_partition: int, left_out: Set[str] = frozenset()) -> Iterator[pa.Table]:
+        """The rows which the last audit made of a log partition, partition columns left out."""
+        columns = [name for name in table.column_names if name not in table.partition_by]
+        others = pa.array(sorted(left_out), pa.string())
+        for rows in self._work.former.iterate(table, columns, log_partition):
+            yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows

@@ -288,6 +288,7 @@ def _run(
         names={},
         unsettled={name: files[False] for name, files in former.items()},
         staging=staging,
+        replay_version=version,
     )
     first = [log for log in plan.logs if log.topic in FIRST_ROUND]
     second = [log for log in plan.logs if log.topic == SHARE_TOPIC]

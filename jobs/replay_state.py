@@ -140,6 +140,15 @@ class SavedLog:
         return OffsetsLogState(unpack_offset_lane(self.state()), groups)
 
 
+def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
+    """By group of one log partition, which run changed its state last; None: not known."""
+    versions: dict[str, int | None] = {}
+    for file in files:
+        rows = read_file(file, GROUPS, ["group_id", "changed_version"])
+        versions.update(zip(rows["group_id"].to_pylist(), rows["changed_version"].to_pylist(), strict=True))
+    return versions
+
+
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
     """The state of log partitions as a run left it, by name."""
     files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}

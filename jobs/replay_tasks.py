@@ -4,7 +4,7 @@ A task writes part files of the silver tables and of the state, and answers with
 has to know. It reads bronze's and silver's files itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -34,7 +34,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
-from jobs.replay_state import SavedLog, log_name
+from jobs.replay_state import SavedLog, changed_versions, log_name
 from jobs.silver_rows import (
     ShareKeys,
     commits_table,
@@ -136,6 +136,8 @@ class ReplayWork:
     """Staged part files of silver.member_assignments that want names, each with whether its rows are settled."""
     staging: PartTarget | None = None
     carried: Carried | None = None
+    replay_version: int = -1
+    """Number of the run."""
 
     @property
     def size_bytes(self) -> int:
@@ -225,12 +227,25 @@ class _Parts:
             table = quarantine_table(rows, topic=log.topic, partition=log.partition, seen_at_ms=self._work.seen_at_ms)
             self.write(QUARANTINE.full_name, table)
 
-    def save(self, log: LogFiles, state: bytes, groups: Mapping[str, bytes] | None = None) -> None:
-        """Write where the replay of a log partition stands."""
+    def save(
+        self,
+        log: LogFiles,
+        state: bytes,
+        groups: Mapping[str, bytes] | None = None,
+        unchanged: Set[str] = frozenset(),
+    ) -> None:
+        """Write where the replay of a log partition stands; `unchanged`: groups that stand where they stood."""
         values = {"cluster_id": self._work.cluster_id, "log": log.name}
         self._save(LOGS, pa.table({"state": pa.array([state], pa.binary())}), values)
         if groups:
-            rows = {"group_id": list(groups), "state": pa.array(groups.values(), pa.binary())}
+            before = changed_versions(log.saved.groups) if unchanged and log.saved is not None else {}
+            now = self._work.replay_version
+            changed = [before.get(group_id) if group_id in unchanged else now for group_id in groups]
+            rows = {
+                "group_id": list(groups),
+                "state": pa.array(groups.values(), pa.binary()),
+                "changed_version": pa.array(changed, pa.int64()),
+            }
             self._save(GROUPS, pa.table(rows), values)
 
     def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
@@ -267,7 +282,7 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
             rows = GroupRows()
     _write_groups(rows, log, parts, is_settled=True)
     state = replayer.export_state()
-    parts.save(log, pack_offset_lane(state.lane), state.groups)
+    parts.save(log, pack_offset_lane(state.lane), state.groups, replayer.asleep)
     output = replayer.finish()
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     _write_groups(output.groups, log, parts, is_settled=False)

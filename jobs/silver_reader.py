@@ -4,7 +4,7 @@ A log partition is the unit of work here as in replay: all rows of a group are o
 that they hold none of the wanted log partitions are not read.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -196,13 +196,15 @@ def _rows_of(
     return rows.filter(pc.equal(rows[LOG_PARTITION], log_partition))
 
 
-def group_lives(files: SilverFiles, log_partition: int) -> Iterator[GroupLife]:
-    """All groups of one log partition of `__consumer_offsets`, by group id."""
-    generations = _by_group(files, GROUP_GENERATIONS, GenerationRow, log_partition)
-    members = _by_group(files, GROUP_MEMBERS, MemberRow, log_partition)
-    assignments = _by_group(files, MEMBER_ASSIGNMENTS, AssignmentRow, log_partition)
-    events = _by_group(files, GROUP_EVENTS, EventRow, log_partition)
-    commits = _commits_by_group(files, log_partition)
+def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
+    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
+    if only is not None and not only:
+        return
+    generations = _by_group(files, GROUP_GENERATIONS, GenerationRow, log_partition, only)
+    members = _by_group(files, GROUP_MEMBERS, MemberRow, log_partition, only)
+    assignments = _by_group(files, MEMBER_ASSIGNMENTS, AssignmentRow, log_partition, only)
+    events = _by_group(files, GROUP_EVENTS, EventRow, log_partition, only)
+    commits = _commits_by_group(files, log_partition, only)
     for group_id in sorted({*generations, *members, *assignments, *events, *commits}):
         yield GroupLife(
             group_id,
@@ -215,12 +217,14 @@ def group_lives(files: SilverFiles, log_partition: int) -> Iterator[GroupLife]:
         )
 
 
-def _by_group(files: SilverFiles, table: Table, row_class: type[Row], log_partition: int) -> dict[str, list[Row]]:
+def _by_group(
+    files: SilverFiles, table: Table, row_class: type[Row], log_partition: int, only: Set[str] | None
+) -> dict[str, list[Row]]:
     """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
     columns = row_class._fields
     declared = arrow_schema(table)
     texts = [name for name in columns if pa.types.is_string(declared.field(name).type)]
-    rows = files.read(table, columns, log_partition, texts)
+    rows = _only(files.iterate(table, columns, log_partition, texts), columns_read(table, columns, texts), only)
     if not rows.num_rows:
         return {}
     place = "log_offset" if "log_offset" in columns else "from_log_offset"
@@ -285,29 +289,56 @@ def _plain(column: pa.Array) -> list[Any]:
     return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
 
 
-def _commits_by_group(files: SilverFiles, log_partition: int) -> dict[str, GroupCommits]:
-    rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS)
+def _only(parts: Iterable[pa.Table], schema: pa.Schema, only: Set[str] | None) -> pa.Table:
+    """Rows of some groups, filtered part by part."""
+    if only is None:
+        kept = list(parts)
+    else:
+        wanted = pa.array(sorted(only), pa.string())
+        kept = [rows.filter(pc.is_in(rows["group_id"].cast(pa.string()), value_set=wanted)) for rows in parts]
+    return pa.concat_tables(kept) if kept else schema.empty_table()
+
+
+def new_commits(
+    files: SilverFiles, log_partition: int, from_log_offset: int
+) -> tuple[GroupCommits, I64, Sequence[str]]:
+    """Commits of all groups of one log partition from a place in the log on, and the group of each: an index into
+    the ids."""
+    rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
+    group, group_ids = codes_of(rows["group_id"])
+    return _commit_columns(rows, np.arange(rows.num_rows)), group, group_ids
+
+
+def _commits_by_group(files: SilverFiles, log_partition: int, only: Set[str] | None) -> dict[str, GroupCommits]:
+    parts = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS)
+    rows = _only(parts, columns_read(OFFSET_COMMITS, COMMIT_COLUMNS, COMMIT_TEXTS), only)
     if not rows.num_rows:
         return {}
     group, group_ids = codes_of(rows["group_id"])
-    topic, topics = codes_of(rows["topic"])
-    log_offset = numbers_of(rows["log_offset"])
-    order = ordered_by(group, len(group_ids), log_offset)
-    columns = {
-        "topic": topic.astype(np.int32)[order],
-        "partition": small_numbers_of(rows["partition"])[order],
-        "log_offset": log_offset[order],
-        "recorded_at_ms": epoch_ms_column(rows["recorded_at"])[order],
-        "applied_log_offset": numbers_of(rows["applied_log_offset"])[order],
-        "applied_at_ms": epoch_ms_column(rows["applied_at"])[order],
-        "committed_offset": numbers_of(rows["committed_offset"])[order],
-        "previous_offset": numbers_of(rows["previous_offset"])[order],
-        "outcome": indices_in(rows["outcome"], OUTCOMES)[order],
-        "change": indices_in(rows["change"], CHANGES)[order],
-        "is_transactional": rows["is_transactional"].fill_null(False).to_numpy()[order],
-    }
+    # filtered rows keep the texts of all
     ends = np.cumsum(np.bincount(group, minlength=len(group_ids))).tolist()
+    every = _commit_columns(rows, ordered_by(group, len(group_ids), numbers_of(rows["log_offset"])))
+    columns = {name: getattr(every, name) for name in GroupCommits.__slots__ if name != "topics"}
     return {
-        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
+        group_id: GroupCommits(every.topics, **{name: values[begin:end] for name, values in columns.items()})
         for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
+        if end > begin
     }
+
+
+def _commit_columns(rows: pa.Table, order: I64) -> GroupCommits:
+    topic, topics = codes_of(rows["topic"])
+    return GroupCommits(
+        topics=tuple(topics),
+        topic=topic.astype(np.int32)[order],
+        partition=small_numbers_of(rows["partition"])[order],
+        log_offset=numbers_of(rows["log_offset"])[order],
+        recorded_at_ms=epoch_ms_column(rows["recorded_at"])[order],
+        applied_log_offset=numbers_of(rows["applied_log_offset"])[order],
+        applied_at_ms=epoch_ms_column(rows["applied_at"])[order],
+        committed_offset=numbers_of(rows["committed_offset"])[order],
+        previous_offset=numbers_of(rows["previous_offset"])[order],
+        outcome=indices_in(rows["outcome"], OUTCOMES)[order],
+        change=indices_in(rows["change"], CHANGES)[order],
+        is_transactional=rows["is_transactional"].fill_null(False).to_numpy()[order],
+    )

@@ -20,6 +20,7 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `share_log.ShareLog`: the silver rows of the share partitions of one log partition, as columns.
 * `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
   `archived`.
+* `share_past`, `quiet`: what an audit keeps of share partitions and of groups, so that the next one goes on.
 * `lag.lag_history`: lag at each commit, where end offsets were sampled. `broken_rules`: where a log breaks the
   coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, less `cluster_id`.

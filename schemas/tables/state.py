@@ -163,6 +163,7 @@ GROUPS = Table(
         key("log", STRING, "The log partition, as its folder is named: topic-partition."),
         key("group_id", STRING, "The group."),
         Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
+        Column("changed_version", BIGINT, "Number of the run that changed it last."),
     ),
 )
 

@@ -74,6 +74,21 @@ def probe(batch_count: int) -> list[bytes]:
     return encode_batches(batches, base_offset=RECORDS_MAX * batch_count)
 
 
+def commits_on(random: Random, base_offset: int) -> list[bytes]:
+    """Batches in which groups commit on, hours apart; hardly anything else happens."""
+    batches = []
+    at_ms = 100_000 * base_offset
+    for number in range(random.randint(1, 8)):
+        at_ms += random.choice((0, 1_000, 5_000_000, 90_000_000))
+        key = make(OFFSET_COMMIT_KEY, group=random.choice(GROUP_IDS), topic="t", partition=random.randrange(3))
+        offset = base_offset + random.choice((*[10 * number] * 9, random.randrange(1_000)))
+        value = encode_value(TOPIC, RecordType.OFFSET_COMMIT, 4, make(OFFSET_COMMIT_VALUE, offset=offset))
+        batches.append(LogBatch((LogRecord(encode_key(TOPIC, RecordType.OFFSET_COMMIT, key), value, at_ms),)))
+        if random.random() < 0.05:
+            batches.append(_offsets_batch(random, at_ms))
+    return encode_batches(batches, base_offset)
+
+
 def share_log(random: Random) -> tuple[list[PlacedEvent], list[PlacedEvent]]:
     """A log of `__share_group_state`, a record a batch, of two share partitions; and one record more of each."""
     keys = [SharePartitionKey(group_id, TOPIC_IDS[0], 0) for group_id in GROUP_IDS]
