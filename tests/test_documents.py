@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs import cli
+from jobs.help_texts import SUMMARIES
 from jobs.progress import Steps
 from jobs.settings import Settings
 from jobs.sinks import Warehouse
@@ -207,6 +208,14 @@ def test_blocks_are_read_as_they_are_meant() -> None:
     assert commands(shell.code)[1] == ["kafka-acls", "--add", "--topic", "*"]
     assert python == Example("python", "print(1)\n", "1\n...\n")
     assert is_shown("1\n...\n", "1\n2\n3\n") and not is_shown("1\n...\n", "1\n")
+
+
+def test_every_job_is_told_of() -> None:
+    """README's table has each, and docs/jobs.md a heading."""
+    jobs = SUMMARIES.keys() - {"completion"}
+    assert set(re.findall(r"^\| `([\w-]+)` \|", README, re.MULTILINE)) == jobs
+    headings = re.findall(r"^### (.*)$", PAGES["jobs.md"], re.MULTILINE)
+    assert {job for heading in headings for job in heading.split(", ")} == jobs
 
 
 def test_readme_asks_every_kind_of_question() -> None:
