@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import venv_pack
+from numba.core.caching import UserProvidedCacheLocator
 
 from jobs.settings import PROJECT_ROOT
 
@@ -34,10 +35,19 @@ def pack_environment(path: Path) -> None:
 
 
 def pack_code(path: Path) -> None:
-    """The packages and the settings, with the loops compiled beside their code."""
+    """The packages and the settings, with the loops compiled beside their code.
+
+    What set-up compiled is taken over: numba names it by the folder of the code, and knows it again by the code itself.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for name in CODE:
             shutil.copytree(PROJECT_ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
+        compiled = os.environ.get("NUMBA_CACHE_DIR")
+        for package in Path(folder).rglob("__init__.py") if compiled else ():
+            own = PROJECT_ROOT / package.relative_to(folder)
+            made = Path(str(compiled), UserProvidedCacheLocator.get_suitable_cache_subpath(str(own)))
+            if made.is_dir():
+                shutil.copytree(made, package.parent / "__pycache__")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
         environment["NUMBA_CACHE_LOCATOR_CLASSES"] = "InTreeCacheLocator"
         subprocess.run([sys.executable, "-m", "jobs.warm_up"], cwd=folder, env=environment, check=True)
