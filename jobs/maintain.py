@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind, subtract
 from jobs import coverage as coverage_rows
 from jobs.audit import audit_application
+from jobs.audits import WholeAudit
 from jobs.capture_writer import OffsetRange
 from jobs.dropped import tell_dropped
 from jobs.errors import SettingsError, WarehouseError
@@ -34,6 +35,7 @@ from jobs.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
+from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.state import RUNS, STARTS
 
 HOUR_MS: Final = 3_600_000
@@ -215,7 +217,8 @@ def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[st
     pinned: dict[str, set[int]] = {}
     for cluster_id in clusters:
         whole = WholeRun.newest(warehouse, cluster_id)
-        versions = {name: whole.version_of(table) for name, table in TABLES.items()}
+        gold = WholeAudit.newest(warehouse, cluster_id)
+        versions = {name: (gold if table in GOLD_TABLES else whole).version_of(table) for name, table in TABLES.items()}
         start = broken_off(warehouse, cluster_id, whole)
         if start is not None:
             versions |= {

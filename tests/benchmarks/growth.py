@@ -3,7 +3,7 @@
     python -m tests.benchmarks.growth --logs DIR        DIR holds <topic>-<partition>/*.log
 
 Each log partition is cut at batches, so that shares of the records are meant. Times are those of the steps as the job
-tells them, Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.html.
+tells them, Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.svg.
 """
 
 import argparse
@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 
 from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
 BUILD: Final = ROOT / "build"
+HEIGHT: Final = 300
+COLOURS: Final = ("#8da0cb", "#66c2a5", "#fc8d62")
+"""Of the steps."""
 SHARES: Final = (0.25, 0.99)
 """Where the log is cut."""
 
@@ -108,10 +110,24 @@ def tell(nights: Sequence[Night]) -> None:
         writer = csv.writer(file)
         writer.writerow(Night._fields)
         writer.writerows(nights)
-    bars = [go.Bar(name=step, x=[it.name for it in nights], y=[getattr(it, step) for it in nights]) for step in STEPS]
-    layout = go.Layout(barmode="stack", title="What a night costs", yaxis_title="seconds, Spark's start-up aside")
-    go.Figure(bars, layout).write_html(BUILD / "growth.html")
-    print(f"see {BUILD / 'growth.csv'} and {BUILD / 'growth.html'}")
+    (BUILD / "growth.svg").write_text(picture(nights))
+    print(f"see {BUILD / 'growth.csv'} and {BUILD / 'growth.svg'}")
+
+
+def picture(nights: Sequence[Night]) -> str:
+    """A bar for each night, its steps one on the other."""
+    highest = max(night.seconds for night in nights)
+    parts = [f'<text x="10" y="20">seconds, without the start of Spark: {", ".join(STEPS)}</text>']
+    for number, night in enumerate(nights):
+        left, base = 30 + 170 * number, HEIGHT + 60.0
+        for step, colour in zip(STEPS, COLOURS, strict=True):
+            height = HEIGHT * getattr(night, step) / highest
+            base -= height
+            parts.append(f'<rect x="{left}" y="{base:.1f}" width="110" height="{height:.1f}" fill="{colour}"/>')
+        parts.append(f'<text x="{left}" y="{base - 6:.1f}">{night.seconds:.1f} s</text>')
+        parts.append(f'<text x="{left}" y="{HEIGHT + 80}">{night.name}</text>')
+    size = f'width="{50 + 170 * len(nights)}" height="{HEIGHT + 100}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">{"".join(parts)}</svg>\n'
 
 
 def main() -> None:
