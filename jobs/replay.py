@@ -112,6 +112,8 @@ class Plan:
     """Those to be replayed, by topic and partition."""
     watermarks: Mapping[LogPartition, Watermark]
     """Of all log partitions, once the run is done."""
+    again: frozenset[LogPartition] = frozenset()
+    """Those of which runs before made rows that this one makes anew."""
 
     @property
     def is_afresh(self) -> bool:
@@ -299,7 +301,7 @@ def _run(
     topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
     name_of = {row["topic_id"]: row["topic"] for row in topics}
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
-    is_rewritten = not plan.is_afresh and (bool(plan.made(Step.AFRESH)) or is_renamed)
+    is_rewritten = not plan.is_afresh and (bool(plan.again) or is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled={})
     works = _works(session, naming, second)
     unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
@@ -402,7 +404,8 @@ def make_plan(
         elif step is Step.GO_ON:
             assert before is not None
             logs.append(LogFiles(*log, log_files, before.next_offset, saved[log_name(*log)]))
-    return Plan(steps, tuple(logs), after)
+    again = frozenset(log for log, step in steps.items() if step is Step.AFRESH and log in watermarks)
+    return Plan(steps, tuple(logs), after, again)
 
 
 FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
