@@ -111,7 +111,11 @@ class LogWriter:
         self._next_offset = int(read.scan.batches.last_offset[rows][-1]) + 1
 
     def _with_run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        captured_at = pa.scalar(self._run.captured_at, TIMESTAMP_TYPE)
-        return batch.append_column("captured_at", pa.repeat(captured_at, batch.num_rows)).append_column(
-            "capture_id", pa.repeat(pa.scalar(self._run.capture_id), batch.num_rows)
-        )
+        of_run = {
+            "captured_at": pa.scalar(self._run.captured_at, TIMESTAMP_TYPE),
+            "capture_id": pa.scalar(self._run.capture_id),
+            "redacted_at": pa.scalar(None, TIMESTAMP_TYPE),
+        }
+        for name, value in of_run.items():
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        return batch

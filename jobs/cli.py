@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quaran
 
 import json
 import os
+import secrets
 import sys
 import threading
 import uuid
@@ -670,6 +671,15 @@ def maintain(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    erase: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--erase",
+            metavar="KIND=ID",
+            help="Only this: take a client-id=, host= or member= out of all tables, and all older versions with it; "
+            "may be repeated. Let nobody read or capture meanwhile.",
+        ),
+    ] = None,
     debug: DebugOption = False,
 ) -> None:
     """Merge small files of all tables, take out what is older than its retention, delete what nobody reads any more."""
@@ -678,6 +688,28 @@ def maintain(
         from jobs.durations import parse_duration  # noqa: PLC0415
 
         settings = _settings(warehouse)
+        if erase:
+            from jobs.erase import erased_ids  # noqa: PLC0415
+
+            ids = erased_ids(erase)
+            if table or vacuum_after or allow_short_retention or dry_run:
+                raise SettingsError("--erase goes with no other option of maintain: it is of all tables, at once")
+            session, tables, steps = open_session("maintain", settings, meanwhile="jobs.erase")
+            from jobs.erase import erase as run_erase  # noqa: PLC0415
+            from jobs.erase import tell_erased  # noqa: PLC0415
+
+            run = Run.start()
+            with steps.step("erase"):
+                counts = run_erase(
+                    session,
+                    tables,
+                    ids=ids,
+                    key=secrets.token_bytes(32),
+                    at=run.started_at,
+                    metrics=_metrics(tables, settings, run, steps),
+                )
+            tell_erased(counts, steps)
+            return DONE
         vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
         session, tables, steps = open_session("maintain", settings, meanwhile="jobs.maintain")
         from jobs.maintain import maintain as run_maintain  # noqa: PLC0415

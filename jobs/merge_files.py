@@ -149,7 +149,7 @@ def merge_files(work: MergeWork) -> MergeDone:
 
     def kept() -> Iterator[pa.Table]:
         nonlocal row_count
-        for rows in _row_groups_in_order(work.files, table):
+        for rows in row_groups_in_order(work.files, table):
             row_count += rows.num_rows
             yield rows if work.keep_from is None else _young(rows, table, work.keep_from)
 
@@ -185,7 +185,8 @@ def _young(rows: pa.Table, table: Table, keep_from: datetime) -> pa.Table:
     return rows.filter(pc.fill_null(is_young, True))
 
 
-def _row_groups_in_order(files: Sequence[TableFile], table: Table) -> Iterator[pa.Table]:
+def row_groups_in_order(files: Sequence[TableFile], table: Table) -> Iterator[pa.Table]:
+    """The rows of some files, row group by row group: all columns that a file of the table has today."""
     column = next((name for name in ORDER_COLUMNS if name in table.column_names), None)
     places = []
     for number, file in enumerate(files):

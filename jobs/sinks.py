@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isnan
+from time import sleep
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
@@ -51,6 +52,14 @@ ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abf
 
 MAINTAIN_APPLICATION: Final = "groupledger/maintain"
 """The application id of commits that take files out and put others in."""
+
+LOG_RETENTION: Final = {
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 1 week",
+}
+"""How long Delta keeps what its log says of older versions, by its own defaults."""
+CLOCK_STEP_S: Final = 0.02
+"""Times of files are as coarse as this: what is older than now must be so by their clock, too."""
 
 PATH_SAFE: Final = "/!$&'()*+,;=:@~"
 """What Java leaves as it is in the path of a URI, beside letters, digits and `-._`: Delta compares the texts."""
@@ -536,6 +545,23 @@ class Warehouse:
         """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
         if self.is_arrow_lane:
             DeltaTable(self.path(table)).create_checkpoint()
+
+    def forget_history(self, table: Table) -> None:
+        """Leave nothing of the table but its newest version: neither files, nor what Delta's log says of others.
+
+        Whoever reads an older version fails. Arrow lane alone: raises WarehouseError in the other.
+        """
+        if not self.is_arrow_lane:
+            raise WarehouseError(f"{table.full_name}: what Delta's log says cannot be erased in the Spark lane")
+        self.vacuum(table, retention_hours=0)
+        delta = DeltaTable(self.path(table))
+        properties = delta.metadata().configuration
+        delta.alter.set_table_properties(dict.fromkeys(LOG_RETENTION, "interval 0 seconds"))
+        sleep(CLOCK_STEP_S)
+        delta = DeltaTable(self.path(table))
+        delta.create_checkpoint()
+        delta.cleanup_metadata()
+        delta.alter.set_table_properties({name: properties.get(name, usual) for name, usual in LOG_RETENTION.items()})
 
     def version(self, table: Table) -> int:
         """The newest version of the table, or -1 where there is none."""

@@ -38,7 +38,7 @@ CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of batches in one Arrow record batch. It bounds what a reader of bronze holds at a time, and keeps the 32-bit
 positions of an Arrow binary column far from their end. A single larger batch comes alone."""
 
-ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id"})
+ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id", "redacted_at"})
 
 SOURCE_SCHEMA: Final = pa.schema(
     [field for field in arrow_schema(TABLES["bronze.record_batches"]) if field.name not in ADDED_BY_CAPTURE]

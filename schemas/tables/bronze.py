@@ -46,7 +46,7 @@ RECORD_BATCHES = Table(
         Column(
             "batch",
             BINARY,
-            "The whole batch as on disk, header included; never changed. Of a dump, made of its records.",
+            "The whole batch as on disk, header included; changed by an erasure alone. Of a dump, made of its records.",
         ),
         Column("source", STRING, "Where it was read: file, broker or dump."),
         Column("source_kind", STRING, "SEGMENT KAFKA DUMP."),
@@ -57,6 +57,7 @@ RECORD_BATCHES = Table(
             BOOLEAN,
             "False where the checksum does not fit: kept, quarantined, and never replayed.",
         ),
+        Column("redacted_at", TIMESTAMP, "When an erasure changed the batch; null: its bytes are Kafka's."),
     ),
 )
 

@@ -1,6 +1,7 @@
 """maintain: the same rows in fewer files, nothing gone that anybody needs, and replay goes on as if nothing were."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUNS, STARTS
+from tests.jobs.one_process import one_process
 from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.test_sinks import commits, offsets, rows
@@ -35,11 +37,18 @@ def tended(jobs: Jobs, *, at: datetime = STARTED_AT, days: dict[str, int] | None
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Nights, list[Path]]:
+def session() -> Iterator[SparkSession]:
+    """Tasks of all jobs run in this process."""
+    with one_process() as stands_for_spark:
+        yield stands_for_spark
+
+
+@pytest.fixture(scope="module")
+def nights(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Nights, list[Path]]:
     """Two nights of three; the last is to come."""
     folder = tmp_path_factory.mktemp("nights")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.4, 0.8])
-    jobs = Nights(spark, folder / "warehouse", parts[0])
+    jobs = Nights(session, folder / "warehouse", parts[0])
     for night in range(2):
         jobs.run(parts[night], f"night-{night}")
     return jobs, parts
@@ -51,9 +60,9 @@ def contents(jobs: Jobs) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Silver of one run over all."""
-    jobs = Jobs(spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    jobs = Jobs(session, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
     jobs.nightly()
     return jobs.silver()
 
@@ -231,15 +240,15 @@ def test_versions_that_readers_are_held_at_are_kept(warehouse: Warehouse) -> Non
     }
 
 
-def test_a_short_retention_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_short_retention_is_refused(session: SparkSession, tmp_path: Path) -> None:
     """Below what readers need it takes a word of its own; a table that is none is named."""
-    jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
+    jobs = Jobs(session, tmp_path / "warehouse", FULL_A)
     with pytest.raises(SettingsError, match="--allow-short-retention"):
-        maintain(spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1)
+        maintain(session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1)
     with pytest.raises(SettingsError, match=r"no table 'silver\.nope'"):
-        maintain(spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, tables=["silver.nope"])
+        maintain(session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, tables=["silver.nope"])
     assert maintain(
-        spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1, allows_short_retention=True
+        session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1, allows_short_retention=True
     ) == MaintainSummary(())
 
 
