@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import growth, live, live_capture
+from tests.benchmarks import executors, growth, live, live_capture
 from tests.benchmarks.generate import write_logs
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
@@ -97,6 +97,7 @@ def main() -> None:
                 folder = only(logs, topic, Path(scratch))
                 compare(topic, folder, lib, options.turns, Path(scratch))
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
+        executors.compare(logs, options.turns, Path(scratch) / "executors")
         growth.tell(growth.measured(logs, Path(scratch) / "growth"))
 
 
