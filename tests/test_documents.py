@@ -1,5 +1,6 @@
 """What README.md and docs show is what comes out: their commands and queries run on the recording, answers compared."""
 
+import ast
 import io
 import json
 import os
@@ -251,6 +252,22 @@ def test_nightly_tells_another_program_all_of_it(told: Told) -> None:
     names = {name for part in ("captured", "replayed", "inferred", "found") for name in facts[part]}
     for name in {*facts, *names, *counts}:
         assert f"`{name}`" in PAGES["jobs.md"], name
+
+
+@pytest.mark.spark
+def test_the_notebook_runs_from_top_to_bottom(told: Told) -> None:
+    """Each cell in turn, in the folder with the warehouse; every one that shows something shows rows."""
+    assert told
+    notebook = json.loads((PROJECT_ROOT / "examples" / "first-look.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            *statements, last = ast.parse("".join(cell["source"])).body
+            assert isinstance(last, ast.Expr), "a cell that shows nothing teaches nothing"
+            exec(compile(ast.Module(statements, []), "notebook", "exec"), names)
+            shown = eval(compile(ast.Expression(last.value), "notebook", "eval"), names)
+            assert len(getattr(shown, "data", shown) if not hasattr(shown, "index") else shown), "".join(cell["source"])
+            assert cell["outputs"] == [], "outputs are not kept: they would not be compared"
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
