@@ -123,7 +123,7 @@ fetch_jars() {
     say "Fetching Delta's jars (once) ..."
     version=$(sed -n 's/^spark\.jars\.packages.*:\([^: ]*\) *$/\1/p' "$DEFAULTS")
     # an empty Python file as the application: all that Spark does is to resolve the packages of spark-defaults.conf
-    if ! "$SPARK_HOME/bin/spark-submit" --properties-file "$DEFAULTS" "$ROOT/jobs/__init__.py" >"$log" 2>&1; then
+    if ! PYSPARK_PYTHON=$PYTHON PYSPARK_DRIVER_PYTHON=$PYTHON "$SPARK_HOME/bin/spark-submit" --properties-file "$DEFAULTS" "$ROOT/jobs/__init__.py" >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         fail 1 "Delta's jars could not be fetched from Maven (network? proxy?); all that was said is in $log"
     fi

@@ -61,6 +61,7 @@ FAKE_SPARK = """#!/bin/bash
 # spark-submit: resolves packages when it is given an empty application, else notes its words
 echo spark >>"$FAKES/log"
 if [[ "${@: -1}" == */jobs/__init__.py ]]; then
+    [[ -x ${PYSPARK_DRIVER_PYTHON:-} ]] || { echo "Spark would look for a python3"; exit 1; }
     [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
     mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar" "$FAKES/ivy/other-1.jar"
     echo "The jars for the packages stored in: $FAKES/ivy"
