@@ -709,7 +709,7 @@ def maintain(
                     metrics=_metrics(tables, settings, run, steps),
                 )
             tell_erased(counts, steps)
-            return DONE
+            return _tell_facts("maintain", run, steps, DONE, output_format)
         vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
         session, tables, steps = open_session("maintain", settings, meanwhile="jobs.maintain")
         from jobs.maintain import maintain as run_maintain  # noqa: PLC0415

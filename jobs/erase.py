@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, NotRedactable, Redaction
 from jobs.arrow_schemas import TIMESTAMP_TYPE, file_schema
+from jobs.audits import WholeAudit
 from jobs.capture_writer import BATCHES, DAMAGED
 from jobs.errors import SettingsError, WarehouseError
 from jobs.maintain import STAGING, clusters_of, nobody_else, writers_of
@@ -102,6 +103,10 @@ def erase(
                     f"the last replay of cluster {cluster_id!r} broke off, and needs tables as they are: "
                     "run ./spark-submit.sh replay first"
                 )
+            if WholeAudit.newest(warehouse, cluster_id).has_broken_off:
+                raise WarehouseError(
+                    f"the last audit of cluster {cluster_id!r} broke off: run ./spark-submit.sh audit first"
+                )
         tables = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
@@ -130,7 +135,7 @@ def _erase_in(
     version = warehouse.version(table)
     target = warehouse.target_of_swap(table)
     works = [EraseWork(target, file, redaction, at) for file in warehouse.files(table, version)]
-    done = run_tasks(session, erase_in_file, works)
+    done = run_tasks(session, erase_in_file, works, f"files of {table.full_name}")
     changed = [item for item in done if item.written is not None]
     if changed:
         warehouse.swap(

@@ -297,7 +297,7 @@ def _swap(
     plan: Plan,
 ) -> int:
     """Put merged files in place of small ones, take old ones out; rows which were left out of those that were cut."""
-    done = run_tasks(session, merge_files, works)
+    done = run_tasks(session, merge_files, works, f"files of {table.full_name}")
     for work, merged in zip(works, done, strict=True):
         if work.keep_from is None and merged.left_out_count:
             raise WarehouseError(

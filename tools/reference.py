@@ -14,7 +14,7 @@ import typer
 from jobs import cli
 from jobs.entry import command as line
 from jobs.help_texts import EXAMPLES
-from jobs.settings import KEYS, environment_name
+from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from jobs.views import DEFINITIONS, Kind
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
@@ -149,7 +149,7 @@ def settings() -> Iterable[str]:
         "Each has one place, `conf/groupledger.toml`, where a comment explains it. A file of your own (only with what "
         "should differ) is named by `GROUPLEDGER_CONFIG`; the environment overrides files, options override both."
     )
-    rows = [f"| `{key}` | `{environment_name(key)}` |" for key in KEYS if KEYS[key] != "codecs"]
+    rows = [f"| `{key}` | `{environment_name(key)}` |" for key in KEYS if KEYS[key] not in MAPPING_FIELDS]
     yield "\n".join(["| setting | in the environment |", "| --- | --- |", *rows])
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 JOBS: Final = ("capture", "replay", "audit", "maintain", "erase")
 
 
-def run_here(_: SparkSession, function: Callable[[Any], Any], work: Sequence[Any]) -> list[Any]:
+def run_here(_: SparkSession, function: Callable[[Any], Any], work: Sequence[Any], what: str = "") -> list[Any]:
     """`run_tasks`, without Spark."""
     return [function(item) for item in work]
 
