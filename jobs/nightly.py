@@ -13,6 +13,7 @@ from jobs.entry import command
 from jobs.findings import HOLES, findings, lines
 from jobs.ledger import ledger_line, total
 from jobs.metrics import Metrics, job_of
+from jobs.privacy import host_pseudonyms
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
 from jobs.settings import Settings, load_settings
@@ -138,6 +139,7 @@ def run_replay(
                 started_at=started_at,
                 batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
                 rebuild=rebuild,
+                hosts=host_pseudonyms(settings),
             )
         told.ledger = total(summary.counts)
         told.record_count = 0 if summary.skipped else told.ledger.record_count

@@ -35,6 +35,7 @@ from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
+from jobs.privacy import HostPseudonyms
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
     LogPartition,
@@ -163,12 +164,13 @@ def replay(
     started_at: datetime,
     batch_decompressed_bytes_max: int,
     rebuild: bool = False,
+    hosts: HostPseudonyms | None = None,
 ) -> ReplaySummary:
     """Replay what bronze holds of a cluster and silver does not have yet, and put the silver tables in place.
 
     A run which has nothing new to read writes nothing. With `rebuild`, and where silver or the state is of another
     version's format, all is replayed from the beginning. A run that broke off is repeated first. The row in state.runs
-    is written last.
+    is written last. `hosts`: how silver shows clients' hosts, as they are by default.
 
     Raises WarehouseError when another replay of the cluster is at work.
     """
@@ -181,6 +183,7 @@ def replay(
             started_at,
             batch_decompressed_bytes_max,
             rebuild,
+            hosts,
         )
 
 
@@ -192,6 +195,7 @@ def _replay(
     started_at: datetime,
     batch_decompressed_bytes_max: int,
     rebuild: bool,
+    hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
     whole = WholeRun.newest(warehouse, cluster_id)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
@@ -203,7 +207,7 @@ def _replay(
             # parts of it may be there: only what replaces everything is sure to put them right
             is_rebuild = True
         else:
-            repeated = _run(session, warehouse, cluster_id, broken, whole, batch_decompressed_bytes_max)
+            repeated = _run(session, warehouse, cluster_id, broken, whole, batch_decompressed_bytes_max, hosts)
             whole = WholeRun.newest(warehouse, cluster_id)
             is_rebuild = False
     bronze_version = warehouse.version(RECORD_BATCHES)
@@ -229,7 +233,7 @@ def _replay(
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
-    summary = _run(session, warehouse, cluster_id, start, whole, batch_decompressed_bytes_max)
+    summary = _run(session, warehouse, cluster_id, start, whole, batch_decompressed_bytes_max, hosts)
     return dataclasses.replace(summary, replaced_version=other)
 
 
@@ -265,6 +269,7 @@ def _run(
     start: Start,
     whole: WholeRun,
     batch_decompressed_bytes_max: int,
+    hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
     """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
     a table that has this run already is left alone."""
@@ -291,6 +296,7 @@ def _run(
         unsettled={name: files[False] for name, files in former.items()},
         staging=staging,
         replay_version=version,
+        hosts=hosts,
     )
     first = [log for log in plan.logs if log.topic in FIRST_ROUND]
     second = [log for log in plan.logs if log.topic == SHARE_TOPIC]

@@ -34,6 +34,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, changed_versions, log_name
 from jobs.silver_rows import (
     ShareKeys,
@@ -138,6 +139,8 @@ class ReplayWork:
     carried: Carried | None = None
     replay_version: int = -1
     """Number of the run."""
+    hosts: HostPseudonyms | None = None
+    """How silver shows clients' hosts; None: as they are."""
 
     @property
     def size_bytes(self) -> int:
@@ -182,6 +185,7 @@ class _Parts:
         self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._stack = ExitStack()
         self.done = ReplayDone()
+        self.hosts = work.hosts
         self.share_lane: ShareStateLane | None = None
         """The lane of the log partition before, whose buffers the next one takes over."""
 
@@ -299,7 +303,8 @@ def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts, *, is_settled: 
         (GROUP_EVENTS, GROUP_EVENTS.full_name, rows.events),
     ):
         if made:
-            parts.write(name, rows_table(table, made, constants), is_settled=is_settled)
+            written = rows_table(table, made, constants)
+            parts.write(name, written if parts.hosts is None else parts.hosts.of(written), is_settled=is_settled)
     parts.done.topics.extend(rows.topics)
 
 

@@ -37,6 +37,8 @@ ENVIRONMENT_OTHER: Final = frozenset(
 """Read elsewhere: interpreter and cache by spark-submit.sh, the settings file by `load_settings`, the words of hints by
 `jobs.entry`, faults by `jobs.faults`."""
 
+KEEP: Final = "keep"
+HOSTS: Final = (KEEP, "pseudonym")
 LANES: Final = ("auto", "arrow", "spark")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
 DUMP_FORMATS: Final = tuple(item.value for item in DumpFormat)
@@ -122,6 +124,10 @@ class Settings:
     """How maintain goes about it."""
     metrics_textfile: str
     """Path of the Prometheus textfile, absolute; empty: none is written."""
+    privacy_hosts: str
+    """keep or pseudonym."""
+    privacy_key_file: str
+    """Path of the key of pseudonyms, absolute; empty: none."""
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
     """What inference goes by where no log tells it."""
@@ -176,6 +182,8 @@ KEYS: Final[Mapping[str, str]] = {
     "retention.vacuum_after_ms": "vacuum_after_ms",
     "retention.days": "retention_days",
     "metrics.textfile": "metrics_textfile",
+    "privacy.hosts": "privacy_hosts",
+    "privacy.key_file": "privacy_key_file",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
     "writes.lane": "write_lane",
@@ -197,7 +205,7 @@ PATH_LISTS: Final = ("segments", "dumps")
 """Of these, folders, files or URIs."""
 TEXT_FIELDS: Final = frozenset(
     {
-        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic", "metrics_textfile"),
+        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic", "metrics_textfile", "privacy_key_file"),
         *(f"{name}_column" for name in DUMP_COLUMNS),
     }
 )
@@ -335,6 +343,10 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"sources.dump_encoding must be one of {', '.join(DUMP_ENCODINGS)}")
     if values["write_lane"] not in LANES:
         raise SettingsError(f"writes.lane must be one of {', '.join(LANES)}")
+    if values["privacy_hosts"] not in HOSTS:
+        raise SettingsError(f"privacy.hosts must be one of {', '.join(HOSTS)}")
+    if values["privacy_hosts"] != KEEP and not values["privacy_key_file"]:
+        raise SettingsError("privacy.hosts = 'pseudonym' needs a key: name its file in privacy.key_file")
     codecs = values["codecs"]
     if not isinstance(codecs, Mapping) or any(name not in TABLES for name in codecs):
         raise SettingsError("writes.codecs must name tables, as bronze.record_batches")
@@ -372,6 +384,8 @@ def _checked(values: Mapping[str, Any]) -> Settings:
             **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")}, retention_days=dict(days)
         ),
         metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
+        privacy_hosts=values["privacy_hosts"],
+        privacy_key_file=_absolute(values["privacy_key_file"], here) if values["privacy_key_file"] else "",
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
         write_lane=values["write_lane"],
