@@ -8,6 +8,18 @@ import numpy as np
 
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.inference.configs import NO_CONFIGS
+from coordinator_core.inference.ordering import ordered_by
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_log import (
+    ShareKeys,
+    ShareLog,
+    ShareStates,
+    ShareTransitions,
+    sorted_share_log,
+)
+from coordinator_core.inference.share_past import kept_of
+from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
@@ -71,12 +83,47 @@ def dump_records() -> PackableRecords:
     return PackableRecords(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.bool_), *parts, *parts, *parts)
 
 
+def share_rows() -> ShareLog:
+    """What the audit reads of a share partition: two records, one of which hands a range back."""
+    two, one, of_kind = np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int8)
+    states = ShareStates(
+        key=np.zeros(2, np.int64),
+        log_offset=two,
+        at_ms=two,
+        record_kind=np.zeros(2, np.int8),
+        leader_epoch=two,
+        start_offset=two,
+        delivery_complete_count=two,
+        terminal_count=two,
+        is_complete=np.ones(2, np.bool_),
+        told_last=-np.ones(2, np.int64),
+    )
+    transitions = ShareTransitions(
+        log_offset=one + 1,
+        first_offset=one,
+        last_offset=one,
+        from_state=of_kind,
+        from_delivery_count=np.ones(1, np.int32),
+        to_state=of_kind,
+        to_delivery_count=np.ones(1, np.int32),
+        kind=of_kind,
+        released=of_kind - np.int8(1),
+    )
+    return sorted_share_log(ShareKeys(["g"], one, [TOPIC_ID], [None], one), states, transitions)
+
+
 def warm_up() -> None:
     """Use every compiled loop once."""
+    log = share_rows()
+    audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
+    kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
+    ordered_by(np.zeros(2, np.int64), 1, np.array([1, 0]))
     pack_records(dump_records())
-    for log in (offsets_log(), share_log()):
-        scan_segment(log, base_offset=0)
-        scan_segment(b"\x01" + log[1:] + bytes(100) + log[:70], base_offset=0)  # damaged: the search for the next batch
+    for segment in (offsets_log(), share_log()):
+        scan_segment(segment, base_offset=0)
+        scan_segment(
+            b"\x01" + segment[1:] + bytes(100) + segment[:70], base_offset=0
+        )  # damaged: the search for the next batch
     replay = OffsetsLogReplay()
     replay.feed(decode_chunk(offsets_log()))
     replay.finish()
