@@ -30,6 +30,6 @@ class InferenceSettings:
     """offsets.retention.check.interval.ms of the brokers."""
     lag_sample_age_max_ms: int = 10 * 60_000
     """A sample of a topic's end further away than this says nothing of a commit's lag."""
-    late_ms: int = 10 * 60_000
+    late_ms: int = 30_000
     """What is said of share partitions is settled when so much time has passed in their log; sooner, another log may
     still tell something of the time."""
