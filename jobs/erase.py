@@ -246,6 +246,7 @@ def _redacted(value: Any, redaction: Redaction, *, is_batch: bool) -> Any:
 
 def tell_erased(counts: dict[str, int], steps: Steps) -> None:
     """Where ids were, and what remains to be done elsewhere."""
+    steps.facts["erased"] = {"row_counts": dict(counts)}
     for name, count in counts.items():
         if count:
             steps.say(f"{name}: {count:,} rows were changed")

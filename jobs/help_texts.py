@@ -106,6 +106,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ),
     "maintain": (
         ("What would be done:", "maintain --dry-run"),
+        ("A client's host is taken out of everything that is kept:", "maintain --erase host=/10.1.2.3"),
         ("Once a week, say; files taken out of tables are left to readers for 7 days:", "maintain"),
         (
             "One table, without regard for readers:",
