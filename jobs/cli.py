@@ -816,10 +816,15 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
     """The warehouse, without Spark wherever that can be, for jobs which read silver: it must be of this version."""
     from jobs.silver_format import require_current_silver  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415
+    from schemas.tables.silver import SILVER_TABLES  # noqa: PLC0415
 
     tables = Warehouse(settings.warehouse, lane=settings.write_lane)
     if not tables.is_arrow_lane:
         tables = open_session(job, settings)[1]
+    if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
+        raise JobError(
+            f"no tables in {settings.warehouse}: run {command('nightly')} first, or name another --warehouse"
+        )
     require_current_silver(tables, settings.cluster_id)
     return tables
 

@@ -276,3 +276,12 @@ def test_what_was_done_is_one_object_for_another_program(
     assert "captured" in told.err and "no names" in told.err
     assert cli.main(["capture"]) == cli.INCOMPLETE
     assert capsys.readouterr().out == ""
+
+
+def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody owned it, as far as no table tells: that would be believed."""
+    nowhere = str(tmp_path / "nowhere")
+    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == cli.FAILED
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert f"no tables in {nowhere}: run ./spark-submit.sh nightly first" in told.err
