@@ -108,7 +108,7 @@ def completeness(
     coverage = from_table(rows)
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
-    holes = [hole for place, ranges in sorted(coverage.items()) for hole in _holes(*place, ranges)]
+    holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
     found = [hole.text() for hole in holes if hole.touches(span)]
     captured_ms = max(covered.observed_at_ms for ranges in coverage.values() for covered in ranges)
     if span.to_ms is not None and span.to_ms > captured_ms:
@@ -126,7 +126,8 @@ def completeness(
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
 
 
-def _holes(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
+def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
+    """What of a log partition was not read, in the order of offsets; what the cleaner took away included."""
     ordered = sorted(ranges, key=lambda covered: covered.from_offset)
     captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
     name = f"{topic}-{partition}"
@@ -182,14 +183,15 @@ def _begun_midway(
 ) -> Iterator[str]:
     """Share partitions of which no snapshot was seen before their updates in the span."""
     silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
-    conditions = [~pc.field("is_complete"), *_within("valid_from", span)]
+    conditions = [~pc.field("is_complete"), *within("valid_from", span)]
     rows = silver.scan(SHARE_PARTITION_STATES, ("group_id", "topic_id", "partition"), *conditions)
     count = len({tuple(row.values()) for row in rows.to_pylist()})
     if count:
         yield f"{count:,} share partitions begin with an update: what was before their first snapshot is not known"
 
 
-def _within(column: str, span: Span) -> list[Any]:
+def within(column: str, span: Span) -> list[Any]:
+    """Conditions on rows: a moment of the span."""
     conditions = []
     if span.from_ms is not None:
         conditions.append(pc.field(column) >= timestamp_scalar(span.from_ms))
@@ -204,17 +206,18 @@ def listed(
     """Columns and rows of a gold table in a span, in the order of group, time and place."""
     source = SOURCES[listing]
     names = [name for name in source.table.column_names if name not in source.table.partition_by]
-    conditions = _within(source.time_column, span)
+    conditions = within(source.time_column, span)
     if listing is Listing.OWNERS:
         # a stretch counts for every moment in it
-        conditions = _overlapping(span)
+        conditions = overlapping(span)
     rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
     key = [source.time_column, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
     return names, [tuple(_value(row[name]) for name in names) for row in rows]
 
 
-def _overlapping(span: Span) -> list[Any]:
+def overlapping(span: Span) -> list[Any]:
+    """Conditions on rows: an interval with a moment in the span."""
     conditions = []
     if span.from_ms is not None:
         ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)

@@ -24,7 +24,7 @@ from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool
 from jobs.entry import ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
-from jobs.settings import Settings, load_settings
+from jobs.settings import Settings, load_settings, options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -597,6 +597,43 @@ def verify(
             say=lambda text: typer.echo(text, err=True),
         )
         return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)
+
+    _run(job, debug)
+
+
+@app.command(short_help=SUMMARIES["report"], epilog=epilog("report"))
+def report(
+    output: Annotated[str, typer.Option("--output", metavar="FILE", help="The HTML file to write.")],
+    group: GroupsOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """One HTML file that opens offline: what groups cost, who owned what, why it moved, what was given up.
+
+    Without --group: the whole cluster, and the groups that stand out. Gold must be there: nightly or audit makes it.
+    """
+
+    def job() -> int:
+        from jobs.progress import size_text  # noqa: PLC0415
+        from jobs.report.run import run_report  # noqa: PLC0415
+
+        settings = _settings(warehouse, cluster_id)
+        written = run_report(
+            _tables("report", settings),
+            settings.cluster_id,
+            output=output,
+            made_at=datetime.now(UTC),
+            group_ids=group or None,
+            from_ms=_time(from_time),
+            to_ms=_time(to_time),
+            options=options_of(settings),
+        )
+        drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
+        typer.echo(f"{output}: {size_text(written.size_bytes)}, {drawn}")
+        return DONE
 
     _run(job, debug)
 

@@ -17,6 +17,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "owner": "Who owned a partition, at any time.",
     "restore": "The committed offsets of a group as they were.",
     "whatif": "A group's history under other settings.",
+    "report": "One HTML file that opens offline, with charts.",
     "sql": "Spark SQL over all tables: a shell, or one query.",
     "verify": "Silver against a live cluster's own answers.",
     "simulate": "A scenario -> coordinator logs, and the truth of them.",
@@ -97,6 +98,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "whatif --group orders --set assignor=cooperative-sticky --from 2026-11-20 --to 2026-11-21",
         ),
         ("More tries for a share group:", "whatif --group orders --set share.delivery.count.limit=10"),
+    ),
+    "report": (
+        ("The whole cluster:", "report --output report.html"),
+        ("One group, on one morning:", "report --output orders.html --group orders --from 2026-11-20 --to 2026-11-21"),
     ),
     "sql": (
         ("One query:", "sql -e \"select * from current_offsets where group_id = 'orders'\""),

@@ -16,7 +16,7 @@ from jobs.metrics import Metrics, job_of
 from jobs.privacy import host_pseudonyms
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
-from jobs.settings import Settings, load_settings
+from jobs.settings import Settings, options_of
 from jobs.sinks import Warehouse
 from jobs.sql import has_metastore, publish
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -225,19 +225,8 @@ def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> Non
     """What gold and coverage say at a glance, and where to look next."""
     found = findings(warehouse, settings.cluster_id)
     steps.facts["found"] = found.as_json()
-    for line in lines(found, _options(settings)):
+    for line in lines(found, options_of(settings)):
         steps.say(line)
-
-
-def _options(settings: Settings) -> list[str]:
-    """Options that make another job ask the same tables; none where it would by itself."""
-    usual = load_settings()
-    options = []
-    for name in ("warehouse", "cluster_id"):
-        value = getattr(settings, name)
-        if value != getattr(usual, name):
-            options += [f"--{name.replace('_', '-')}", value]
-    return options
 
 
 def _gap_count(warehouse: Warehouse, cluster_id: str) -> int:

@@ -230,6 +230,17 @@ INT_MAX: Final = 2**31 - 1
 """Of settings which are of type INT to Kafka."""
 
 
+def options_of(settings: Settings) -> list[str]:
+    """Options that make another job ask the same tables; none where it would by itself."""
+    usual = load_settings()
+    options = []
+    for name in ("warehouse", "cluster_id"):
+        value = getattr(settings, name)
+        if value != getattr(usual, name):
+            options += [f"--{name.replace('_', '-')}", value]
+    return options
+
+
 def environment_name(key: str) -> str:
     """`limits.batch_decompressed_bytes_max` -> `GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX`."""
     short = KEYS[key] if KEYS[key] in SHORT_NAMES else key

@@ -1,0 +1,950 @@
+// The page's own script: reads the data in it, fills the tables, draws the charts when they come into view, and draws
+// them anew, from the same data, for each stretch of time that the reader asks for. All text goes in as text.
+"use strict";
+(() => {
+  // Okabe and Ito's colours, told apart by all eyes; the darkest or lightest of them follows the page
+  const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F8C99"];
+  const CALM = "#56B4E9";
+  const ALARM = "#D55E00";
+  const CONFIDENCES = { CERTAIN: "circle", LIKELY: "circle-open-dot", GUESS: "circle-open" };
+  const SEVERAL = -2;
+  const OPEN = -1;
+  const BARS_MAX = 2500; // what Plotly draws one by one without a wait
+  const MARKS_MAX = 800;
+  const PAGE_ROWS = 25;
+  const LABEL_CHARACTERS = 28;
+
+  const root = document.documentElement;
+  const charts = [];
+  let facts = { from: 0, to: 1, anchors: {} };
+
+  // --- data
+
+  const scriptJson = (id) => JSON.parse(document.getElementById(id).textContent);
+
+  async function inflated(base64) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  function sums(deltas) {
+    let sum = 0;
+    return deltas.map((delta) => (sum += delta));
+  }
+
+  const cellsOf = (column) =>
+    column.values ?? column.codes.map((code) => (code < 0 ? null : column.texts[code]));
+
+  function recordsOf(listing) {
+    const columns = listing.columns.map((column) => [column.name, cellsOf(column)]);
+    return Array.from({ length: listing.shown }, (_, index) =>
+      Object.fromEntries(columns.map(([name, cells]) => [name, cells[index]])));
+  }
+
+  // --- words
+
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const isSmall = () => window.innerWidth < 700;
+  const count = (value) => value.toLocaleString("en-US");
+  const cut = (text, length = LABEL_CHARACTERS) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
+  const several = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const words = (code) => (code ?? "not known").toLowerCase().replaceAll("_", " ");
+  // Plotly reads a little HTML in texts: these characters would begin it
+  const plain = (text, length = 60) =>
+    cut(String(text ?? "-"), length).replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, "\ufffd")
+      .replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
+
+  function time(ms) {
+    return new Date(ms).toISOString().replace("T", " ").replace("Z", "");
+  }
+
+  function clock(ms, width) {
+    const text = time(ms);
+    return width < 60_000 ? text.slice(11) : width < 86_400_000 ? text.slice(11, 19) : text.slice(0, 16);
+  }
+
+  function duration(ms) {
+    if (Math.abs(ms) < 1000) return `${Math.round(ms)} ms`;
+    if (Math.abs(ms) < 60_000) return `${Number((ms / 1000).toPrecision(3))} s`;
+    let seconds = Math.round(ms / 1000);
+    const parts = [];
+    for (const [size, unit] of [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]]) {
+      const whole = Math.floor(seconds / size);
+      seconds -= whole * size;
+      if (whole || parts.length) parts.push(`${count(whole)} ${unit}`);
+    }
+    return parts.slice(0, 2).join(" ");
+  }
+
+  const FORMATS = {
+    text: (value) => cut(value, 400),
+    number: count,
+    time,
+    duration,
+    share: (value) => `${Math.round(value * 100)} %`,
+    flag: (value) => (value ? "yes" : "no"),
+  };
+
+  const HEADINGS = { unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
+    unowned_partition_ms: "time unowned" };
+  const heading = (name) => HEADINGS[name] ?? name.replaceAll("_", " ");
+
+  function element(name, attributes = {}, text = null) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key === "class") made.className = value;
+      else made.setAttribute(key, value);
+    }
+    if (text !== null) made.textContent = text;
+    return made;
+  }
+
+  function button(text, action, attributes = {}) {
+    const made = element("button", { type: "button", ...attributes }, text);
+    made.addEventListener("click", action);
+    return made;
+  }
+
+  function choice(label, options, action) {
+    const wrapper = element("label", {}, `${label} `);
+    const select = element("select");
+    options.forEach(([value, text]) => select.append(element("option", { value }, text)));
+    select.addEventListener("change", () => action(select.value));
+    wrapper.append(select);
+    return wrapper;
+  }
+
+  // --- tables
+
+  class Table {
+    constructor(details, listing, onTime) {
+      this.listing = listing;
+      this.pager = details.querySelector(".pager");
+      this.place = details.querySelector(".scroll");
+      this.onTime = onTime;
+      this.cells = listing.columns.map(cellsOf);
+      this.order = Array.from({ length: listing.shown }, (_, index) => index);
+      this.chosen = this.order;
+      this.page = 0;
+      this.sorted = null;
+      const filter = listing.columns.findIndex((column) =>
+        ["cause", "kind", "delivery_state"].includes(column.name) && column.texts.length > 1);
+      if (listing.shown > PAGE_ROWS) this.addPager(filter);
+      this.show();
+    }
+
+    addPager(filter) {
+      this.before = button("Previous", () => this.turn(-1));
+      this.after = button("Next", () => this.turn(1));
+      this.where = element("span", { role: "status" });
+      this.pager.append(this.before, this.after, this.where);
+      if (filter < 0) return;
+      const column = this.listing.columns[filter];
+      const options = [["", "all"], ...column.texts.map((text) => [text, words(text)])];
+      this.pager.append(choice(`${heading(column.name)}:`, options, (value) => {
+        this.chosen = value === "" ? this.order : this.order.filter((row) => this.cells[filter][row] === value);
+        this.page = 0;
+        this.show();
+      }));
+    }
+
+    turn(by) {
+      this.page += by;
+      this.show();
+    }
+
+    sort(index) {
+      const sign = this.sorted?.index === index ? -this.sorted.sign : 1;
+      const cells = this.cells[index];
+      const compared = (a, b) => (cells[a] === cells[b] ? a - b
+        : cells[a] === null ? 1 : cells[b] === null ? -1 : sign * (cells[a] < cells[b] ? -1 : 1));
+      this.sorted = { index, sign };
+      this.order = [...this.order].sort(compared);
+      this.chosen = [...this.chosen].sort(compared);
+      this.page = 0;
+      this.show();
+    }
+
+    show() {
+      const first = this.page * PAGE_ROWS;
+      const rows = this.chosen.slice(first, first + PAGE_ROWS);
+      if (this.where) {
+        this.where.textContent = `${count(rows.length ? first + 1 : 0)} to ${count(first + rows.length)} of ${
+          count(this.chosen.length)}`;
+        this.before.disabled = first === 0;
+        this.after.disabled = first + PAGE_ROWS >= this.chosen.length;
+      }
+      const table = element("table");
+      const head = element("tr");
+      this.listing.columns.forEach((column, index) => {
+        const isSorted = this.sorted?.index === index;
+        const cell = element("th", { scope: "col", class: column.kind === "text" ? "text" : "number",
+          "aria-sort": isSorted ? (this.sorted.sign > 0 ? "ascending" : "descending") : "none" });
+        cell.append(button(heading(column.name), () => this.sort(index), { class: "sorter" }));
+        head.append(cell);
+      });
+      const thead = element("thead");
+      thead.append(head);
+      const body = element("tbody");
+      rows.forEach((row) => body.append(this.row(row)));
+      table.append(thead, body);
+      this.place.replaceChildren(table);
+    }
+
+    row(row) {
+      const line = element("tr");
+      this.listing.columns.forEach((column, index) => {
+        const value = this.cells[index][row];
+        const cell = element("td", { class: column.kind === "text" ? "text" : "number" });
+        const text = value === null ? "–" : FORMATS[column.kind](value);
+        if (value === null) cell.classList.add("none");
+        if (column.name === "group_id" && Object.hasOwn(facts.anchors, value)) {
+          cell.append(element("a", { href: `#${facts.anchors[value]}` }, text));
+        } else if (column.kind === "time" && this.onTime && index === this.onTime.index && value !== null) {
+          cell.append(button(text, () => this.onTime.show(value), { class: "sorter", title: "Show it in the chart" }));
+        } else {
+          cell.textContent = text;
+        }
+        line.append(cell);
+      });
+      return line;
+    }
+  }
+
+  // --- charts
+
+  const layoutOf = (height, more) => ({
+    height,
+    margin: { l: isSmall() ? 92 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 12, color: css("--ink") },
+    hoverlabel: { align: "left", bgcolor: css("--paper"), bordercolor: css("--line"), font: { color: css("--ink") } },
+    hovermode: "closest",
+    dragmode: isSmall() ? false : "zoom",
+    showlegend: false,
+    bargap: 0.15,
+    ...more,
+  });
+
+  const axis = (more) => ({
+    gridcolor: css("--grid"),
+    linecolor: css("--line"),
+    tickcolor: css("--line"),
+    zeroline: false,
+    automargin: false,
+    tickfont: { color: css("--soft") },
+    ...more,
+  });
+
+  const titled = (text) => ({ text, font: { color: css("--soft"), size: 12 }, standoff: 6 });
+  const timeAxis = (view, more) => axis({ type: "date", range: view.x, hoverformat: "%Y-%m-%d %H:%M:%S.%L", ...more });
+  const laneAxis = (names, domain, more) => axis({
+    domain, range: [names.length - 0.5, -0.5], tickvals: names.map((_, index) => index),
+    ticktext: names.map((name) => plain(name, isSmall() ? 13 : LABEL_CHARACTERS)), fixedrange: true, ...more,
+  });
+
+  function ticksOf(names, y) {
+    const [low, high] = [Math.max(Math.ceil(Math.min(...y)), 0), Math.min(Math.floor(Math.max(...y)), names.length - 1)];
+    const step = Math.max(1, Math.ceil((high - low + 1) / 32));
+    const values = [];
+    for (let index = low; index <= high; index += step) values.push(index);
+    return { tickvals: values, ticktext: values.map((index) => plain(names[index], isSmall() ? 13 : LABEL_CHARACTERS)) };
+  }
+
+  // Diagonal lines over what was not read: a hole looks like one
+  function holeShapes(holes, view, size) {
+    const width = Math.max(size.width, 50);
+    const msPerPixel = (view.x[1] - view.x[0]) / width;
+    const shapes = [];
+    for (const hole of holes) {
+      const from = Math.max(hole.after ?? view.x[0], view.x[0]);
+      const to = Math.min(hole.before ?? view.x[1], view.x[1]);
+      if (!(to > from)) continue;
+      const stamp = (ms) => time(ms).replace(" ", "_");
+      const [across, high] = [Math.max((to - from) / msPerPixel, 3), size.height];
+      let path = "";
+      for (let start = -high; start < across; start += 9) {
+        const [x0, y0] = [Math.max(start, 0), Math.max(-start, 0)];
+        const [x1, y1] = [Math.min(start + high, across), Math.min(high, across - start)];
+        path += `M${stamp(from + x0 * msPerPixel)},${y0 / high}L${stamp(from + x1 * msPerPixel)},${y1 / high}`;
+      }
+      const line = { color: css("--hole"), width: 1 };
+      shapes.push(
+        { type: "rect", xref: "x", yref: "paper", x0: from, x1: to, y0: 0, y1: 1, line: { ...line, dash: "dot" },
+          layer: "below", label: { text: "not read", textposition: "top left", font: { color: css("--soft"), size: 11 } } },
+        { type: "path", xref: "x", yref: "paper", path, line, opacity: 0.55, layer: "below" },
+      );
+    }
+    return shapes;
+  }
+
+  const CONFIG = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
+
+  class Chart {
+    // `make(view, size)` gives traces, layout and words for a view; `home` is the whole of it; `zooms`: it has a time
+    constructor(figure, make, home = null) {
+      this.figure = figure;
+      this.place = figure.querySelector(".chart");
+      this.reading = figure.querySelector(".reading");
+      this.make = make;
+      this.home = home;
+      this.view = home && structuredClone(home);
+      if (home) this.addControls(figure.querySelector(".controls"));
+      charts.push(this);
+    }
+
+    addControls(controls) {
+      controls.append(
+        element("span", { class: "gap" }),
+        button("Earlier", () => this.move(-0.5)),
+        button("Later", () => this.move(0.5)),
+        button("Zoom in", () => this.scale(0.5)),
+        button("Zoom out", () => this.scale(2)),
+        button("All", () => this.show(this.home)),
+      );
+    }
+
+    move(by) {
+      const width = this.view.x[1] - this.view.x[0];
+      this.show({ ...this.view, x: this.view.x.map((x) => x + by * width) });
+    }
+
+    scale(by) {
+      const [low, high] = this.view.x;
+      const [middle, half] = [(low + high) / 2, Math.max(((high - low) * by) / 2, 5)];
+      this.show({ ...this.view, x: [middle - half, middle + half] });
+    }
+
+    around(at) {
+      const width = Math.max((this.home.x[1] - this.home.x[0]) / 40, 2_000);
+      this.show({ x: [at - width / 2, at + width / 2], y: this.home.y });
+      this.figure.scrollIntoView({ block: "start" });
+    }
+
+    show(view) {
+      const [low, high] = this.home.x;
+      const width = Math.min(view.x[1] - view.x[0], high - low);
+      const start = Math.min(Math.max(view.x[0], low), high - width);
+      this.view = structuredClone({ ...view, x: [start, start + width] });
+      this.draw();
+    }
+
+    draw() {
+      const size = { width: this.place.clientWidth - (isSmall() ? 100 : 210), height: 300 };
+      const { traces, layout, reading } = this.make(this.view, size);
+      const drawn = Plotly.react(this.place, traces, layout, CONFIG);
+      if (reading !== undefined) this.reading.textContent = reading;
+      if (!this.isDrawn) {
+        this.isDrawn = true;
+        this.listen();
+      }
+      this.figure.dataset.drawn = String(traces.length);
+      return drawn;
+    }
+
+    listen() {
+      this.place.on("plotly_relayout", (change) => this.relaid(change));
+      this.place.on("plotly_doubleclick", () => this.home && this.show(this.home));
+      this.place.on("plotly_click", (event) => {
+        const zoomed = event.points[0]?.customdata?.zoom;
+        const anchor = event.points[0]?.customdata?.anchor;
+        if (zoomed) this.show({ ...this.view, ...zoomed });
+        else if (anchor) document.getElementById(anchor).scrollIntoView();
+      });
+    }
+
+    relaid(change) {
+      if (!this.home) return;
+      const range = (name) => (change[`${name}.range`] ?? (change[`${name}.range[0]`] === undefined ? null
+        : [change[`${name}.range[0]`], change[`${name}.range[1]`]]));
+      const x = range("xaxis");
+      const y = range(this.home.yaxis ?? "yaxis2");
+      if (!x && !y) return;
+      const view = { ...this.view };
+      if (x) view.x = x.map(moment);
+      if (y && view.y) view.y = y.map(Number);
+      this.show(view);
+    }
+  }
+
+  function moment(value) {
+    if (typeof value === "number") return value;
+    const text = value.replace(" ", "T");
+    return Date.parse(text.includes("T") ? `${text}Z` : text);
+  }
+
+  const ends = (x) => [Math.min(...x), Math.max(...x)];
+
+  // The stretch that holds all of some moments, with a little room, in the report's own stretch
+  function homeOf(...lists) {
+    let [low, high] = [Infinity, -Infinity];
+    for (const list of lists) {
+      for (const at of list) {
+        if (at === null) continue;
+        if (at < low) low = at;
+        if (at > high) high = at;
+      }
+    }
+    if (low > high) return [facts.from, facts.to];
+    low = Math.max(low, facts.from);
+    high = Math.min(high, facts.to);
+    const room = Math.max((high - low) * 0.02, 500);
+    return [low - room, high + room];
+  }
+
+  // Marks in lanes: one by one, or where there are too many for that, counted by bins
+  function laneTrace(events, lanes, view, colourOf, textOf) {
+    const [from, to] = view.x;
+    const seen = events.filter((event) => event.at >= from && event.at <= to);
+    if (seen.length <= MARKS_MAX) {
+      return {
+        seen,
+        trace: {
+          type: "scatter", mode: "markers", x: seen.map((event) => event.at),
+          y: seen.map((event) => lanes.indexOf(event.lane)),
+          marker: {
+            size: seen.map((event) => event.size ?? 11), symbol: seen.map((event) => CONFIDENCES[event.confidence] ?? "circle-open"),
+            color: seen.map(colourOf), opacity: seen.map((event) => (event.confidence === "GUESS" ? 0.75 : 1)),
+            line: { width: 1.5, color: seen.map(colourOf) },
+          },
+          text: seen.map(textOf), hovertemplate: "%{text}<extra></extra>",
+          customdata: seen.map((event) => ({ zoom: { x: [event.at - (to - from) / 20, event.at + (to - from) / 20] } })),
+        },
+      };
+    }
+    const width = (to - from) / 120;
+    const bins = new Map();
+    for (const event of seen) {
+      const place = Math.floor((event.at - from) / width);
+      const key = `${event.lane}|${place}`;
+      const bin = bins.get(key) ?? { lane: event.lane, place, count: 0, sample: event, CERTAIN: 0, LIKELY: 0, GUESS: 0 };
+      bin.count += 1;
+      bin[event.confidence] += 1;
+      bins.set(key, bin);
+    }
+    const all = [...bins.values()];
+    const most = Math.max(...all.map((bin) => bin.count));
+    return {
+      seen,
+      isBinned: true,
+      trace: {
+        type: "scatter", mode: "markers", x: all.map((bin) => from + (bin.place + 0.5) * width),
+        y: all.map((bin) => lanes.indexOf(bin.lane)),
+        marker: { symbol: "square", size: all.map((bin) => 4 + 13 * Math.sqrt(bin.count / most)),
+          color: all.map((bin) => colourOf(bin.sample)), opacity: 0.85, line: { width: 0 } },
+        text: all.map((bin) => `${count(bin.count)} × ${words(bin.lane)}<br>${clock(from + bin.place * width, to - from)}, ${
+          duration(width)}<br>${count(bin.CERTAIN)} certain, ${count(bin.LIKELY)} likely, ${count(bin.GUESS)} guess<br>click to see them`),
+        hovertemplate: "%{text}<extra></extra>",
+        customdata: all.map((bin) => ({ zoom: { x: [from + (bin.place - 1) * width, from + (bin.place + 2) * width] } })),
+      },
+    };
+  }
+
+  // --- the pictures
+
+  const DRAW = {};
+
+  DRAW.drawGroups = (figure, data, listings) => {
+    const groups = recordsOf(listings[0]);
+    const measures = [["rebalances", "Rebalances", "rebalances"], ["unowned_ms", "Time unowned", "partition time without an owner"],
+      ["rewinds", "Commits back", "commits that went back"], ["redelivered", "Redelivered", "records handed back or given out again"],
+      ["archived", "Given up", "records given up"], ["holes", "Holes", "holes in the group's log partitions"]];
+    let measure = measures.find(([name]) => groups.some((group) => group[name] > 0)) ?? measures[0];
+    const controls = figure.querySelector(".controls");
+    const chart = new Chart(figure, () => {
+      const [name, , title] = measure;
+      const top = groups.filter((group) => group[name] > 0).sort((a, b) => b[name] - a[name]).slice(0, 15);
+      const shown = (value) => (name === "unowned_ms" ? duration(value) : count(value));
+      const most = top.length ? top[0][name] : 1;
+      return {
+        traces: [{
+          type: "bar", orientation: "h", x: top.map((group) => group[name]), y: top.map((_, index) => index),
+          marker: { color: top.map((group) => (group.group_type === "SHARE" ? PALETTE[1] : PALETTE[0])) },
+          text: top.map((group) => shown(group[name])), textposition: "outside", cliponaxis: false, constraintext: "none",
+          textfont: { color: css("--ink") },
+          hovertext: top.map((group) => `${plain(group.group_id)}<br>${words(group.group_type)} group<br>${several(group.rebalances, "rebalance")}, ${
+            duration(group.unowned_ms)} unowned<br>${several(group.rewinds, "commit")} back<br>${count(group.redelivered)} redelivered, ${
+            count(group.archived)} given up`),
+          hovertemplate: "%{hovertext}<extra></extra>",
+          customdata: top.map((group) => ({ anchor: Object.hasOwn(facts.anchors, group.group_id) ? facts.anchors[group.group_id] : null })),
+        }],
+        layout: layoutOf(Math.max(top.length, 1) * 26 + 60, {
+          xaxis: axis({ range: [0, most * 1.18], title: titled(title), fixedrange: true, showticklabels: name !== "unowned_ms", nticks: 6, rangemode: "tozero", tickformat: ",d" }),
+          yaxis: laneAxis(top.map((group) => group.group_id), [0, 1], { showgrid: false }),
+          dragmode: false,
+        }),
+        reading: top.length ? `${several(groups.filter((group) => group[name] > 0).length, "group")} of ${count(listings[0].rowCount)}${
+          top.length === 15 ? "; the first fifteen are drawn" : ""}. Blue: consumer and streams groups; orange: share groups.` : "None in any group.",
+      };
+    });
+    for (const item of measures) {
+      const made = button(item[1], () => {
+        measure = item;
+        controls.querySelectorAll("button").forEach((other) => other.setAttribute("aria-pressed", String(other === made)));
+        chart.draw();
+      }, { "aria-pressed": String(item === measure) });
+      controls.append(made);
+    }
+    return chart;
+  };
+
+  DRAW.drawCoverage = (figure, data) => {
+    const logs = data.read.map((item) => item.log);
+    for (const hole of data.holes) if (!logs.includes(hole.log)) logs.push(hole.log);
+    const home = { x: homeOf(data.read.map((item) => item.from), data.read.map((item) => item.to)), y: [logs.length - 0.5, -0.5], yaxis: "yaxis" };
+    return new Chart(figure, (view) => {
+      const bounded = data.holes.map((hole) => [hole, Math.max(hole.after ?? view.x[0], view.x[0]), Math.min(hole.before ?? view.x[1], view.x[1])]);
+      const holes = bounded.map(([hole, from, to]) => [hole, from, Math.max(to, from + (view.x[1] - view.x[0]) / 200)]);
+      const read = data.read.filter((item) => item.from !== null);
+      return {
+        traces: [
+          { type: "bar", orientation: "h", name: "read", base: read.map((item) => item.from), x: read.map((item) => Math.max(item.to - item.from, (view.x[1] - view.x[0]) / 500)),
+            y: read.map((item) => logs.indexOf(item.log)), width: 0.7, marker: { color: PALETTE[0], opacity: 0.8 },
+            text: read.map((item) => `${plain(item.log)}<br>${count(item.offsets)} offsets read<br>${time(item.from)}<br>${time(item.to)}`),
+            textposition: "none", hovertemplate: "%{text}<extra></extra>" },
+          { type: "bar", orientation: "h", name: "not read", base: holes.map(([, from]) => from), x: holes.map(([, from, to]) => to - from),
+            y: holes.map(([hole]) => logs.indexOf(hole.log)), width: 0.9,
+            marker: { color: css("--paper"), line: { color: css("--hole"), width: 1 }, pattern: { shape: "/", fgcolor: css("--bad"), bgcolor: css("--paper"), size: 6, solidity: 0.3 } },
+            text: holes.map(([hole]) => plain(hole.text, 160)), textposition: "none", hovertemplate: "%{text}<extra></extra>" },
+        ],
+        layout: layoutOf(Math.min(Math.max(logs.length * 13, 90), 620) + 60, {
+          barmode: "overlay",
+          xaxis: timeAxis(view),
+          yaxis: axis({ range: view.y, ...ticksOf(logs, view.y), showgrid: false }),
+        }),
+        reading: `${several(data.read.length, "log partition")} with records; ${data.holes.length ? several(data.holes.length, "hole") : "no holes"}.`,
+      };
+    }, home);
+  };
+
+  const LANE_HEIGHT = 24;
+
+  DRAW.drawOwners = (figure, data, listings) => {
+    const events = recordsOf(listings[0]).map((row) => ({ ...row, at: row.started_at, lane: row.cause }));
+    const lanes = [...new Set(events.map((event) => event.lane))].sort();
+    const [rows, starts] = [sums(data.rows), sums(data.starts)];
+    const stops = starts.map((start, index) => (data.lengths[index] === OPEN ? facts.to : start + data.lengths[index]));
+    const names = data.partitions;
+    const home = { x: homeOf(starts, stops, events.map((event) => event.at)), y: [names.length - 0.5, -0.5] };
+    const label = (member) => (member === SEVERAL ? "several members"
+      : data.clients[member][0] || data.clients[member][2] || data.memberIds[member]);
+    const owner = (member) => (member === SEVERAL ? "several members in turn"
+      : `${plain(label(member))}<br>member ${plain(data.memberIds[member], 70)}<br>from ${plain(data.clients[member][1])}`);
+    const colour = (member) => (member === SEVERAL ? css("--hole") : PALETTE[member % PALETTE.length]);
+    const laneText = (event) => [
+      `<b>${words(event.cause)}</b>, ${words(event.confidence)} (${words(event.method)})`,
+      `${time(event.at)}, generation ${event.to_generation}`,
+      event.duration_ms === null ? "not finished" : `took ${duration(event.duration_ms)}`,
+      `${several(event.partitions_moved ?? 0, "partition")} of ${count(event.partitions_total ?? 0)} moved, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
+      event.joined_count ? `in: ${plain(event.who_joined, 90)}` : "", event.left_count ? `out: ${plain(event.who_left, 90)}` : "",
+      event.in_storm ? "in a storm" : "",
+    ].filter(Boolean).join("<br>");
+
+    function visible(view) {
+      const [low, high] = ends(view.y).map((y, index) => (index ? Math.floor(y + 0.5) : Math.ceil(y - 0.5)));
+      const found = [];
+      for (let index = 0; index < rows.length; index += 1) {
+        if (rows[index] >= low && rows[index] <= high && starts[index] < view.x[1] && stops[index] > view.x[0]) found.push(index);
+      }
+      return { found, low: Math.max(low, 0), high: Math.min(high, names.length - 1) };
+    }
+
+    function bars(found) {
+      const withText = found.length <= 300;
+      return {
+        type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", base: found.map((index) => starts[index]),
+        x: found.map((index) => stops[index] - starts[index]), y: found.map((index) => rows[index]), width: 0.78,
+        marker: { color: found.map((index) => colour(data.members[index])), line: { width: 0.5, color: css("--paper") } },
+        text: withText ? found.map((index) => plain(label(data.members[index]), 24)) : undefined,
+        textposition: withText ? "inside" : "none", insidetextanchor: "start", textangle: 0, textfont: { size: 11 },
+        hovertext: found.map((index) => `<b>${plain(names[rows[index]])}</b><br>${owner(data.members[index])}<br>${time(starts[index])}<br>${
+          data.lengths[index] === OPEN ? "still" : time(stops[index])}<br>for ${duration(stops[index] - starts[index])}`),
+        hovertemplate: "%{hovertext}<extra></extra>",
+      };
+    }
+
+    function cells({ found, low, high }, view) {
+      const perRow = Math.ceil((high - low + 1) / 80);
+      const rowCount = Math.ceil((high - low + 1) / perRow);
+      const columnCount = 160;
+      const width = (view.x[1] - view.x[0]) / columnCount;
+      const changes = Array.from({ length: rowCount }, () => new Array(columnCount).fill(0));
+      for (const index of found) {
+        const column = Math.floor((starts[index] - view.x[0]) / width);
+        if (column >= 0 && column < columnCount) changes[Math.floor((rows[index] - low) / perRow)][column] += data.counts.length ? data.counts[index] : 1;
+      }
+      const middle = (row) => low + row * perRow + (perRow - 1) / 2;
+      const last = (row) => Math.min(low + (row + 1) * perRow - 1, high);
+      return {
+        perRow, width,
+        trace: {
+          type: "heatmap", xaxis: "x", yaxis: "y2", x0: view.x[0] + width / 2, dx: width, y0: middle(0), dy: perRow, z: changes.map((line) => line.map((value) => value || null)),
+          zmin: 0, colorscale: root.dataset.theme === "dark" ? [[0, "#1d3a52"], [0.5, "#3f8fc9"], [1, "#d9efff"]] : [[0, "#d3e6f4"], [0.5, "#3f8fc9"], [1, "#08325a"]],
+          colorbar: { thickness: 10, len: 0.7, yanchor: "bottom", y: 0, title: { text: "changes", font: { size: 11 } }, outlinewidth: 0, tickfont: { size: 11 } }, showscale: !isSmall(), hoverongaps: false,
+          customdata: changes.map((line, row) => line.map((_, column) => ({ zoom: {
+            x: [view.x[0] + (column - 1.5) * width, view.x[0] + (column + 2.5) * width], y: [last(row) + 0.5, low + row * perRow - 0.5] } }))),
+          text: changes.map((line, row) => line.map((value, column) => `${plain(names[low + row * perRow])}${perRow > 1 ? ` to ${plain(names[last(row)])}` : ""}<br>${
+            several(value, "change")} of owner<br>${clock(view.x[0] + column * width, view.x[1] - view.x[0])}, ${duration(width)}<br>click to see them`)),
+          hovertemplate: "%{text}<extra></extra>",
+        },
+      };
+    }
+
+    const chart = new Chart(figure, (view, size) => {
+      const seen = visible(view);
+      const isBars = seen.found.length <= BARS_MAX && seen.high - seen.low < 120;
+      const rowHeight = isBars ? 19 : 9;
+      const laneHeight = lanes.length * LANE_HEIGHT + 8;
+      const gantt = Math.min(Math.max((seen.high - seen.low + 1) * rowHeight, 110), 560);
+      const total = laneHeight + gantt + 14;
+      const split = 1 - laneHeight / total;
+      const marks = laneTrace(events, lanes, view, (event) => (["MEMBER_EXPIRED", "UNKNOWN"].includes(event.cause) ? ALARM : css("--ink")), laneText);
+      const body = isBars ? { trace: bars(seen.found) } : cells(seen, view);
+      const traces = [marks.trace, body.trace];
+      if (marks.seen.length <= 150) {
+        traces.push({ type: "scatter", mode: "lines", xaxis: "x", yaxis: "y2", hoverinfo: "skip", line: { color: css("--ink"), width: 1, dash: "dot" }, opacity: 0.45,
+          x: marks.seen.flatMap((event) => [event.at, event.at, null]), y: marks.seen.flatMap(() => [seen.low - 0.5, seen.high + 0.5, null]) });
+      }
+      return {
+        traces,
+        layout: layoutOf(total + 48, {
+          uniformtext: { minsize: 10, mode: "hide" },
+          xaxis: timeAxis(view, { anchor: "y2" }),
+          yaxis: laneAxis(lanes.map(words), [split + 14 / total, 1]),
+          yaxis2: axis({ domain: [0, split - 4 / total], range: view.y, ...ticksOf(names, view.y), showgrid: false }),
+          shapes: holeShapes(data.holes, view, { ...size, height: total }),
+        }),
+        reading: `${several(marks.seen.length, "rebalance")}${listings[0].rowCount > listings[0].shown ? ` of the first ${count(listings[0].shown)}` : ""}; ${
+          several(seen.high - seen.low + 1, "partition")}, ${several(seen.found.length, "stretch").replace("stretchs", "stretches")} of ownership, ${clock(view.x[0], 0).slice(0, 8)} to ${clock(view.x[1], 0).slice(0, 8)}.${
+          isBars ? "" : ` Counted together: a cell is ${several(body.perRow, "partition")} and ${duration(body.width)}. Click a cell, or zoom in, to see the owners.`}`,
+      };
+    }, home);
+    return chart;
+  };
+
+  DRAW.drawCommits = (figure, data, listings) => {
+    const [bins, odd, lags] = listings.map(recordsOf);
+    const events = odd.map((row) => ({ ...row, lane: row.kind }));
+    const lanes = [...new Set(events.map((event) => event.lane))].sort();
+    const home = { x: homeOf(bins.map((row) => row.bin), bins.map((row) => row.bin + data.width), events.map((event) => event.at)) };
+    const oddText = (event) => [
+      `<b>${words(event.kind)}</b>, ${words(event.confidence)} (${words(event.method)})`,
+      `${time(event.at)}, ${plain(event.topic)}-${event.partition}`,
+      `from ${event.from_offset === null ? "-" : count(event.from_offset)} to ${event.to_offset === null ? "-" : count(event.to_offset)}`,
+      event.owner_member_id === null ? "" : `owner ${plain(event.owner_member_id, 70)}`,
+      event.likely_cause === null ? "" : `likely: ${words(event.likely_cause)}`,
+    ].filter(Boolean).join("<br>");
+    return new Chart(figure, (view, size) => {
+      const seen = bins.filter((row) => row.bin + data.width >= view.x[0] && row.bin <= view.x[1]);
+      const step = data.width * Math.max(1, Math.ceil((view.x[1] - view.x[0]) / data.width / 160));
+      const merged = new Map();
+      for (const row of seen) {
+        const at = Math.floor(row.bin / step) * step;
+        const old = merged.get(at) ?? [0, 0];
+        merged.set(at, [old[0] + row.commits, old[1] + row.moved_ahead]);
+      }
+      const all = [...merged].sort((a, b) => a[0] - b[0]);
+      const laneHeight = lanes.length ? lanes.length * LANE_HEIGHT + 22 : 0;
+      const lagHeight = lags.length ? 130 : 0;
+      const total = laneHeight + lagHeight + 150;
+      const marks = laneTrace(events, lanes, view, (event) => (event.kind === "REWIND" ? ALARM : css("--ink")), oddText);
+      const traces = [{
+        type: "bar", x: all.map(([at]) => at + step / 2), width: step * 0.9, y: all.map(([, [, ahead]]) => ahead), marker: { color: PALETTE[0] },
+        text: all.map(([at, [commits, ahead]]) => `${clock(at, view.x[1] - view.x[0])}, ${duration(step)}<br>${several(commits, "commit")}<br>${count(ahead)} offsets ahead`),
+        textposition: "none", hovertemplate: "%{text}<extra></extra>",
+      }];
+      if (lanes.length) traces.push({ ...marks.trace, xaxis: "x", yaxis: "y2" });
+      if (lags.length) {
+        const bounds = { type: "scatter", mode: "lines", xaxis: "x", yaxis: "y3", x: lags.map((row) => row.bin), line: { color: PALETTE[1], width: 1, dash: "dot" }, hoverinfo: "skip" };
+        traces.push({ ...bounds, y: lags.map((row) => row.lag_min) });
+        traces.push({ ...bounds, y: lags.map((row) => row.lag_max), fill: "tonexty", fillcolor: "rgba(230,159,0,0.18)" });
+        traces.push({ type: "scatter", mode: "lines+markers", xaxis: "x", yaxis: "y3", x: lags.map((row) => row.bin), y: lags.map((row) => row.lag), line: { color: PALETTE[1], width: 2 }, marker: { size: 5 }, connectgaps: false,
+          text: lags.map((row) => `${clock(row.bin, view.x[1] - view.x[0])}<br>lag ${row.lag === null ? "not known" : count(Math.round(row.lag))}<br>between ${row.lag_min === null ? "?" : count(row.lag_min)} and ${row.lag_max === null ? "?" : count(row.lag_max)}`),
+          hovertemplate: "%{text}<extra></extra>" });
+      }
+      const [bottom, middle] = [150 / total, (150 + laneHeight) / total];
+      return {
+        traces,
+        layout: layoutOf(total + 60, {
+          xaxis: timeAxis(view, { anchor: "y" }),
+          yaxis: axis({ domain: [0, bottom - 0.02], rangemode: "tozero", title: titled("offsets ahead"), fixedrange: true, nticks: 5 }),
+          ...(lanes.length ? { yaxis2: laneAxis(lanes.map(words), [bottom + 0.01, middle - 10 / total]) } : {}),
+          ...(lags.length ? { yaxis3: axis({ domain: [middle + 0.03, 1], rangemode: "tozero", title: titled("lag"), fixedrange: true, nticks: 4 }) } : {}),
+          shapes: holeShapes(data.holes, view, { ...size, height: total }),
+        }),
+        reading: `${several(all.reduce((sum, [, [commits]]) => sum + commits, 0), "commit")}, ${count(all.reduce((sum, [, [, ahead]]) => sum + ahead, 0))} offsets ahead, ${several(marks.seen.length, "odd commit")}. A bar is ${duration(step)}.`,
+      };
+    }, home);
+  };
+
+  DRAW.drawMembers = (figure, data, listings) => {
+    const starts = sums(data.starts);
+    const stops = starts.map((start, index) => (data.lengths[index] === OPEN ? null : start + data.lengths[index]));
+    const members = recordsOf(listings[0]);
+    const home = { x: homeOf(starts, stops) };
+    if (stops.includes(null)) home.x[1] = Math.max(home.x[1], facts.to);
+    const steps = [...starts.map((at) => [at, 1]), ...stops.filter((at) => at !== null).map((at) => [at, -1])].sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+    let members_count = 0;
+    const line = steps.map(([at, by]) => [at, (members_count += by)]);
+    return new Chart(figure, (view, size) => {
+      const width = (view.x[1] - view.x[0]) / 120;
+      const bins = (list) => {
+        const found = new Map();
+        for (const at of list) {
+          if (at === null || at < view.x[0] || at > view.x[1]) continue;
+          const place = Math.floor((at - view.x[0]) / width);
+          found.set(place, (found.get(place) ?? 0) + 1);
+        }
+        return [...found];
+      };
+      const [joined, left] = [bins(starts), bins(stops)];
+      const seen = members.filter((row) => row.valid_from < view.x[1] && (row.valid_to ?? facts.to) > view.x[0]);
+      const shown = seen.slice(0, 30);
+      const before = line.filter(([at]) => at < view.x[0]).at(-1)?.[1] ?? 0;
+      const inside = line.filter(([at]) => at >= view.x[0] && at <= view.x[1]);
+      const stepLine = [[view.x[0], before], ...inside, [Math.min(view.x[1], facts.to), inside.at(-1)?.[1] ?? before]];
+      const gantt = Math.max(shown.length * 17, 20);
+      const total = 130 + gantt + 24;
+      const split = 1 - 130 / total;
+      const flow = (bin, sign, noun, colour) => ({
+        type: "bar", x: bin.map(([place]) => view.x[0] + (place + 0.5) * width), y: bin.map(([, value]) => sign * value), width: width * 0.9, marker: { color: colour },
+        text: bin.map(([place, value]) => `${several(value, "member")} ${noun}<br>${clock(view.x[0] + place * width, view.x[1] - view.x[0])}, ${duration(width)}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
+      });
+      return {
+        traces: [
+          flow(joined, 1, "came", PALETTE[2]), flow(left, -1, "went", ALARM),
+          { type: "scatter", mode: "lines", x: stepLine.map(([at]) => at), y: stepLine.map(([, value]) => value), line: { shape: "hv", color: css("--ink"), width: 1.5 }, hovertemplate: "%{y} members<br>%{x}<extra></extra>" },
+          { type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", base: shown.map((row) => row.valid_from), x: shown.map((row) => (row.valid_to ?? facts.to) - row.valid_from), y: shown.map((_, index) => index), width: 0.7,
+            marker: { color: shown.map((row) => (row.valid_to === null ? PALETTE[0] : CALM)) },
+            text: shown.map((row) => `<b>${plain(row.client_id ?? row.member_id)}</b><br>member ${plain(row.member_id, 70)}<br>from ${plain(row.client_host)}${row.instance_id === null ? "" : `<br>instance ${plain(row.instance_id)}`}<br>${time(row.valid_from)}<br>${row.valid_to === null ? "still there" : `${time(row.valid_to)}, ${words(row.ended_by)}`}`),
+            textposition: "none", hovertemplate: "%{text}<extra></extra>" },
+        ],
+        layout: layoutOf(total + 48, {
+          barmode: "relative",
+          xaxis: timeAxis(view, { anchor: "y2" }),
+          yaxis: axis({ domain: [split + 0.02, 1], title: titled("members"), fixedrange: true, nticks: 5, zeroline: true, zerolinecolor: css("--line") }),
+          yaxis2: laneAxis(shown.map((row) => row.client_id || row.instance_id || row.member_id), [0, split - 14 / total], { showgrid: false }),
+          shapes: holeShapes(data.holes, view, { ...size, height: total }),
+        }),
+        reading: `${several(joined.reduce((sum, [, value]) => sum + value, 0), "member")} came (green), ${count(left.reduce((sum, [, value]) => sum + value, 0))} went (orange). Line: members at the time.${seen.length > shown.length ? ` The first ${shown.length} of ${count(seen.length)} stretches are drawn below it; zoom in to see others.` : ""}`,
+      };
+    }, home);
+  };
+
+  const STATE_COLOURS = { AVAILABLE: ["#A9D5F2", "#56B4E9", "#0072B2", "#004C78"], ACKNOWLEDGED: ["#009E73"], ARCHIVING: ["#E69F00"], ARCHIVED: ["#D55E00"] };
+  const STATE_WORDS = { AVAILABLE: "available again", ACKNOWLEDGED: "acknowledged", ARCHIVING: "archiving", ARCHIVED: "given up" };
+
+  DRAW.drawStates = (figure, data) => {
+    const partitions = data.partitions.map((partition) => {
+      const [firsts, lasts, starts] = [sums(partition.firsts), sums(partition.lasts), sums(partition.starts)];
+      const stops = starts.map((start, index) => (partition.lengths[index] === OPEN ? facts.to : start + partition.lengths[index]));
+      const [stepTimes, stepStarts, stepEffective] = [sums(partition.stepTimes), sums(partition.stepStarts), sums(partition.stepEffective)];
+      const lows = firsts.concat(stepStarts.filter((offset) => offset >= 0));
+      let [low, high] = [Infinity, -Infinity];
+      for (const offset of lows) low = Math.min(low, offset);
+      for (const offset of lasts.concat(stepStarts)) high = Math.max(high, offset);
+      if (low > high) [low, high] = [0, 1];
+      const room = Math.max((high - low) * 0.03, 1);
+      const home = { x: homeOf(starts, stops, stepTimes), y: [low - room, high + 1 + room], yaxis: "yaxis" };
+      return { ...partition, firsts, lasts, starts, stops, stepTimes, stepStarts, stepEffective, home };
+    });
+    let chosen = partitions[0];
+    const colour = (state, deliveries) => {
+      const shades = STATE_COLOURS[state];
+      return shades[Math.min(Math.max(deliveries - 1, 0), shades.length - 1)];
+    };
+    const text = (index) => [
+      `<b>${STATE_WORDS[data.states[chosen.states[index]]]}</b>, delivery count ${chosen.counts[index]}`,
+      `offsets ${count(chosen.firsts[index])} to ${count(chosen.lasts[index])}`,
+      time(chosen.starts[index]), chosen.lengths[index] === OPEN ? "still" : time(chosen.stops[index]),
+      chosen.sure[index] ? "" : "not certain: the log began midway",
+    ].filter(Boolean).join("<br>");
+
+    function rectangles(found) {
+      return data.states.map((state, number) => {
+        const own = found.filter((index) => chosen.states[index] === number);
+        return {
+          type: "bar", orientation: "h", name: STATE_WORDS[state], base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
+          y: own.map((index) => (chosen.firsts[index] + chosen.lasts[index] + 1) / 2), width: own.map((index) => chosen.lasts[index] - chosen.firsts[index] + 1),
+          marker: { color: own.map((index) => colour(state, chosen.counts[index])), line: { width: 0.4, color: css("--paper") },
+            pattern: { shape: own.map((index) => (chosen.sure[index] ? "" : "/")), fgcolor: css("--paper"), fillmode: "overlay", solidity: 0.3, size: 7 } },
+          text: own.map(text), textposition: "none", hovertemplate: "%{text}<extra></extra>", showlegend: own.length > 0,
+        };
+      });
+    }
+
+    function cells(found, view) {
+      const [columnCount, rowCount] = [160, 90];
+      const [low, high] = ends(view.y);
+      const [width, height] = [(view.x[1] - view.x[0]) / columnCount, (high - low) / rowCount];
+      // the worst state in a cell is the one to see: given up, archiving, available again (by count), acknowledged
+      const scale = ["#009E73", ...STATE_COLOURS.AVAILABLE, "#E69F00", "#D55E00"];
+      const rank = (index) => ({ ACKNOWLEDGED: 0, AVAILABLE: 1 + Math.min(Math.max(chosen.counts[index] - 1, 0), 3), ARCHIVING: 5, ARCHIVED: 6 })[data.states[chosen.states[index]]];
+      const z = Array.from({ length: rowCount }, () => new Array(columnCount).fill(null));
+      const worst = Array.from({ length: rowCount }, () => new Array(columnCount).fill(-1));
+      const clamp = (value, most) => Math.min(Math.max(Math.floor(value), 0), most - 1);
+      for (const index of found) {
+        const value = rank(index);
+        const [r0, r1] = [clamp((chosen.firsts[index] - low) / height, rowCount), clamp((chosen.lasts[index] - low) / height, rowCount)];
+        const [c0, c1] = [clamp((chosen.starts[index] - view.x[0]) / width, columnCount), clamp((chosen.stops[index] - view.x[0]) / width, columnCount)];
+        for (let row = r0; row <= r1; row += 1) {
+          for (let column = c0; column <= c1; column += 1) {
+            if (z[row][column] === null || value > z[row][column]) [z[row][column], worst[row][column]] = [value, index];
+          }
+        }
+      }
+      return [{
+        type: "heatmap", x0: view.x[0] + width / 2, dx: width, y0: low + height / 2, dy: height, z, zmin: -0.5, zmax: 6.5, showscale: false, hoverongaps: false,
+        colorscale: scale.flatMap((shade, index) => [[index / 7, shade], [(index + 1) / 7, shade]]),
+        text: worst.map((line) => line.map((index) => (index < 0 ? "" : `worst here: ${text(index)}`))), hovertemplate: "%{text}<br>click to see more<extra></extra>",
+        customdata: worst.map((line, row) => line.map((_, column) => ({ zoom: { x: [view.x[0] + (column - 4) * width, view.x[0] + (column + 5) * width], y: [low + (row - 4) * height, low + (row + 5) * height] } }))),
+      }];
+    }
+
+    const chart = new Chart(figure, (view, size) => {
+      const [low, high] = ends(view.y);
+      const found = [];
+      for (let index = 0; index < chosen.starts.length; index += 1) {
+        if (chosen.starts[index] < view.x[1] && chosen.stops[index] > view.x[0] && chosen.firsts[index] <= high && chosen.lasts[index] >= low) found.push(index);
+      }
+      const isExact = found.length <= BARS_MAX;
+      const times = [...chosen.stepTimes, facts.to];
+      const held = (offsets) => [...offsets, offsets.at(-1)].map((offset) => (offset < 0 ? null : offset));
+      const step = { type: "scatter", mode: "lines", x: times, line: { shape: "hv", color: css("--ink"), width: 2 } };
+      return {
+        traces: [
+          ...(isExact ? rectangles(found) : cells(found, view)),
+          { ...step, name: "start offset", y: held(chosen.stepStarts), hovertemplate: "start offset %{y:,}<br>%{x}<extra></extra>" },
+          { ...step, name: "start offset, at least", y: held(chosen.stepEffective), line: { ...step.line, dash: "dot", width: 1.5 }, hovertemplate: "start offset at least %{y:,}<br>%{x}<extra></extra>" },
+        ],
+        layout: layoutOf(isSmall() ? 400 : 470, {
+          barmode: "overlay", bargap: 0, showlegend: true,
+          legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12, color: css("--soft") }, itemclick: false, itemdoubleclick: false },
+          margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 84 : 44, b: 38 },
+          xaxis: timeAxis(view),
+          yaxis: axis({ range: view.y, title: titled("offset"), tickformat: ",d" }),
+          shapes: holeShapes(data.holes, view, { ...size, height: 380 }),
+        }),
+        reading: `${chosen.name}: ${several(found.length, "stretch").replace("stretchs", "stretches")} of delivery states.${isExact ? "" : " Counted together: each cell shows the worst state in it. Zoom in to see each."}`,
+      };
+    }, structuredClone(chosen.home));
+    if (partitions.length > 1) {
+      figure.querySelector(".controls").prepend(choice("Share partition", partitions.map((partition, index) => [index, cut(partition.name, 60)]), (value) => {
+        chosen = partitions[Number(value)];
+        chart.home = chosen.home;
+        chart.show(chosen.home);
+      }));
+    }
+    return chart;
+  };
+
+  DRAW.drawEvents = (figure, data) => {
+    const eventsOf = (rows, prefix) => {
+      const texts = (name) => rows[name].codes.map((code) => (code < 0 ? null : rows[name].texts[code]));
+      const [causes, likely, confidences, methods, topics] = ["cause", "likely_cause", "confidence", "method", "topic"].map(texts);
+      return sums(rows.at).map((at, index) => ({
+        at, cause: causes[index], likely: likely[index], confidence: confidences[index], method: methods[index], prefix, lane: `${prefix}: ${words(causes[index])}`,
+        offsets: rows.offsets[index], first: rows.firsts[index], place: `${topics[index]}-${rows.partitions[index]}`, size: Math.min(8 + 3 * Math.log2(rows.offsets[index]), 26),
+      }));
+    };
+    const events = [...eventsOf(data.archived, "given up"), ...eventsOf(data.redelivered, "again")];
+    const lanes = [...new Set(events.map((event) => event.lane))].sort().reverse();
+    const home = { x: homeOf(events.map((event) => event.at)) };
+    const text = (event) => [
+      `<b>${event.lane}</b>, ${words(event.confidence)} (${words(event.method)})`, event.likely === null ? "" : `likely: ${words(event.likely)}`,
+      `${plain(event.place)}, offsets ${count(event.first)} to ${count(event.first + event.offsets - 1)}`, `${several(event.offsets, "record")}`, time(event.at),
+    ].filter(Boolean).join("<br>");
+    return new Chart(figure, (view, size) => {
+      const marks = laneTrace(events, lanes, view, (event) => (event.prefix === "given up" ? ALARM : PALETTE[0]), text);
+      const total = lanes.length * 30 + 20;
+      const offsets = (prefix) => marks.seen.filter((event) => event.prefix === prefix).reduce((sum, event) => sum + event.offsets, 0);
+      return {
+        traces: [marks.trace],
+        layout: layoutOf(total + 60, { xaxis: timeAxis(view), yaxis: laneAxis(lanes, [0, 1]), shapes: holeShapes(data.holes, view, { ...size, height: total }) }),
+        reading: `${several(offsets("given up"), "record")} given up, ${count(offsets("again"))} handed back or given out again.`,
+      };
+    }, home);
+  };
+
+  DRAW.drawCounts = (figure, data, listings) => {
+    const rows = recordsOf(listings[0]);
+    const values = rows.flatMap((row) => [row.acknowledged, row.archived]).filter((value) => value > 0);
+    let isLog = values.length > 1 && Math.max(...values) / Math.min(...values) > 50;
+    const chart = new Chart(figure, () => ({
+      traces: [["acknowledged", "acknowledged", STATE_COLOURS.ACKNOWLEDGED[0]], ["archived", "given up", STATE_COLOURS.ARCHIVED[0]]].map(([name, title, shade]) => ({
+        type: "bar", name: title, x: rows.map((row) => String(row.delivery_count ?? "not known")), y: rows.map((row) => row[name] || null), marker: { color: shade },
+        text: rows.map((row) => (row[name] ? count(row[name]) : "")), textposition: "outside", cliponaxis: false, textfont: { color: css("--ink") },
+        hovertemplate: `%{y:,} records ${title}<br>at delivery count %{x}<extra></extra>`,
+      })),
+      layout: layoutOf(300, {
+        barmode: "group", showlegend: true, dragmode: false, legend: { orientation: "h", y: 1.05, yanchor: "bottom", x: 0, font: { color: css("--soft") } },
+        margin: { l: isSmall() ? 64 : 90, r: 20, t: 50, b: 48 },
+        xaxis: axis({ type: "category", title: titled("delivery count"), fixedrange: true }),
+        yaxis: axis({ type: isLog ? "log" : "linear", title: titled(isLog ? "records, log scale" : "records"), fixedrange: true, dtick: isLog ? 1 : undefined, nticks: 6 }),
+      }),
+    }));
+    const toggle = button("Log scale", () => {
+      isLog = !isLog;
+      toggle.setAttribute("aria-pressed", String(isLog));
+      chart.draw();
+    }, { "aria-pressed": String(isLog) });
+    figure.querySelector(".controls").append(toggle);
+    return chart;
+  };
+
+  // --- the page
+
+  const started = new Map();
+
+  function start(figure) {
+    if (!started.has(figure)) started.set(figure, open(figure));
+    return started.get(figure);
+  }
+
+  async function open(figure) {
+    const picture = await inflated(scriptJson(`${figure.id}-data`));
+    const chart = DRAW[picture.draws](figure, picture.data, picture.listings);
+    figure.querySelectorAll(".listing").forEach((details) => {
+      const listing = picture.listings[Number(details.dataset.listing)];
+      const index = listing.columns.findIndex((column) => column.kind === "time");
+      const onTime = chart.home?.x && index >= 0 ? { index, show: (at) => chart.around(at) } : null;
+      new Table(details, listing, onTime);
+    });
+    await chart.draw();
+  }
+
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    const toggle = document.getElementById("theme");
+    toggle.textContent = theme === "dark" ? "Light" : "Dark";
+    toggle.setAttribute("aria-label", `Use ${theme === "dark" ? "light" : "dark"} colours`);
+    charts.filter((chart) => chart.isDrawn).forEach((chart) => chart.draw());
+  }
+
+  async function begin() {
+    const dark = window.matchMedia("(prefers-color-scheme: dark)");
+    setTheme(dark.matches ? "dark" : "light");
+    dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
+    document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+    facts = await inflated(scriptJson("facts"));
+    const figures = [...document.querySelectorAll("figure.picture")];
+    const watch = new IntersectionObserver((entries) => {
+      entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
+        watch.unobserve(entry.target);
+        start(entry.target);
+      });
+    }, { rootMargin: "800px" });
+    figures.forEach((figure) => watch.observe(figure));
+    let before = null;
+    window.addEventListener("beforeprint", () => {
+      before = root.dataset.theme;
+      setTheme("light");
+      figures.forEach(start);
+    });
+    window.addEventListener("afterprint", () => setTheme(before ?? root.dataset.theme));
+  }
+
+  begin();
+})();

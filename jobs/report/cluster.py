@@ -1,0 +1,230 @@
+"""The overview: which groups cost most, and how much of the coordinators' logs was read at all."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.arrow_columns import texts_of
+from jobs.as_of import SHARE
+from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole
+from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
+from jobs.report.reader import LOGS, Limits, Reader
+from jobs.report.sql_text import Scope, literal, select
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
+
+MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "archived")
+"""What groups are compared by, in the order of the SQL."""
+
+OVERVIEW_COLUMNS: Final = (
+    Column("group_id", Kind.TEXT),
+    Column("group_type", Kind.TEXT, "max(group_type)"),
+    Column("rebalances", Kind.NUMBER, "sum(rebalances)"),
+    Column("unowned_ms", Kind.DURATION, "sum(unowned_ms)"),
+    Column("rewinds", Kind.NUMBER, "sum(rewinds)"),
+    Column("redelivered", Kind.NUMBER, "sum(redelivered)"),
+    Column("archived", Kind.NUMBER, "sum(archived)"),
+    Column("holes", Kind.NUMBER, "sum(holes)"),
+)
+OVERVIEW_ORDER: Final = ("rebalances desc", "unowned_ms desc", "archived desc", "redelivered desc", "group_id")
+
+COVERAGE_COLUMNS: Final = (
+    Column("topic", Kind.TEXT),
+    Column("partition", Kind.NUMBER),
+    Column("from_offset", Kind.NUMBER),
+    Column("to_offset", Kind.NUMBER),
+    Column("kind", Kind.TEXT),
+    Column("reason", Kind.TEXT),
+    Column("first_timestamp", Kind.TIME),
+    Column("last_timestamp", Kind.TIME),
+)
+
+REWIND: Final = "REWIND"
+
+
+@dataclass(slots=True)
+class GroupLine:
+    """One group in the overview. Durations in ms; `redelivered` and `archived` count offsets."""
+
+    group_id: str
+    group_type: str | None = None
+    rebalances: int = 0
+    unowned_ms: int = 0
+    rewinds: int = 0
+    redelivered: int = 0
+    archived: int = 0
+    holes: int = 0
+    """In the log partitions that its records are in."""
+    log_partitions: set[tuple[str, int]] = field(default_factory=set)
+    """Coordinator topics and partitions that its records are in."""
+
+    @property
+    def is_share(self) -> bool:
+        """Is it a share group?"""
+        return self.group_type == SHARE
+
+
+def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
+    """All groups, those that rebalance most first."""
+    lines: dict[str, GroupLine] = defaultdict(lambda: GroupLine(""))
+    for group_id, group_type, count, unowned_ms in _sums(
+        reader.moments(REBALANCES, ("group_id", "group_type", "unowned_partition_ms"), "started_at"),
+        "unowned_partition_ms",
+    ):
+        line = _line(lines, group_id, group_type)
+        line.rebalances, line.unowned_ms = line.rebalances + count, line.unowned_ms + unowned_ms
+    anomalies = reader.moments(COMMIT_ANOMALIES, ("group_id", "group_type"), "at", pc.field("kind") == REWIND)
+    for group_id, group_type, count, _ in _sums(anomalies, None):
+        _line(lines, group_id, group_type).rewinds += count
+    for group_id, group_type, _, offsets in _sums(_ranges(reader, REDELIVERIES), "offsets"):
+        _line(lines, group_id, group_type).redelivered += offsets
+    for group_id, group_type, _, offsets in _sums(_ranges(reader, ARCHIVED_RECORDS), "offsets"):
+        _line(lines, group_id, group_type).archived += offsets
+    known = ("group_id", "group_type", "log_partition")
+    for group_id, group_type, log_partition in _distinct(reader.stretches(GROUP_GENERATIONS, known), known):
+        _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
+    logs = ("group_id", "log_partition")
+    for group_id, log_partition in _distinct(reader.rows(SHARE_PARTITION_STATES, logs), logs):
+        _line(lines, group_id, None).log_partitions.add((SHARES_LOG, log_partition))
+    holes = _hole_counts(coverage)
+    for line in lines.values():
+        line.holes = sum(holes.get(place, 0) for place in line.log_partitions)
+    return sorted(
+        lines.values(), key=lambda it: (-it.rebalances, -it.unowned_ms, -it.archived, -it.redelivered, it.group_id)
+    )
+
+
+def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits) -> Picture:
+    """Groups by what they cost."""
+    rows = [tuple(getattr(line, column.name) for column in OVERVIEW_COLUMNS) for line in lines]
+    return Picture(
+        "groups",
+        "drawGroups",
+        "Groups by cost",
+        "The groups that stand out, by one measure at a time; the table has them all.",
+        (Listing("Groups", OVERVIEW_COLUMNS, rows[: limits.row_count], len(rows), _overview_sql(scope)),),
+    )
+
+
+def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, limits: Limits) -> Picture:
+    """What was read of the coordinators' logs, and what was not."""
+    order = ("topic", "partition", "from_offset")
+    conditions = [
+        f"cluster_id = {literal(scope.cluster_id)}",
+        f"topic in ({', '.join(map(literal, LOGS))})",
+        "kind in ('CAPTURED', 'MISSING', 'CORRUPT')",
+    ]
+    sql = select([column.sql for column in COVERAGE_COLUMNS], "bronze.coverage", conditions, order)
+    rows = first_rows(coverage, COVERAGE_COLUMNS, order, limits.row_count)
+    return Picture(
+        "coverage",
+        "drawCoverage",
+        "What was read of the coordinators' logs",
+        "A line for each log partition: from its first record to its last one. Hatched: records that were not read. "
+        "Nothing in this report can speak of what was in there.",
+        (Listing("Coverage", COVERAGE_COLUMNS, rows, coverage.num_rows, sql),),
+        {"read": _read(coverage), "holes": [hole_json(hole) for hole in holes]},
+    )
+
+
+def hole_json(hole: Hole) -> dict[str, Any]:
+    """A hole as the page draws it."""
+    return {"log": hole.log_partition, "after": hole.after_ms, "before": hole.before_ms, "text": hole.text()}
+
+
+def _read(coverage: pa.Table) -> list[dict[str, Any]]:
+    """Log partitions: from when to when something of them was read, and how many offsets."""
+    captured = coverage.filter(pc.equal(coverage["kind"], "CAPTURED"))
+    offsets = pc.add(pc.subtract(captured["to_offset"], captured["from_offset"]), 1)
+    sums = (
+        captured.append_column("offsets", offsets)
+        .group_by(["topic", "partition"])
+        .aggregate([("first_timestamp", "min"), ("last_timestamp", "max"), ("offsets", "sum")])
+        .sort_by([("topic", "ascending"), ("partition", "ascending")])
+    )
+    columns = Column("topic", Kind.TEXT), Column("partition", Kind.NUMBER)
+    times = Column("first_timestamp_min", Kind.TIME), Column("last_timestamp_max", Kind.TIME)
+    rows = first_rows(
+        sums, (*columns, *times, Column("offsets_sum", Kind.NUMBER)), ("topic", "partition"), sums.num_rows
+    )
+    return [
+        {"log": f"{topic}-{partition}", "from": first_ms, "to": last_ms, "offsets": count}
+        for topic, partition, first_ms, last_ms, count in rows
+    ]
+
+
+def _line(lines: dict[str, GroupLine], group_id: str, group_type: str | None) -> GroupLine:
+    line = lines[group_id]
+    line.group_id = group_id
+    if group_type is not None and (line.group_type is None or group_type > line.group_type):
+        line.group_type = group_type
+    return line
+
+
+def _ranges(reader: Reader, table: Any) -> pa.Table:
+    rows = reader.moments(table, ("group_id", "group_type", "first_offset", "last_offset"), "at")
+    return rows.append_column("offsets", pc.add(pc.subtract(rows["last_offset"], rows["first_offset"]), 1))
+
+
+def _sums(rows: pa.Table, column: str | None) -> Iterable[tuple[str, str, int, int]]:
+    """Group, type, count of rows, and sum of a column."""
+    wanted: list[Any] = [([], "count_all")]
+    if column is not None:
+        wanted.append((column, "sum"))
+    sums = rows.group_by(["group_id", "group_type"]).aggregate(wanted)
+    values = [0] * sums.num_rows if column is None else [it or 0 for it in sums[f"{column}_sum"].to_pylist()]
+    names = texts_of(sums["group_id"]), texts_of(sums["group_type"])
+    return zip(*names, sums["count_all"].to_pylist(), values, strict=True)
+
+
+def _distinct(rows: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    found = rows.group_by(list(names)).aggregate([])
+    return zip(*(found[name].to_pylist() for name in names), strict=True)
+
+
+def _hole_counts(coverage: pa.Table) -> dict[tuple[str, int], int]:
+    holes = coverage.filter(pc.not_equal(coverage["kind"], "CAPTURED"))
+    counts = holes.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    places = zip(counts["topic"].to_pylist(), counts["partition"].to_pylist(), strict=True)
+    return dict(zip(places, counts["count_all"].to_pylist(), strict=True))
+
+
+def _overview_sql(scope: Scope) -> str:
+    """All that `group_lines` counts."""
+    parts = [
+        _part("gold.rebalances", scope.within("started_at"), rebalances="1", unowned_ms="unowned_partition_ms"),
+        _part("gold.commit_anomalies", [*scope.within("at"), f"kind = '{REWIND}'"], rewinds="1"),
+        _part("gold.redeliveries", scope.within("at"), redelivered="last_offset - first_offset + 1"),
+        _part("gold.archived_records", scope.within("at"), archived="last_offset - first_offset + 1"),
+        _part("silver.group_generations", scope.overlapping()),
+        _part("silver.share_partition_states", scope.rows(), group_type="null"),
+        _holes_part(scope, "silver.group_generations", scope.overlapping(), GROUPS_LOG),
+        _holes_part(scope, "silver.share_partition_states", scope.rows(), SHARES_LOG),
+    ]
+    union = "\n  union all ".join(parts)
+    columns = [
+        column.sql.replace("sum(", "coalesce(sum(").replace(") as", "), 0) as", 1)
+        if column.kind is not Kind.TEXT
+        else column.sql
+        for column in OVERVIEW_COLUMNS
+    ]
+    return f"select {', '.join(columns)}\nfrom (\n  {union}\n)\ngroup by group_id\norder by {', '.join(OVERVIEW_ORDER)}"
+
+
+def _part(source: str, conditions: Sequence[str], group_type: str = "group_type", **measures: str) -> str:
+    columns = [f"{measures.get(name, '0')} as {name}" for name in (*MEASURES, "holes")]
+    what = f"select group_id, {group_type} as group_type, {', '.join(columns)}"
+    return f"{what}\n    from {source} where {' and '.join(conditions)}"
+
+
+def _holes_part(scope: Scope, source: str, conditions: Sequence[str], topic: str) -> str:
+    groups = f"select distinct group_id, log_partition from {source} where {' and '.join(conditions)}"
+    coverage = (
+        f"c.cluster_id = {literal(scope.cluster_id)} and c.topic = '{topic}' and c.partition = g.log_partition "
+        "and c.kind in ('MISSING', 'CORRUPT')"
+    )
+    return _part(f"({groups}) as g join bronze.coverage as c on {coverage}", ["true"], "null", holes="1")

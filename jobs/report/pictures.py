@@ -1,0 +1,125 @@
+"""Pictures: what is drawn, the table it was drawn from, and the SQL that gives this table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.arrow_columns import epoch_ms_column
+from jobs.report.sql_text import select
+from schemas.tables.declare import Table
+
+NO_TIME: Final = -1
+
+
+class Kind(StrEnum):
+    """How a cell is shown."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    TIME = "time"
+    """Epoch milliseconds."""
+    DURATION = "duration"
+    """Milliseconds."""
+    SHARE = "share"
+    """0 to 1."""
+    FLAG = "flag"
+
+
+class Column(NamedTuple):
+    """A column of a picture's table. `expression`: how SQL makes it; None: it is a column by that name."""
+
+    name: str
+    kind: Kind
+    expression: str | None = None
+
+    @property
+    def sql(self) -> str:
+        """As `select` takes it."""
+        return self.name if self.expression is None else f"{self.expression} as {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The table of a picture: its first rows, in the order of the SQL; times are epoch milliseconds."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    row_count: int
+    """Of all rows, shown or not."""
+    sql: str
+
+    def json(self) -> dict[str, Any]:
+        """As the page reads it: column by column, texts by number."""
+        columns = [_column_json(column, [row[index] for row in self.rows]) for index, column in enumerate(self.columns)]
+        return {"title": self.title, "columns": columns, "rowCount": self.row_count, "shown": len(self.rows)}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture. `draws` names the function of the page which draws it from `data`."""
+
+    name: str
+    """Of ASCII letters, digits and hyphens; unique in a report."""
+    draws: str
+    title: str
+    about: str
+    listings: tuple[Listing, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    """What is not in it, or not certain."""
+
+    def json(self) -> dict[str, Any]:
+        """As the page reads it."""
+        return {"draws": self.draws, "data": self.data, "listings": [listing.json() for listing in self.listings]}
+
+
+def listing(
+    title: str,
+    table: Table,
+    columns: Sequence[Column],
+    rows: pa.Table,
+    conditions: Sequence[str],
+    order: Sequence[str],
+    rows_max: int,
+) -> Listing:
+    """The table of rows that meet the conditions already; `rows` has the columns by name, and those of the order."""
+    return Listing(
+        title,
+        tuple(columns),
+        first_rows(rows, columns, order, rows_max),
+        rows.num_rows,
+        select([column.sql for column in columns], table.full_name, conditions, order),
+    )
+
+
+def first_rows(rows: pa.Table, columns: Sequence[Column], order: Sequence[str], rows_max: int) -> list[tuple[Any, ...]]:
+    """The first rows in an order, as Spark sorts: null before all else."""
+    keys = [(name, "ascending", "at_start") for name in order]
+    taken = rows.take(pc.sort_indices(rows, sort_keys=keys)[:rows_max])
+    return list(zip(*(cells(taken[column.name]) for column in columns), strict=True))
+
+
+def cells(column: pa.ChunkedArray) -> list[Any]:
+    """Python's values; times as epoch milliseconds."""
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return [None if at == NO_TIME else at for at in epoch_ms_column(column).tolist()]
+
+
+def deltas(numbers: Sequence[int]) -> list[int]:
+    """Numbers as the page's `sums` reads them back: each less the one before, which takes less room."""
+    return [after - before for before, after in zip([0, *numbers], numbers, strict=False)]
+
+
+def _column_json(column: Column, values: list[Any]) -> dict[str, Any]:
+    head = {"name": column.name, "kind": column.kind.value}
+    if column.kind is not Kind.TEXT:
+        return {**head, "values": values}
+    texts = list(dict.fromkeys(value for value in values if value is not None))
+    places = {text: index for index, text in enumerate(texts)}
+    return {**head, "texts": texts, "codes": [-1 if value is None else places[value] for value in values]}

@@ -1,0 +1,94 @@
+"""What a report reads: rows of a cluster's tables in a stretch of time, without Spark."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.as_of import SilverAt
+from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
+from jobs.coverage import from_table
+from jobs.findings import HOLES
+from jobs.report.sql_text import Scope
+from jobs.sinks import Warehouse
+from schemas.tables.bronze import COVERAGE
+from schemas.tables.declare import Table
+
+LOGS: Final = (GROUPS_LOG, SHARES_LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much detail goes into one file."""
+
+    group_count: int = 8
+    """Groups with owners, commits and members; share groups count apart."""
+    share_group_count: int = 4
+    share_partition_count: int = 12
+    """Of one share group."""
+    stretch_count: int = 400_000
+    """Stretches of ownership, all groups together; shorter ones are put together above this."""
+    batch_count: int = 200_000
+    """Stretches of delivery states, all share partitions together."""
+    row_count: int = 1_000
+    """Of one table."""
+    rebalance_count: int = 20_000
+    """Rows in the tables of rebalances, all groups together."""
+
+    def halved(self) -> "Limits":
+        """Half the detail."""
+        return Limits(
+            max(self.group_count // 2, 1),
+            max(self.share_group_count // 2, 1),
+            max(self.share_partition_count // 2, 1),
+            self.stretch_count // 2,
+            self.batch_count // 2,
+            max(self.row_count // 2, 1),
+            max(self.rebalance_count // 2, 1),
+        )
+
+
+class Reader:
+    """A cluster's rows in the stretch of a scope."""
+
+    def __init__(self, warehouse: Warehouse, scope: Scope) -> None:
+        self.warehouse = warehouse
+        self.scope = scope
+        self.span = Span(scope.from_ms, scope.to_ms)
+        self._silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
+
+    def of_groups(self, group_ids: Sequence[str]) -> "Reader":
+        """The same stretch of some groups."""
+        return Reader(self.warehouse, self.scope._replace(group_ids=tuple(group_ids)))
+
+    def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
+        """Rows whose time is in the stretch, in no order."""
+        return self._silver.scan(table, names, *within(time_column, self.span), *conditions)
+
+    def stretches(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """Rows whose interval has a moment in the stretch, in no order."""
+        return self._silver.scan(table, names, *overlapping(self.span), *conditions)
+
+    def rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """Rows of any time, in no order."""
+        return self._silver.scan(table, names, *conditions)
+
+    def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Commits that took effect, of any time; texts are coded."""
+        return self._silver.applied_commits(names)
+
+    def coverage(self) -> pa.Table:
+        """What was read of the coordinators' logs and what was not, but for what the cleaner took away."""
+        rows = self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id})
+        is_told = pc.and_(
+            pc.is_in(rows["topic"], pa.array(LOGS)), pc.is_in(rows["kind"], pa.array(["CAPTURED", *HOLES]))
+        )
+        return rows.filter(is_told)
+
+    def holes(self) -> list[Hole]:
+        """Stretches of the coordinators' logs that were not read."""
+        coverage = from_table(self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id}))
+        found = [(place[0], hole) for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
+        return [hole for topic, hole in found if topic in LOGS and hole.kind in HOLES and hole.touches(self.span)]

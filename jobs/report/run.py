@@ -1,0 +1,214 @@
+"""The job: read, draw, write one file."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from jobs.answers import time_text
+from jobs.arrow_columns import epoch_ms_column
+from jobs.as_of import NoSuchGroupError
+from jobs.audit_report import Span, completeness
+from jobs.errors import JobError
+from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
+from jobs.report.groups import group_pictures
+from jobs.report.page import Page, Section, Tile, render
+from jobs.report.reader import LOGS, Limits, Reader
+from jobs.report.shares import share_pictures
+from jobs.report.sql_text import Scope
+from jobs.sinks import Warehouse, filesystem_of
+from jobs.sql import printable
+from jobs.times import epoch_ms
+from schemas.tables.gold import REBALANCES
+
+BYTES_MAX: Final = 10_000_000
+LEFT_OUT_MAX: Final = 200
+
+
+class Written(NamedTuple):
+    """What a report holds."""
+
+    size_bytes: int
+    group_count: int
+    """Of all groups."""
+    drawn_count: int
+    """Groups with pictures of their own."""
+
+
+def run_report(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    output: str,
+    made_at: datetime,
+    group_ids: Collection[str] | None = None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    options: Sequence[str] = (),
+) -> Written:
+    """Write the report of a cluster, or of some of its groups, to a file or URI.
+
+    `made_at` is what the page says of its making; `options` go with the commands that the page names. Raises JobError
+    where there is no gold, or the file cannot be written; NoSuchGroupError where an asked group is not known.
+    """
+    scope = Scope(cluster_id, None if group_ids is None else tuple(sorted(set(group_ids))), from_ms, to_ms)
+    text, written = make_report(warehouse, scope, made_at=made_at, options=options)
+    _write(output, text.encode())
+    return written
+
+
+def make_report(
+    warehouse: Warehouse, scope: Scope, *, made_at: datetime, options: Sequence[str] = (), limits: Limits | None = None
+) -> tuple[str, Written]:
+    """The page's text: with less detail where it would be too large."""
+    if not warehouse.exists(REBALANCES):
+        raise JobError(f"no gold in {warehouse.root}: run ./spark-submit.sh nightly (or replay and audit) first")
+    limits = limits or Limits()
+    while True:
+        text, written = _make(warehouse, scope, made_at, options, limits)
+        if written.size_bytes <= BYTES_MAX or limits.row_count == 1:
+            return text, written
+        limits = limits.halved()
+
+
+def _make(
+    warehouse: Warehouse, scope: Scope, made_at: datetime, options: Sequence[str], limits: Limits
+) -> tuple[str, Written]:
+    reader = Reader(warehouse, scope)
+    coverage, holes = reader.coverage(), reader.holes()
+    lines = group_lines(reader, coverage)
+    if scope.group_ids is not None:
+        missing = sorted(set(scope.group_ids) - {line.group_id for line in lines})
+        if missing:
+            raise NoSuchGroupError(f"nothing is known of: {', '.join(printable(name)[:100] for name in missing)}")
+    window = _window(coverage, scope)
+    groups = [line for line in lines if not line.is_share][: limits.group_count]
+    share_groups = sorted(
+        (line for line in lines if line.is_share), key=lambda it: (-it.archived, -it.redelivered, it.group_id)
+    )[: limits.share_group_count]
+    pictures = group_pictures(reader, groups, holes, window, limits) | share_pictures(
+        reader, share_groups, holes, limits
+    )
+    sections = [
+        Section(f"group-{index}", line.group_id, line.group_type or "", _group_tiles(line), tuple(drawn))
+        for index, line in enumerate([*groups, *share_groups], 1)
+        if (drawn := pictures.get(line.group_id))
+    ]
+    shown = {section.group_id for section in sections}
+    left_out = [line.group_id for line in lines if line.group_id not in shown]
+    page = Page(
+        cluster_id=scope.cluster_id,
+        stretch=_stretch(window),
+        made_at=time_text(epoch_ms(made_at)) or "",
+        statements=tuple(_statements(warehouse, scope)),
+        tiles=_tiles(lines, len(holes)),
+        pictures=(overview(lines, scope, limits), coverage_picture(coverage, holes, scope, limits)),
+        sections=tuple(sections),
+        left_out=tuple((name, _command(name, scope, options)) for name in left_out[:LEFT_OUT_MAX]),
+        left_out_count=len(left_out),
+        options=" ".join(map(shlex.quote, options)),
+    )
+    text = render(page, {"from": window[0], "to": window[1]})
+    return text, Written(len(text.encode()), len(lines), len(sections))
+
+
+def _statements(warehouse: Warehouse, scope: Scope) -> list[tuple[bool, str, tuple[str, ...]]]:
+    told = [
+        completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
+        for log in LOGS
+    ]
+    return [(it.is_complete, it.statements[0], it.statements[1:]) for it in told]
+
+
+def _window(coverage: object, scope: Scope) -> tuple[int, int]:
+    """The stretch of time of the report: as asked, else from the first record to the last one."""
+    times = [epoch_ms_column(coverage[name]) for name in ("first_timestamp", "last_timestamp")]  # type: ignore[index]
+    known = [column[column >= 0] for column in times]
+    first = int(known[0].min()) if len(known[0]) else 0
+    last = int(known[1].max()) + 1 if len(known[1]) else first + 1
+    return first if scope.from_ms is None else scope.from_ms, last if scope.to_ms is None else scope.to_ms
+
+
+def _stretch(window: tuple[int, int]) -> str:
+    return f"{time_text(window[0])} to {time_text(window[1])}"
+
+
+def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:
+    given_up = sum(line.archived for line in lines)
+    return (
+        Tile("groups", f"{len(lines):,}", f"{sum(line.is_share for line in lines):,} of them share groups"),
+        Tile("rebalances", f"{sum(line.rebalances for line in lines):,}"),
+        Tile("partition time unowned", duration_text(sum(line.unowned_ms for line in lines)), "summed over partitions"),
+        Tile("commits that went back", f"{sum(line.rewinds for line in lines):,}"),
+        Tile("records redelivered", f"{sum(line.redelivered for line in lines):,}"),
+        Tile("records given up", f"{given_up:,}", is_bad=given_up > 0),
+        Tile("holes in coverage", f"{hole_count:,}", is_bad=hole_count > 0),
+    )
+
+
+def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
+    tiles = [Tile("rebalances", f"{line.rebalances:,}")]
+    if line.is_share:
+        tiles.append(Tile("records redelivered", f"{line.redelivered:,}"))
+        tiles.append(Tile("records given up", f"{line.archived:,}", is_bad=line.archived > 0))
+    else:
+        tiles.append(Tile("partition time unowned", duration_text(line.unowned_ms)))
+        tiles.append(Tile("commits that went back", f"{line.rewinds:,}", is_bad=line.rewinds > 0))
+    tiles.append(Tile("holes in its log", f"{line.holes:,}", is_bad=line.holes > 0))
+    return tuple(tiles)
+
+
+def duration_text(duration_ms: int) -> str:
+    """For people: the two largest units."""
+    if duration_ms < 1_000:
+        return f"{duration_ms} ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1000:.3g} s"
+    seconds = round(duration_ms / 1000)
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    parts: list[str] = []
+    for size, unit in units:
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts[:2])
+
+
+def _command(group_id: str, scope: Scope, options: Sequence[str]) -> str:
+    words = ["./spark-submit.sh", "report", "--output", "report-of-group.html", "--group", group_id, *options]
+    for name, at_ms in (("--from", scope.from_ms), ("--to", scope.to_ms)):
+        if at_ms is not None:
+            words += [name, time_text(at_ms) or ""]
+    return " ".join(map(shlex.quote, words))
+
+
+def _write(output: str, data: bytes) -> None:
+    """All of it or nothing."""
+    if "://" in output:
+        filesystem, path = filesystem_of(output)
+        try:
+            with filesystem.open_output_stream(path) as out:
+                out.write(data)
+        except OSError as error:
+            raise JobError(f"the report cannot be written to {output}: {error}") from error
+        return
+    file = Path(output).expanduser()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".report-", delete=False) as out:
+            out.write(data)
+        Path(out.name).chmod(0o666 & ~_umask())
+        Path(out.name).replace(file)
+    except OSError as error:
+        raise JobError(
+            f"the report cannot be written to {output}: {error.strerror}: name another place with --output"
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

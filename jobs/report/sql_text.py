@@ -1,0 +1,74 @@
+"""SQL that is shown to people, who copy it: an id is a literal which holds nothing but letters, digits and escapes."""
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from jobs.times import to_datetime
+
+PLAIN: Final = frozenset(" _-./:")
+
+
+class Scope(NamedTuple):
+    """What a report is of. `group_ids` None: all groups. From inclusive, to exclusive, epoch ms; None: no bound."""
+
+    cluster_id: str
+    group_ids: tuple[str, ...] | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def of_group(self, group_id: str) -> "Scope":
+        """The same stretch of one group."""
+        return self._replace(group_ids=(group_id,))
+
+    def rows(self, *, alias: str = "") -> list[str]:
+        """Conditions: cluster and groups."""
+        conditions = [f"{alias}cluster_id = {literal(self.cluster_id)}"]
+        if self.group_ids is not None:
+            conditions.append(f"{alias}group_id {_is_one_of(self.group_ids)}")
+        return conditions
+
+    def within(self, time_column: str) -> list[str]:
+        """Conditions: rows of moments in the stretch."""
+        conditions = self.rows()
+        if self.from_ms is not None:
+            conditions.append(f"{time_column} >= {time_literal(self.from_ms)}")
+        if self.to_ms is not None:
+            conditions.append(f"{time_column} < {time_literal(self.to_ms)}")
+        return conditions
+
+    def overlapping(self) -> list[str]:
+        """Conditions: rows of intervals which have a moment in the stretch."""
+        conditions = self.rows()
+        if self.from_ms is not None:
+            conditions.append(f"(valid_to is null or valid_to > {time_literal(self.from_ms)})")
+        if self.to_ms is not None:
+            conditions.append(f"valid_from < {time_literal(self.to_ms)}")
+        return conditions
+
+
+def literal(text: str) -> str:
+    """A text as Spark SQL reads it back: whatever might end it, be substituted (`${...}`) or not be seen is escaped."""
+    return "'" + "".join(c if c.isascii() and (c.isalnum() or c in PLAIN) else _escaped(c) for c in text) + "'"
+
+
+def time_literal(timestamp_ms: int) -> str:
+    """A moment, with its zone."""
+    return f"timestamp '{to_datetime(timestamp_ms):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z'"
+
+
+def select(columns: Iterable[str], source: str, conditions: Collection[str], order: Iterable[str]) -> str:
+    """One statement, in lines."""
+    lines = [f"select {', '.join(columns)}", f"from {source}"]
+    if conditions:
+        lines.append("where " + "\n  and ".join(conditions))
+    return "\n".join([*lines, f"order by {', '.join(order)}"])
+
+
+def _escaped(character: str) -> str:
+    point = ord(character)
+    return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
+
+
+def _is_one_of(texts: Collection[str]) -> str:
+    literals = ", ".join(map(literal, sorted(texts)))
+    return f"= {literals}" if len(texts) == 1 else f"in ({literals})"
