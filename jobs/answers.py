@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from jobs.sql import printable
-
 Value = str | int | float | bool | None
 
 UNKNOWN: Final = "-"
@@ -58,6 +56,11 @@ def time_text(timestamp_ms: int | None) -> str | None:
         return None
     at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def printable(text: str) -> str:
+    """The text with control characters shown as escapes, so that no terminal obeys them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def csv_cell(value: Value) -> str:

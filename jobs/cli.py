@@ -609,6 +609,7 @@ def report(
     to_time: ToOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """One HTML file that opens offline: what groups cost, who owned what, why it moved, what was given up.
@@ -617,23 +618,26 @@ def report(
     """
 
     def job() -> int:
-        from jobs.progress import size_text  # noqa: PLC0415
+        from jobs.progress import Steps, size_text  # noqa: PLC0415
         from jobs.report.run import run_report  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
+        run = Run.start()
         written = run_report(
             _tables("report", settings),
             settings.cluster_id,
             output=output,
-            made_at=datetime.now(UTC),
+            made_at=run.started_at,
             group_ids=group or None,
             from_ms=_time(from_time),
             to_ms=_time(to_time),
             options=options_of(settings),
         )
+        steps = Steps()
+        steps.facts["report"] = {"output": output, **written._asdict()}
         drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
-        typer.echo(f"{output}: {size_text(written.size_bytes)}, {drawn}")
-        return DONE
+        steps.say(f"{output}: {size_text(written.size_bytes)}, {drawn}")
+        return _tell_facts("report", run, steps, DONE, output_format)
 
     _run(job, debug)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, TextIO
 
-from jobs.answers import Column, Value, table_lines, write_csv, write_json
+from jobs.answers import Column, Value, printable, table_lines, write_csv, write_json
 from jobs.as_of import (
     CLASSIC,
     CONSUMER,
@@ -28,7 +28,6 @@ from jobs.as_of import (
 )
 from jobs.choices import Tool, View
 from jobs.sinks import Warehouse
-from jobs.sql import printable
 
 TOOL_OF_TYPE: Final = {CLASSIC: Tool.CONSUMER, CONSUMER: Tool.CONSUMER, SHARE: Tool.SHARE, STREAMS: Tool.STREAMS}
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs import entry
+from jobs.answers import printable
 from jobs.audits import WholeAudit
 from jobs.sinks import Warehouse
-from jobs.sql import printable
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.java.hash_codes import string_order
-from jobs.answers import Value, write_answers
+from jobs.answers import Value, printable, write_answers
 from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
 from jobs.errors import JobError
 from jobs.sinks import Warehouse
-from jobs.sql import printable
 from jobs.times import epoch_ms
 from schemas.tables.silver import TOPICS
 

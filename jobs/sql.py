@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from jobs.answers import csv_cell, printable
 from jobs.errors import JobError
 from jobs.sinks import Warehouse, spark_uri
 from jobs.views import DEFINITIONS, Definition, definitions_named_in
@@ -215,11 +216,6 @@ def _plain(value: Any) -> Any:
     return Text(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)))
 
 
-def printable(text: str) -> str:
-    """The text with control characters shown as escapes, so that no terminal obeys them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def json_value(value: Any) -> Any:
     """A Spark value as JSON can hold it: times as ISO 8601 in UTC, bytes as base64."""
     match value:
@@ -252,7 +248,9 @@ def json_value(value: Any) -> Any:
 
 def _csv_value(value: Any) -> Any:
     plain = json_value(value)
-    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+    text = json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+    # NULL stays an empty cell, as Spark writes it
+    return csv_cell(text) if isinstance(text, str) else text
 
 
 def one_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from jobs.answers import time_text
+from jobs.answers import printable, time_text
 from jobs.arrow_columns import epoch_ms_column
 from jobs.as_of import NoSuchGroupError
 from jobs.audit_report import Span, completeness
@@ -20,7 +20,6 @@ from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import share_pictures
 from jobs.report.sql_text import Scope
 from jobs.sinks import Warehouse, filesystem_of
-from jobs.sql import printable
 from jobs.times import epoch_ms
 from schemas.tables.gold import REBALANCES
 

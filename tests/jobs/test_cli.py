@@ -100,7 +100,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("typed", "offered"),
     [
         (["aud"], {"audit"}),
-        (["re"], {"replay", "restore"}),
+        (["re"], {"replay", "report", "restore"}),
         (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners"}),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),

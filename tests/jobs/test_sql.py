@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import sql
+from jobs.answers import printable
 from jobs.sinks import Warehouse
-from jobs.sql import Catalogue, SqlError, json_value, one_line, printable, run_query, shell
+from jobs.sql import Catalogue, SqlError, json_value, one_line, run_query, shell
 from schemas.tables import TABLES
 from tests.jobs.test_sinks import AT, rows
 
@@ -77,6 +78,12 @@ def test_csv_has_a_header(tables: Catalogue) -> None:
     assert answer(tables, query.replace("group_id", "group_id"), "csv") == 'x,y,z,e\n"a,b",,"[1, 2]",true\n'.replace(
         "true", "True"
     )
+
+
+def test_no_cell_of_csv_begins_a_formula(tables: Catalogue) -> None:
+    """Whatever clients sent: a spreadsheet shows it, and calculates nothing; numbers below zero stay numbers."""
+    query = "select '=1+1' as a, '+x' as b, '-y' as c, '@z' as d, -5 as e"
+    assert answer(tables, query, "csv") == "a,b,c,d,e\n'=1+1,'+x,'-y,'@z,-5\n"
 
 
 @pytest.mark.spark
