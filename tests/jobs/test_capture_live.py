@@ -1,6 +1,6 @@
 """Capture of a live log from fake brokers: what is asked for, what is lost, what joins. Tasks run without Spark."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from schemas.tables import TABLES
 from tests.jobs import fake_kafka
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.jobs.fake_kafka import TOPIC, FakeKafka, code
+from tests.jobs.one_process import run_here
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION: Final[Any] = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
@@ -91,15 +92,10 @@ def _up_to(log: Any, offset: int) -> Any:
     return type(log)(log.address, log.topic, log.partition, log.topic_id, log.log_start_offset, offset)
 
 
-def in_this_process(_: Any, function: Callable[[Any], Any], work: Sequence[Any]) -> list[Any]:
-    """What `run_tasks` does, without Spark."""
-    return [function(it) for it in work]
-
-
 @pytest.fixture
 def run(warehouse: Warehouse, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> Capturing:
     """Captures into an empty warehouse."""
-    monkeypatch.setattr(capture_job, "run_tasks", in_this_process)
+    monkeypatch.setattr(capture_job, "run_tasks", run_here)
     return Capturing(warehouse, kafka)
 
 

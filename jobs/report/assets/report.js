@@ -534,7 +534,7 @@
       : `${plain(label(member))}<br>member ${plain(data.memberIds[member], 70)}<br>from ${plain(data.clients[member][1])}`);
     const colour = (member) => (member === SEVERAL ? css("--hole") : PALETTE[member % PALETTE.length]);
     const laneText = (event) => [
-      `<b>${words(event.cause)}</b>, ${words(event.confidence)} (${words(event.method)})`,
+      `${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, generation ${event.to_generation}`,
       event.duration_ms === null ? "not finished" : `took ${duration(event.duration_ms)}`,
       `${several(event.partitions_moved ?? 0, "partition")} of ${count(event.partitions_total ?? 0)} moved, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
@@ -559,7 +559,7 @@
         marker: { color: found.map((index) => colour(data.members[index])), line: { width: 0.5, color: css("--paper") } },
         text: withText ? found.map((index) => plain(label(data.members[index]), 24)) : undefined,
         textposition: withText ? "inside" : "none", insidetextanchor: "start", textangle: 0, textfont: { size: 11 },
-        hovertext: found.map((index) => `<b>${plain(names[rows[index]])}</b><br>${owner(data.members[index])}<br>${time(starts[index])}<br>${
+        hovertext: found.map((index) => `${plain(names[rows[index]])}<br>${owner(data.members[index])}<br>${time(starts[index])}<br>${
           data.lengths[index] === OPEN ? "still" : time(stops[index])}<br>for ${duration(stops[index] - starts[index])}`),
         hovertemplate: "%{hovertext}<extra></extra>",
       };
@@ -630,7 +630,7 @@
     const lanes = [...new Set(events.map((event) => event.lane))].sort();
     const home = { x: homeOf(bins.map((row) => row.bin), bins.map((row) => row.bin + data.width), events.map((event) => event.at)) };
     const oddText = (event) => [
-      `<b>${words(event.kind)}</b>, ${words(event.confidence)} (${words(event.method)})`,
+      `${words(event.kind)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, ${plain(event.topic)}-${event.partition}`,
       `from ${event.from_offset === null ? "-" : count(event.from_offset)} to ${event.to_offset === null ? "-" : count(event.to_offset)}`,
       event.owner_member_id === null ? "" : `owner ${plain(event.owner_member_id, 70)}`,
@@ -718,7 +718,7 @@
           { type: "scatter", mode: "lines", x: stepLine.map(([at]) => at), y: stepLine.map(([, value]) => value), line: { shape: "hv", color: css("--ink"), width: 1.5 }, hovertemplate: "%{y} members<br>%{x}<extra></extra>" },
           { type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", base: shown.map((row) => row.valid_from), x: shown.map((row) => (row.valid_to ?? facts.to) - row.valid_from), y: shown.map((_, index) => index), width: 0.7,
             marker: { color: shown.map((row) => (row.valid_to === null ? PALETTE[0] : CALM)) },
-            text: shown.map((row) => `<b>${plain(row.client_id ?? row.member_id)}</b><br>member ${plain(row.member_id, 70)}<br>from ${plain(row.client_host)}${row.instance_id === null ? "" : `<br>instance ${plain(row.instance_id)}`}<br>${time(row.valid_from)}<br>${row.valid_to === null ? "still there" : `${time(row.valid_to)}, ${words(row.ended_by)}`}`),
+            text: shown.map((row) => `${plain(row.client_id ?? row.member_id)}<br>member ${plain(row.member_id, 70)}<br>from ${plain(row.client_host)}${row.instance_id === null ? "" : `<br>instance ${plain(row.instance_id)}`}<br>${time(row.valid_from)}<br>${row.valid_to === null ? "still there" : `${time(row.valid_to)}, ${words(row.ended_by)}`}`),
             textposition: "none", hovertemplate: "%{text}<extra></extra>" },
         ],
         layout: layoutOf(total + 48, {
@@ -756,7 +756,7 @@
       return shades[Math.min(Math.max(deliveries - 1, 0), shades.length - 1)];
     };
     const text = (index) => [
-      `<b>${STATE_WORDS[data.states[chosen.states[index]]]}</b>, delivery count ${chosen.counts[index]}`,
+      `${STATE_WORDS[data.states[chosen.states[index]]]}, delivery count ${chosen.counts[index]}`,
       `offsets ${count(chosen.firsts[index])} to ${count(chosen.lasts[index])}`,
       time(chosen.starts[index]), chosen.lengths[index] === OPEN ? "still" : time(chosen.stops[index]),
       chosen.sure[index] ? "" : "not certain: the log began midway",
@@ -769,7 +769,9 @@
           type: "bar", orientation: "h", name: STATE_WORDS[state], base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
           y: own.map((index) => (chosen.firsts[index] + chosen.lasts[index] + 1) / 2), width: own.map((index) => chosen.lasts[index] - chosen.firsts[index] + 1),
           marker: { color: own.map((index) => colour(state, chosen.counts[index])), line: { width: 0.4, color: css("--paper") },
-            pattern: { shape: own.map((index) => (chosen.sure[index] ? "" : "/")), fgcolor: css("--paper"), fillmode: "overlay", solidity: 0.3, size: 7 } },
+            // not fillmode "overlay": Plotly would ask for the contrast of all colours at once, and complain
+            pattern: { shape: own.map((index) => (chosen.sure[index] ? "" : "/")), fgcolor: css("--paper"), fillmode: "replace", solidity: 0.3, size: 7,
+              bgcolor: own.map((index) => colour(state, chosen.counts[index])) } },
           text: own.map(text), textposition: "none", hovertemplate: "%{text}<extra></extra>", showlegend: own.length > 0,
         };
       });
@@ -853,7 +855,7 @@
     const lanes = [...new Set(events.map((event) => event.lane))].sort().reverse();
     const home = { x: homeOf(events.map((event) => event.at)) };
     const text = (event) => [
-      `<b>${event.lane}</b>, ${words(event.confidence)} (${words(event.method)})`, event.likely === null ? "" : `likely: ${words(event.likely)}`,
+      `${event.lane}, ${words(event.confidence)} (${words(event.method)})`, event.likely === null ? "" : `likely: ${words(event.likely)}`,
       `${plain(event.place)}, offsets ${count(event.first)} to ${count(event.first + event.offsets - 1)}`, `${several(event.offsets, "record")}`, time(event.at),
     ].filter(Boolean).join("<br>");
     return new Chart(figure, (view, size) => {

@@ -1,0 +1,279 @@
+"""The report: its numbers are gold's, a browser draws all of it by itself, and no name in it is obeyed."""
+
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from jobs.report.run import BYTES_MAX, run_report
+from jobs.sinks import OVERWRITE, Warehouse
+from schemas.tables import TABLES
+from tests.conftest import PROJECT_ROOT, RECORDINGS
+from tests.jobs.one_process import one_process
+from tests.jobs.report.hostile import HOSTILE
+from tests.jobs.test_replay import CLUSTER, Jobs
+
+MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
+LOOKS: Final = {"phone": (390, "dark"), "desktop": (1440, "light")}
+"""Width in pixels, and colour scheme."""
+AXE: Final = "axe-core@4.14.1"
+DRAWN: Final = "figure.picture .js-plotly-plot"
+HOSTILE_COLUMNS: Final = frozenset(
+    {"group_id", "client_id", "client_host", "member_id", "instance_id", "rack_id", "topic", "metadata"}
+)
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """The tables of one recording."""
+    with one_process() as session:
+        jobs = Jobs(session, tmp_path_factory.mktemp("report") / "warehouse", RECORDINGS / "full-a" / "logs")
+        jobs.nightly()
+        return jobs.warehouse
+
+
+@pytest.fixture(scope="module")
+def report(warehouse: Warehouse, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of all of it."""
+    return made(warehouse, tmp_path_factory.mktemp("page") / "report.html")
+
+
+def made(warehouse: Warehouse, path: Path) -> Path:
+    """A report."""
+    written = run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)
+    assert path.stat().st_size == written.size_bytes <= BYTES_MAX
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Opened:
+    """A page of the browser, and what it did that it should not."""
+
+    def __init__(self, browser: Browser, path: Path, width: int = 1440, scheme: Any = "light") -> None:
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page: Page = context.new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def draw_all(self) -> int:
+        """Scroll to each picture until it is drawn; how many there are."""
+        figures = self.page.locator("figure.picture")
+        for index in range(figures.count()):
+            figures.nth(index).scroll_into_view_if_needed()
+            figures.nth(index).locator(".js-plotly-plot, .chart:empty").first.wait_for(state="attached")
+        self.page.wait_for_timeout(500)
+        return figures.count()
+
+
+class Tiles(HTMLParser):
+    """The numbers at the head of each section, as {label: value}."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.sections: list[dict[str, str]] = []
+        self._tag = self._label = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "section":
+            self.sections.append({})
+        if tag in ("dt", "dd", "small", "script", "style"):
+            self._tag = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._tag:
+            self._tag = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._tag == "dt":
+            self._label = data.strip()
+        elif self._tag == "dd":
+            self.sections[-1][self._label] = data.strip()
+
+
+def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
+    """What the page says at its head, read back from the file, is what the gold tables sum up to."""
+    told = Tiles(report.read_text()).sections[0]
+    gold = {name: warehouse.read(TABLES[f"gold.{name}"]).to_pylist() for name in ("rebalances", "commit_anomalies")}
+    ranges = {name: warehouse.read(TABLES[f"gold.{name}"]).to_pylist() for name in ("redeliveries", "archived_records")}
+    offsets = {name: sum(row["last_offset"] - row["first_offset"] + 1 for row in rows) for name, rows in ranges.items()}
+    unowned_ms = sum(row["unowned_partition_ms"] or 0 for row in gold["rebalances"])
+    assert told == {
+        "groups": told["groups"],
+        "rebalances": f"{len(gold['rebalances']):,}",
+        "partition time unowned": f"{unowned_ms / 1000:.3g} s",
+        "commits that went back": f"{sum(row['kind'] == 'REWIND' for row in gold['commit_anomalies']):,}",
+        "records redelivered": f"{offsets['redeliveries']:,}",
+        "records given up": f"{offsets['archived_records']:,}",
+        "holes in coverage": "0",
+    }
+    silver = warehouse.read(TABLES["silver.group_generations"], ["group_id"])["group_id"].to_pylist()
+    assert int(told["groups"]) >= len(set(silver))
+    assert offsets["archived_records"] and offsets["redeliveries"] and unowned_ms
+
+
+def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Of a group that was asked for there are pictures; the numbers are its own; an unknown one is an error."""
+    path = tmp_path / "one.html"
+    run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["c01-range"])
+    rebalances = warehouse.read(TABLES["gold.rebalances"], ["group_id"])["group_id"].to_pylist()
+    cluster, group = Tiles(path.read_text()).sections
+    assert cluster["groups"] == "1"
+    assert cluster["rebalances"] == group["rebalances"] == str(rebalances.count("c01-range"))
+    with pytest.raises(Exception, match="nothing is known of: nobody"):
+        run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["nobody"])
+
+
+def test_the_same_tables_give_the_same_bytes(warehouse: Warehouse, report: Path, tmp_path: Path) -> None:
+    """Nothing in it depends on the moment or the process."""
+    assert made(warehouse, tmp_path / "again.html").read_bytes() == report.read_bytes()
+
+
+def test_its_policy_lets_nothing_else_run(report: Path) -> None:
+    """Scripts and styles by their hashes alone, and nothing from anywhere."""
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', report.read_text())
+    assert found is not None
+    policy = dict(
+        part.strip().partition(" ")[::2] for part in found[1].replace("&#39;", "'").split(";") if part.strip()
+    )
+    assert policy["default-src"] == "'none'"
+    for name in ("script-src", "style-src"):
+        assert all(re.fullmatch(r"'sha256-[\w+/=]+'", source) for source in policy[name].split()), policy[name]
+    assert "unsafe" not in found[1] and "http" not in found[1]
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), LOOKS.values(), ids=LOOKS)
+def test_a_browser_draws_all_of_it(browser: Browser, report: Path, width: int, scheme: str) -> None:
+    """Every picture is drawn, nothing but the file itself is asked for, nothing complained of or cut off."""
+    opened = Opened(browser, report, width, scheme)
+    assert opened.draw_all() >= 20
+    page = opened.page
+    assert page.locator(DRAWN).count() >= 20
+    traces = page.evaluate(f"[...document.querySelectorAll('{DRAWN}')].map(it => it.data.length)")
+    assert min(traces) >= 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert (opened.said, opened.requests) == ([], [report.as_uri()])
+    page.context.close()
+
+
+@needs_chromium
+def test_causes_show_on_hover_and_a_stretch_comes_closer(browser: Browser, report: Path) -> None:
+    """A rebalance tells its cause and how sure that is; zooming in leaves fewer of them."""
+    opened = Opened(browser, report)
+    figure = opened.page.locator("section#group-1 figure.picture").first
+    figure.scroll_into_view_if_needed()
+    figure.locator(".js-plotly-plot .points path.point").first.wait_for(state="attached")
+    figure.locator(".js-plotly-plot .points path.point").first.hover(force=True)
+    text = figure.locator(".hoverlayer .hovertext").first
+    text.wait_for()
+    assert re.search("certain|likely|guess", text.text_content() or "", re.IGNORECASE), text.text_content()
+    before = figure.locator(".reading").inner_text()
+    figure.get_by_role("button", name="Zoom in").click()
+    opened.page.wait_for_timeout(300)
+    assert figure.locator(".reading").inner_text() != before
+    assert opened.said == []
+    opened.page.context.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, from npm at the first call."""
+    path = PROJECT_ROOT / ".cache" / AXE / "package" / "axe.min.js"
+    if not path.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("no npm for axe-core")
+        folder = path.parents[1]
+        folder.mkdir(parents=True, exist_ok=True)
+        packed = subprocess.run([npm, "pack", "--silent", AXE], cwd=folder, capture_output=True, text=True, check=False)
+        if packed.returncode:
+            pytest.skip(f"npm gave no {AXE}")
+        with tarfile.open(folder / packed.stdout.strip()) as archive:
+            archive.extractall(folder, filter="data")
+    return path.read_text()
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), LOOKS.values(), ids=LOOKS)
+def test_everybody_can_read_it(browser: Browser, report: Path, axe: str, width: int, scheme: str) -> None:
+    """axe-core finds nothing serious, contrast included, with every table open."""
+    opened = Opened(browser, report, width, scheme)
+    opened.draw_all()
+    opened.page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
+    opened.page.wait_for_timeout(500)
+    opened.page.evaluate(axe)
+    found = opened.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    told = [f"{it['impact']}: {it['id']}: {it['nodes'][0]['html'][:200]}" for it in found]
+    assert [line for line in told if line.startswith(("serious", "critical"))] == []
+    opened.page.context.close()
+
+
+def renamed(warehouse: Warehouse, root: Path, name_of: Callable[[int], str]) -> Warehouse:
+    """A copy in which every name of the eight kinds is another one, each in its order."""
+    shutil.copytree(warehouse.root, root)
+    copy = Warehouse(str(root))
+    tables = [table for table in TABLES.values() if table.layer in ("silver", "gold") and copy.exists(table)]
+    rows = {table.full_name: copy.read(table) for table in tables}
+    values: dict[str, int] = {}
+    for table in tables:
+        for column in HOSTILE_COLUMNS & set(table.column_names):
+            for value in rows[table.full_name][column].unique().drop_null().to_pylist():
+                values.setdefault(value, len(values))
+    for table in tables:
+        changed = rows[table.full_name]
+        for index, field in enumerate(changed.schema):
+            if field.name in HOSTILE_COLUMNS and pa.types.is_string(field.type):
+                told = [None if value is None else name_of(values[value]) for value in changed[field.name].to_pylist()]
+                changed = changed.set_column(index, field, pa.array(told, field.type))
+        copy.write(table, changed, app_id="renamed", version=1, mode=OVERWRITE, replace={"cluster_id": CLUSTER})
+    assert len(values) >= len(HOSTILE)
+    return copy
+
+
+@needs_chromium
+def test_names_are_never_obeyed(browser: Browser, warehouse: Warehouse, tmp_path: Path) -> None:
+    """200 hostile texts in eight fields: no script runs, nothing is asked for, and the page has the elements that plain
+    names give it."""
+    counts = []
+    names = {"plain": lambda index: f"name-{index:05}", "hostile": lambda index: f"{HOSTILE[index % 200]}{index:05}"}
+    for kind, name_of in names.items():
+        copy = renamed(warehouse, tmp_path / kind, name_of)
+        opened = Opened(browser, made(copy, tmp_path / f"{kind}.html"))
+        opened.draw_all()
+        opened.page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
+        opened.page.wait_for_timeout(500)
+        tags = "[...document.querySelectorAll('body *')].filter(it => !it.closest('svg')).map(it => it.tagName)"
+        found = opened.page.evaluate(tags)
+        linked = "document.querySelectorAll('svg a, svg image:not([href^=data])').length"
+        counts.append({tag: found.count(tag) for tag in sorted(set(found))})
+        assert opened.page.evaluate("window.obeyed") is None
+        assert opened.page.evaluate(linked) == 0
+        assert (opened.said, len(opened.requests)) == ([], 1), kind
+        opened.page.context.close()
+    assert counts[0] == counts[1]
