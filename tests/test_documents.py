@@ -235,7 +235,7 @@ def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
     offsets = Path(words[words.index("--output") + 1]).read_text()
     assert offsets.splitlines() == [f"{topic},{partition},{restored}" for _, topic, partition, _, restored, *_ in rows]
     _, _, told = remarks.getvalue().partition("restore with: ")
-    assert sorted(tool) == sorted([*shlex.split(told), "--bootstrap-server", "HOST:PORT"])
+    assert sorted(tool) == sorted([*shlex.split(told.splitlines()[0]), "--bootstrap-server", "HOST:PORT"])
 
 
 @pytest.mark.spark
