@@ -1,6 +1,7 @@
 """maintain: the same rows in fewer files, nothing gone that anybody needs, and replay goes on as if nothing were."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -44,14 +45,22 @@ def session() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def nights(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Nights, list[Path]]:
-    """Two nights of three; the last is to come."""
+def two_nights(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """A warehouse after two nights of three, and the logs of all three."""
     folder = tmp_path_factory.mktemp("nights")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.4, 0.8])
     jobs = Nights(session, folder / "warehouse", parts[0])
     for night in range(2):
         jobs.run(parts[night], f"night-{night}")
-    return jobs, parts
+    return folder / "warehouse", parts
+
+
+@pytest.fixture
+def nights(session: SparkSession, two_nights: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Nights, list[Path]]:
+    """Two nights of three, in a warehouse of the test's own; the last is to come."""
+    warehouse, parts = two_nights
+    shutil.copytree(warehouse, tmp_path / "nights")
+    return Nights(session, tmp_path / "nights", parts[0]), parts
 
 
 def contents(jobs: Jobs) -> dict[str, list[str]]:
