@@ -167,19 +167,26 @@ def test_its_policy_lets_nothing_else_run(report: Path) -> None:
     assert "unsafe" not in found[1] and "http" not in found[1]
 
 
-@needs_chromium
-@pytest.mark.parametrize(("width", "scheme"), LOOKS.values(), ids=LOOKS)
-def test_a_browser_draws_all_of_it(browser: Browser, report: Path, width: int, scheme: str) -> None:
-    """Every picture is drawn, nothing but the file itself is asked for, nothing complained of or cut off."""
+@pytest.fixture(scope="module", params=LOOKS.values(), ids=LOOKS)
+def drawn(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[tuple[Opened, int]]:
+    """The page with all its pictures drawn, at one width and in one colour scheme; and the width."""
+    width, scheme = request.param
     opened = Opened(browser, report, width, scheme)
     assert opened.draw_all() >= 20
+    yield opened, width
+    opened.page.context.close()
+
+
+@needs_chromium
+def test_a_browser_draws_all_of_it(drawn: tuple[Opened, int], report: Path) -> None:
+    """Every picture is drawn, nothing but the file itself asked for, nothing complained of or cut off."""
+    opened, width = drawn
     page = opened.page
     assert page.locator(DRAWN).count() >= 20
     traces = page.evaluate(f"[...document.querySelectorAll('{DRAWN}')].map(it => it.data.length)")
     assert min(traces) >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert (opened.said, opened.requests) == ([], [report.as_uri()])
-    page.context.close()
 
 
 @needs_chromium
@@ -220,18 +227,15 @@ def axe() -> str:
 
 
 @needs_chromium
-@pytest.mark.parametrize(("width", "scheme"), LOOKS.values(), ids=LOOKS)
-def test_everybody_can_read_it(browser: Browser, report: Path, axe: str, width: int, scheme: str) -> None:
+def test_everybody_can_read_it(drawn: tuple[Opened, int], axe: str) -> None:
     """axe-core finds nothing serious, contrast included, with every table open."""
-    opened = Opened(browser, report, width, scheme)
-    opened.draw_all()
-    opened.page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
-    opened.page.wait_for_timeout(500)
-    opened.page.evaluate(axe)
-    found = opened.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    page = drawn[0].page
+    page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
+    page.wait_for_timeout(500)
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     told = [f"{it['impact']}: {it['id']}: {it['nodes'][0]['html'][:200]}" for it in found]
     assert [line for line in told if line.startswith(("serious", "critical"))] == []
-    opened.page.context.close()
 
 
 def renamed(warehouse: Warehouse, root: Path, name_of: Callable[[int], str]) -> Warehouse:
