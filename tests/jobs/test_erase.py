@@ -1,5 +1,6 @@
 """Erasure: not a byte of the id is left in the warehouse, all else is as it was, and replay goes on."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,7 +47,7 @@ def session() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def erased(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
+def erased_once(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
     """Two nights of three, then the erasure; and what the tables held before."""
     folder = tmp_path_factory.mktemp("erased")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.5, 0.8])
@@ -58,6 +59,14 @@ def erased(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> E
     counts = erase(jobs.session, jobs.warehouse, ids=erased_ids(ASKED), key=KEY, at=AT)
     assert counts["silver.group_members"] > 0 and counts["bronze.record_batches"] > 0
     return jobs, parts, before
+
+
+@pytest.fixture
+def erased(erased_once: Erased, session: SparkSession, tmp_path: Path) -> Erased:
+    """The same, in a warehouse of the test's own."""
+    jobs, parts, before = erased_once
+    shutil.copytree(jobs.warehouse.root, tmp_path / "erased")
+    return Nights(session, tmp_path / "erased", parts[1]), parts, before
 
 
 def all_bytes(root: Path) -> Iterator[tuple[Path, bytes]]:
