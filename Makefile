@@ -7,7 +7,7 @@ test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
 test: test-env ## The whole suite, in two processes, in the order in which it is written (`make check` shuffles).
-	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadgroup -p no:randomly
+	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadfile -p no:randomly
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster.
 	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/jobs/test_simulate.py tests/jobs/test_replay.py

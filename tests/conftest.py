@@ -8,8 +8,6 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
-SHARING_FOLDERS = frozenset({"conformance", "live"})
-"""Their tests look at the same warehouses and brokers; other fixtures that cost are a module's."""
 for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
     # what set-up compiled; numba reads the variable when it is first imported
     os.environ.setdefault("NUMBA_CACHE_DIR", str(compiled.parent))
@@ -29,14 +27,6 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "determini
 def pytest_configure(config: pytest.Config) -> None:
     """Marks of tests which are left out of `make check`."""
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where the suite runs in several processes, what shares costly fixtures goes to one of them."""
-    for item in items:
-        folder = item.path.parent
-        item.add_marker(pytest.mark.xdist_group(folder.name if folder.name in SHARING_FOLDERS else item.path.stem))
 
 
 @pytest.fixture(scope="session")
