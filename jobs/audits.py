@@ -6,28 +6,24 @@ read at the versions of the one before. The next audit after one that broke off 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
-import pyarrow as pa
-
-from jobs.sinks import TableFile, Warehouse
-from schemas.tables.declare import Table
+from jobs.runs import HeldTables
+from jobs.sinks import Warehouse
 from schemas.tables.state import AUDIT_STARTS, AUDITS
 
 
-class WholeAudit:
+class WholeAudit(HeldTables):
     """The newest whole audit of a cluster, and gold as it left it."""
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
-        self._warehouse = warehouse
-        self._cluster_id = cluster_id
-        self.is_known = row is not None
         values = row or {}
+        super().__init__(warehouse, cluster_id, values.get("table_versions") or {})
+        self.is_known = row is not None
         self.audit_version: int = _number(values.get("audit_version"))
         self.replay_version: int = _number(values.get("replay_version"))
         self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
-        self._versions: dict[str, int] = dict(values.get("table_versions") or ())
         self.has_broken_off = False
         """An audit began since, and has not ended."""
 
@@ -45,24 +41,6 @@ class WholeAudit:
             # whoever tended to the tables since, OPTIMIZE say, left their rows as they were
             whole._versions = {}
         return whole
-
-    def version_of(self, table: Table) -> int | None:
-        """The Delta version at which to read a table; None: the newest."""
-        return self._versions.get(table.full_name)
-
-    def files(self, table: Table) -> tuple[TableFile, ...]:
-        """The files of the cluster's rows."""
-        return tuple(
-            file
-            for file in self._warehouse.files(table, self.version_of(table))
-            if file.partition_values["cluster_id"] == self._cluster_id
-        )
-
-    def read(self, table: Table, columns: Sequence[str] | None = None) -> pa.Table:
-        """The cluster's rows, on the driver."""
-        return self._warehouse.read(
-            table, columns, where={"cluster_id": self._cluster_id}, version=self.version_of(table)
-        )
 
 
 def _number(version: int | None) -> int:

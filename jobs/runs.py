@@ -49,35 +49,13 @@ class Start:
         return pa.Table.from_pylist([row], schema=arrow_schema(STARTS))
 
 
-class WholeRun:
-    """The newest whole run of a cluster, and the tables as it left them.
+class HeldTables:
+    """A cluster's rows of tables, each at the Delta version that is held, or at the newest where none is."""
 
-    Where no run is known, none has begun since, or the run did not write a table, the newest version is read.
-    """
-
-    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+    def __init__(self, warehouse: Warehouse, cluster_id: str, versions: Mapping[str, int]) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
-        self.is_known = row is not None
-        version = None if row is None else row["replay_version"]
-        self.replay_version: int = -1 if version is None else version
-        told = None if row is None else row["told_version"]
-        self.told_version: int | None = told
-        """Of what Admin told, as the run read it."""
-        versions = None if row is None else row["table_versions"]
-        self._versions: dict[str, int] = dict(versions or ())
-
-    @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As state.runs has it now."""
-        columns = ["started_at", "replay_version", "table_versions", "told_version"]
-        rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
-        newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
-        whole = cls(warehouse, cluster_id, newest)
-        if broken_off(warehouse, cluster_id, whole) is None:
-            # nobody has begun to write since: the tables are whole as they stand, whoever tended to them meanwhile
-            whole._versions = {}
-        return whole
+        self._versions = dict(versions)
 
     def version_of(self, table: Table) -> int | None:
         """The Delta version at which to read a table; None: the newest."""
@@ -96,6 +74,34 @@ class WholeRun:
         return self._warehouse.read(
             table, columns, where={"cluster_id": self._cluster_id, **where}, version=self.version_of(table)
         )
+
+
+class WholeRun(HeldTables):
+    """The newest whole run of a cluster, and the tables as it left them.
+
+    Where no run is known, none has begun since, or the run did not write a table, the newest version is read.
+    """
+
+    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+        super().__init__(warehouse, cluster_id, (row or {}).get("table_versions") or {})
+        self.is_known = row is not None
+        version = None if row is None else row["replay_version"]
+        self.replay_version: int = -1 if version is None else version
+        told = None if row is None else row["told_version"]
+        self.told_version: int | None = told
+        """Of what Admin told, as the run read it."""
+
+    @classmethod
+    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+        """As state.runs has it now."""
+        columns = ["started_at", "replay_version", "table_versions", "told_version"]
+        rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
+        newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
+        whole = cls(warehouse, cluster_id, newest)
+        if broken_off(warehouse, cluster_id, whole) is None:
+            # nobody has begun to write since: the tables are whole as they stand, whoever tended to them meanwhile
+            whole._versions = {}
+        return whole
 
 
 def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:
