@@ -762,10 +762,14 @@ class Warehouse:
         self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) ADD COLUMNS ({ddl(columns)})", args=name)
         self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) SET TBLPROPERTIES ({properties})", args=name)
 
-    def _last_version_by_spark(self, table: Table, app_id: str) -> int:
+    def _delta_log(self, table: Table) -> tuple[Any, Any]:
+        """Delta's log of a table in the JVM, and its newest snapshot."""
         jvm: Any = self._spark._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
-        version = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).transactions().get(app_id)
+        return log, log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+    def _last_version_by_spark(self, table: Table, app_id: str) -> int:
+        version = self._delta_log(table)[1].transactions().get(app_id)
         return int(version.get()) if version.isDefined() else -1
 
     def _commit_by_spark(
@@ -815,8 +819,7 @@ class Warehouse:
         # Delta's own transaction: it refuses by itself to remove a file twice, or to cross what changed its files
         jvm: Any = self._spark._jvm
         delta = jvm.org.apache.spark.sql.delta
-        log = delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
-        snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+        log, snapshot = self._delta_log(table)
         if snapshot.version() != version:
             raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later")
         transaction = log.startTransaction(jvm.scala.Option.empty(), jvm.scala.Option.apply(snapshot))
@@ -847,13 +850,10 @@ class Warehouse:
         return int(transaction.commit(sequence, operation))
 
     def _files_by_spark(self, table: Table, version: int | None) -> list[TableFile]:
-        jvm: Any = self._spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
-        snapshot = (
-            log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
-            if version is None
-            else log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty(), False)
-        )
+        log, snapshot = self._delta_log(table)
+        if version is not None:
+            jvm: Any = self._spark._jvm
+            snapshot = log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty(), False)
         types = {column.name: column.type for column in table.columns}
         rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues", "stats")
         files = []
