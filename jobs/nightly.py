@@ -146,7 +146,7 @@ def run_replay(
         told.row_counts = summary.row_counts
         told.gap_count = _gap_count(warehouse, settings.cluster_id)
         told.quarantined_row_count = summary.quarantined_row_count
-        told.exit_code = tell_replay(summary, warehouse, settings, steps)
+        told.exit_code = tell_replay(summary, warehouse, told.gap_count, steps)
     return told.exit_code
 
 
@@ -175,7 +175,7 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
         steps.say(note)
 
 
-def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings, steps: Steps) -> int:
+def tell_replay(summary: ReplaySummary, warehouse: Warehouse, missing: int, steps: Steps) -> int:
     """The tables, the ledger by topic and in all, what is missing, and where to look next."""
     if summary.replaced_version is not None:
         steps.say(f"silver is of {summary.replaced_version}: made anew")
@@ -188,7 +188,6 @@ def tell_replay(summary: ReplaySummary, warehouse: Warehouse, settings: Settings
     steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
-    missing = _gap_count(warehouse, settings.cluster_id)
     steps.facts["replayed"] = {
         "is_new": not summary.skipped,
         "row_counts": dict(sorted(summary.row_counts.items())),
