@@ -8,10 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from jobs.answers import printable, time_text
 from jobs.arrow_columns import epoch_ms_column
 from jobs.as_of import NoSuchGroupError
-from jobs.audit_report import Span, completeness
+from jobs.audit_report import Hole, Span, completeness
 from jobs.errors import JobError
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
 from jobs.report.groups import group_pictures
@@ -66,23 +68,38 @@ def make_report(
     if not warehouse.exists(REBALANCES):
         raise JobError(f"no gold in {warehouse.root}: run ./spark-submit.sh nightly (or replay and audit) first")
     limits = limits or Limits()
+    known = _read(warehouse, scope)
     while True:
-        text, written = _make(warehouse, scope, made_at, options, limits)
+        text, written = _make(known, made_at, options, limits)
         if written.size_bytes <= BYTES_MAX or limits.row_count == 1:
             return text, written
         limits = limits.halved()
 
 
-def _make(
-    warehouse: Warehouse, scope: Scope, made_at: datetime, options: Sequence[str], limits: Limits
-) -> tuple[str, Written]:
+class _Overview(NamedTuple):
+    """What is read once, however much detail the page then has room for."""
+
+    reader: Reader
+    coverage: pa.Table
+    holes: list[Hole]
+    lines: list[GroupLine]
+    statements: list[tuple[bool, str, tuple[str, ...]]]
+
+
+def _read(warehouse: Warehouse, scope: Scope) -> _Overview:
     reader = Reader(warehouse, scope)
-    coverage, holes = reader.coverage(), reader.holes()
+    coverage = reader.coverage()
     lines = group_lines(reader, coverage)
     if scope.group_ids is not None:
         missing = sorted(set(scope.group_ids) - {line.group_id for line in lines})
         if missing:
             raise NoSuchGroupError(f"nothing is known of: {', '.join(printable(name)[:100] for name in missing)}")
+    return _Overview(reader, coverage, reader.holes(), lines, _statements(warehouse, scope))
+
+
+def _make(known: _Overview, made_at: datetime, options: Sequence[str], limits: Limits) -> tuple[str, Written]:
+    reader, coverage, holes, lines, statements = known
+    scope = reader.scope
     window = _window(coverage, scope)
     groups = [line for line in lines if not line.is_share][: limits.group_count]
     share_groups = sorted(
@@ -102,7 +119,7 @@ def _make(
         cluster_id=scope.cluster_id,
         stretch=_stretch(window),
         made_at=time_text(epoch_ms(made_at)) or "",
-        statements=tuple(_statements(warehouse, scope)),
+        statements=tuple(statements),
         tiles=_tiles(lines, len(holes)),
         pictures=(overview(lines, scope, limits), coverage_picture(coverage, holes, scope, limits)),
         sections=tuple(sections),
