@@ -11,15 +11,12 @@ import csv
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
+from tests.jobs.slices import slices_of
 
 BUILD: Final = ROOT / "build"
 HEIGHT: Final = 300
@@ -44,36 +41,9 @@ class Night(NamedTuple):
         return self.capture + self.replay + self.audit
 
 
-def places_of(segment: Path) -> Iterator[tuple[Path, int, int]]:
-    """Each batch of a segment: base offset, and where it begins and ends in it."""
-    scan = scan_segment(np.fromfile(segment, np.uint8), base_offset=int(segment.stem), is_last=True)
-    for position, size in zip(scan.batches.position.tolist(), scan.batches.size.tolist(), strict=True):
-        yield segment, position, position + size
-
-
-def cut(logs: Path, into: Path, shares: Sequence[float]) -> list[Path]:
-    """Copies of a log directory, one for each stretch between the shares."""
-    parts = [into / f"part-{index}" for index in range(len(shares) + 1)]
-    for folder in sorted(path for path in logs.iterdir() if path.is_dir()):
-        batches = [place for segment in sorted(folder.glob("*.log")) for place in places_of(segment)]
-        bounds = [0, *(int(len(batches) * share) for share in shares), len(batches)]
-        for part, (first, end) in zip(parts, pairwise(bounds), strict=True):
-            _write(part / folder.name, batches[first:end])
-    return parts
-
-
-def _write(folder: Path, batches: Sequence[tuple[Path, int, int]]) -> None:
-    """A segment of the batches of each segment, named by its first batch."""
-    for segment in sorted({path for path, _, _ in batches}):
-        own = [place for place in batches if place[0] == segment]
-        data = segment.read_bytes()[own[0][1] : own[-1][2]]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{int.from_bytes(data[:8], 'big'):020}.log").write_bytes(data)
-
-
 def measured(logs: Path, scratch: Path) -> list[Night]:
     """The nights, one after the other."""
-    first, middle, last = cut(logs, scratch / "logs", SHARES)
+    first, middle, last = slices_of(logs, scratch / "logs", lambda _: SHARES)
     most = scratch / "most"
     for folder in sorted({path.name for part in (first, middle) for path in part.iterdir()}):
         (most / folder).mkdir(parents=True)

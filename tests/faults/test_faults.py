@@ -18,7 +18,8 @@ from jobs.maintain import maintain
 from jobs.nightly import run_replay
 from jobs.sinks import Warehouse
 from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
-from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
+from tests.jobs.slices import slices_of
+from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import STARTED_AT, Jobs
 from tests.live.job import Job
 

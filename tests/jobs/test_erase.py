@@ -23,7 +23,8 @@ from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
 from schemas.tables.state import STARTS
 from tests.jobs.one_process import one_process
-from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
+from tests.jobs.slices import slices_of
+from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT
 from tests.jobs.test_sinks import rows
 

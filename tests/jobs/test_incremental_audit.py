@@ -23,7 +23,8 @@ from schemas.tables.gold import GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 from tests.conftest import RECORDINGS
 from tests.jobs.in_process import in_process
-from tests.jobs.test_incremental_replay import BrokenOffError, slices_of
+from tests.jobs.slices import slices_of
+from tests.jobs.test_incremental_replay import BrokenOffError
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"

@@ -1,17 +1,14 @@
 """Runs that go on from one another: whatever the nights were, silver is what one run over all of it makes."""
 
 import os
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.scan import scan_segment
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.nightly import DONE, run_replay
@@ -21,39 +18,10 @@ from jobs.sinks import Committed, Warehouse
 from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
+from tests.jobs.slices import slices_of
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 
 FULL_A = RECORDINGS / "full-a" / "logs"
-
-
-def slices_of(logs: Path, into: Path, cuts: Callable[[str], Sequence[float]]) -> list[Path]:
-    """Copies of a log folder, each with a stretch of every log partition: the batches between the cuts of its name."""
-    folders = sorted(folder for folder in logs.iterdir() if folder.is_dir())
-    count = len(cuts("")) + 1
-    parts = [into / f"part-{index}" for index in range(count)]
-    for folder in folders:
-        segments = sorted(folder.glob("*.log"))
-        batches = [(path, *place) for path in segments for place in places_of(path)]
-        bounds = [0, *(int(len(batches) * share) for share in cuts(folder.name)), len(batches)]
-        for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
-            write_slice(part / folder.name, batches[first:last])
-    return parts
-
-
-def places_of(path: Path) -> list[tuple[int, int, int]]:
-    """(base offset, position, size) of each batch of a segment."""
-    scan = scan_segment(np.frombuffer(path.read_bytes(), np.uint8), base_offset=int(path.stem), is_last=True)
-    batches = scan.batches
-    return list(zip(batches.base_offset.tolist(), batches.position.tolist(), batches.size.tolist(), strict=True))
-
-
-def write_slice(folder: Path, batches: Sequence[tuple[Path, int, int, int]]) -> None:
-    """One segment of some batches, named by the first; nothing for none."""
-    if not batches:
-        return
-    folder.mkdir(parents=True)
-    data = b"".join(path.read_bytes()[start : start + size] for path, _, start, size in batches)
-    (folder / f"{batches[0][1]:020}.log").write_bytes(data)
 
 
 class Nights(Jobs):

@@ -21,7 +21,8 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUNS, STARTS
 from tests.jobs.one_process import one_process
-from tests.jobs.test_incremental_replay import FULL_A, Nights, slices_of
+from tests.jobs.slices import slices_of
+from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.test_sinks import commits, offsets, rows
 
