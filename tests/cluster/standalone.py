@@ -2,13 +2,11 @@
 them from pip's pyspark."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,50 +14,31 @@ from typing import Final, Self
 
 import pyspark
 
+from tests.faults.harness import EXECUTOR, WORKER, kill, processes_of
+from tests.live.broker import free_ports
+
 HOST: Final = "127.0.0.1"
-MASTER: Final = "org.apache.spark.deploy.master.Master"
-WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
+WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"
 UP_TIMEOUT_S: Final = 90
-EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 SPARK_HOME: Final = Path(pyspark.__file__).parent
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def command_lines() -> Iterator[tuple[int, int, bytes]]:
-    """(pid, pid of the parent, command line) of every process."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError, ValueError):
-                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                yield int(folder.name), int(parent), (folder / "cmdline").read_bytes()
 
 
 @dataclass
 class Worker:
-    """A worker's process."""
+    """A worker's process, and all that it starts: a session of processes."""
 
     process: subprocess.Popen[bytes]
 
     def executors(self) -> list[int]:
-        """Pids of the executors that it started, and of what these started."""
-        lines = list(command_lines())
-        found = [pid for pid, parent, line in lines if parent == self.process.pid and EXECUTOR in line]
-        for pid in found:
-            found.extend(child for child, parent, _ in lines if parent == pid and child not in found)
-        return found
+        """Pids of its executors."""
+        return processes_of(self.process.pid, EXECUTOR)
 
     def kill(self) -> None:
         """The machine is gone: the worker, its executors and their Python workers (SIGKILL)."""
-        for pid in (self.process.pid, *self.executors()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        python_workers = processes_of(self.process.pid, WORKER)
+        for pid in (self.process.pid, *self.executors(), *python_workers):
+            kill(pid)
 
 
 @dataclass
@@ -72,7 +51,7 @@ class StandaloneCluster:
     """Of each worker."""
     memory: str = "2g"
     workers: list[Worker] = field(default_factory=list)
-    _port: int = field(default_factory=free_port)
+    _port: int = field(default_factory=lambda: free_ports(1)[0])
     _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -83,13 +62,13 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         words = ["--host", HOST, "--port", str(self._port), "--webui-port", "0"]
-        self._start("master", MASTER, words)
+        self._start("master", MASTER_CLASS, words)
         self._await("master", "I have been elected leader")
         for number in range(self.worker_count):
             work = str(self.folder / f"work-{number}")
             words = ["--host", HOST, "--port", "0", "--webui-port", "0", "--work-dir", work]
             words += ["--cores", str(self.cores), "--memory", self.memory, self.url]
-            self.workers.append(Worker(self._start(f"worker-{number}", WORKER, words)))
+            self.workers.append(Worker(self._start(f"worker-{number}", WORKER_CLASS, words)))
         for number in range(self.worker_count):
             self._await(f"worker-{number}", "Successfully registered with master")
         return self
@@ -122,6 +101,7 @@ class StandaloneCluster:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
