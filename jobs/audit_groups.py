@@ -1,5 +1,6 @@
 """The audit of `__consumer_offsets`: owners, rebalances, odd commits, lag, days; one log partition at a time."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
@@ -103,12 +104,13 @@ def _noted_groups(log_partition: int, saved: KnownGroups, work: AuditWork, parts
     changed = changed_versions(work.group_files.get(log_partition, ())).items()
     noted = {group_id for group_id, version in changed if version is None or version > work.audited_version}
     noted |= {group_id for group_id, quiet in saved.quiet.items() if quiet.has_pending}
-    commits, group, group_ids = new_commits(work.files, log_partition, work.next_offsets[log_partition])
-    quiet = [saved.quiet.get(group_id) for group_id in group_ids]
-    noted |= {group_ids[code] for code in np.unique(group[is_noted(commits, group, quiet, work.inference)]).tolist()}
-    counts = {
-        place: count for place, count in commit_counts(commits, group, group_ids).items() if place[0] not in noted
-    }
+    added: Counter[tuple[str, int]] = Counter()
+    for commits, group, group_ids in new_commits(work.files, log_partition, work.next_offsets[log_partition]):
+        quiet = [saved.quiet.get(group_id) for group_id in group_ids]
+        is_odd = is_noted(commits, group, quiet, work.inference)
+        noted |= {group_ids[code] for code in np.unique(group[is_odd]).tolist()}
+        added.update(commit_counts(commits, group, group_ids))
+    counts = {place: count for place, count in added.items() if place[0] not in noted}
     summary = list(parts.former_rows(GROUP_SUMMARY, log_partition))
     known = {
         place

@@ -4,6 +4,7 @@ A log partition is the unit of work here as in replay: all rows of a group are o
 that they hold none of the wanted log partitions are not read.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,8 +16,8 @@ import pyarrow.parquet as pq
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.ordering import ordered_by
-from coordinator_core.log.chunk import I64
+from coordinator_core.inference.ordering import is_ascending, ordered_by
+from coordinator_core.log.chunk import I32, I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_columns import (
     CODED,
@@ -120,6 +121,15 @@ class SilverFiles:
                 parts.append(as_read(rows, schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
+    def row_count_max(self, table: Table, log_partition: int) -> int:
+        """The most rows that one log partition can have, as the ends of the files tell."""
+        return sum(
+            footer.metadata.row_group(index).num_rows
+            for footer in map(self._footer, self._files[table.full_name])
+            for index, bounds in enumerate(footer.bounds)
+            if bounds is None or bounds[0] <= log_partition <= bounds[1]
+        )
+
     def iterate(
         self,
         table: Table,
@@ -197,9 +207,17 @@ def _rows_of(
 
 
 def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
-    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
+    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id.
+
+    So many are read at a time as fit into memory; a larger one alone.
+    """
     if only is not None and not only:
         return
+    for some in _bundles(files, log_partition, only):
+        yield from _lives(files, log_partition, some)
+
+
+def _lives(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Iterator[GroupLife]:
     generations = _by_group(files, GROUP_GENERATIONS, GenerationRow, log_partition, only)
     members = _by_group(files, GROUP_MEMBERS, MemberRow, log_partition, only)
     assignments = _by_group(files, MEMBER_ASSIGNMENTS, AssignmentRow, log_partition, only)
@@ -209,12 +227,49 @@ def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = 
         yield GroupLife(
             group_id,
             log_partition,
-            tuple(generations.get(group_id, ())),
-            tuple(members.get(group_id, ())),
-            tuple(assignments.get(group_id, ())),
-            tuple(events.get(group_id, ())),
-            commits.get(group_id, GroupCommits()),
+            tuple(generations.pop(group_id, ())),
+            tuple(members.pop(group_id, ())),
+            tuple(assignments.pop(group_id, ())),
+            tuple(events.pop(group_id, ())),
+            commits.pop(group_id, GroupCommits()),
         )
+
+
+ROW_WEIGHT: Final = 16
+"""A row as Python's values takes as much memory as so many commits as columns."""
+GROUP_WEIGHTS: Final = {
+    GROUP_GENERATIONS: ROW_WEIGHT,
+    GROUP_MEMBERS: ROW_WEIGHT,
+    MEMBER_ASSIGNMENTS: ROW_WEIGHT,
+    GROUP_EVENTS: ROW_WEIGHT,
+    OFFSET_COMMITS: 1,
+}
+BUNDLE_WEIGHT_MAX: Final = 4_000_000
+"""Of the groups that are read at a time: about 250 MB."""
+
+
+def _bundles(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Iterator[Set[str] | None]:
+    """The groups in bundles, by group id; None where all are wanted and one bundle holds them."""
+    if sum(weight * files.row_count_max(table, log_partition) for table, weight in GROUP_WEIGHTS.items()) <= (
+        BUNDLE_WEIGHT_MAX
+    ):
+        yield only
+        return
+    weights: Counter[str] = Counter()
+    for table, weight in GROUP_WEIGHTS.items():
+        for rows in files.iterate(table, ["group_id"], log_partition, ["group_id"]):
+            group, group_ids = codes_of(rows["group_id"])
+            counts = np.bincount(group, minlength=len(group_ids)).tolist()
+            weights.update({group_id: weight * count for group_id, count in zip(group_ids, counts, strict=True)})
+    bundle: set[str] = set()
+    filled = 0
+    for group_id in sorted(weights if only is None else only):
+        if bundle and filled + weights[group_id] > BUNDLE_WEIGHT_MAX:
+            yield bundle
+            bundle, filled = set(), 0
+        bundle.add(group_id)
+        filled += weights[group_id]
+    yield bundle
 
 
 def _by_group(
@@ -224,7 +279,8 @@ def _by_group(
     columns = row_class._fields
     declared = arrow_schema(table)
     texts = [name for name in columns if pa.types.is_string(declared.field(name).type)]
-    rows = _only(files.iterate(table, columns, log_partition, texts), columns_read(table, columns, texts), only)
+    parts = list(_of_groups(files.iterate(table, columns, log_partition, texts), only))
+    rows = pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
     if not rows.num_rows:
         return {}
     place = "log_offset" if "log_offset" in columns else "from_log_offset"
@@ -234,7 +290,12 @@ def _by_group(
     order = np.lexsort([_sortable(rows[name]) for name in names][::-1])
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1)).tolist()
     found = list(rows_of(rows, row_class, order))
-    return {group_id: found[bounds[code] : bounds[code + 1]] for code, group_id in enumerate(group_ids)}
+    # filtered rows keep the texts of all
+    return {
+        group_id: found[begin:end]
+        for group_id, (begin, end) in zip(group_ids, pairwise(bounds), strict=True)
+        if end > begin
+    }
 
 
 def _sortable(column: pa.ChunkedArray) -> I64:
@@ -289,56 +350,94 @@ def _plain(column: pa.Array) -> list[Any]:
     return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
 
 
-def _only(parts: Iterable[pa.Table], schema: pa.Schema, only: Set[str] | None) -> pa.Table:
-    """Rows of some groups, filtered part by part."""
+def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.Table]:
+    """Rows of some groups, part by part."""
     if only is None:
-        kept = list(parts)
-    else:
-        wanted = pa.array(sorted(only), pa.string())
-        kept = [rows.filter(pc.is_in(rows["group_id"].cast(pa.string()), value_set=wanted)) for rows in parts]
-    return pa.concat_tables(kept) if kept else schema.empty_table()
+        yield from parts
+        return
+    for rows in parts:
+        group, group_ids = codes_of(rows["group_id"])
+        is_wanted = np.array([group_id in only for group_id in group_ids], np.bool_)
+        if is_wanted.all():
+            yield rows
+        elif is_wanted.any():
+            yield rows.filter(pa.array(is_wanted[group]))
 
 
 def new_commits(
     files: SilverFiles, log_partition: int, from_log_offset: int
-) -> tuple[GroupCommits, I64, Sequence[str]]:
-    """Commits of all groups of one log partition from a place in the log on, and the group of each: an index into
-    the ids."""
-    rows = files.read(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
-    group, group_ids = codes_of(rows["group_id"])
-    return _commit_columns(rows, np.arange(rows.num_rows)), group, group_ids
+) -> Iterator[tuple[GroupCommits, I64, Sequence[str]]]:
+    """Commits of all groups of one log partition from a place in the log on, piece by piece, and the group of each: an
+    index into the ids."""
+    for rows in files.iterate(
+        OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset
+    ):
+        group, group_ids = codes_of(rows["group_id"])
+        topic, topics = codes_of(rows["topic"])
+        yield GroupCommits(tuple(topics), topic=topic.astype(np.int32), **_commit_columns(rows)), group, group_ids
 
 
 def _commits_by_group(files: SilverFiles, log_partition: int, only: Set[str] | None) -> dict[str, GroupCommits]:
-    parts = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS)
-    rows = _only(parts, columns_read(OFFSET_COMMITS, COMMIT_COLUMNS, COMMIT_TEXTS), only)
-    if not rows.num_rows:
+    group_ids: dict[str, int] = {}
+    topics: dict[str, int] = {}
+    columns: dict[str, list[Any]] = {}
+    # row group by row group, so that the whole of them is there but once
+    for rows in _of_groups(files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS), only):
+        piece = {"group": _numbered(rows["group_id"], group_ids), "topic": _numbered(rows["topic"], topics)}
+        for name, values in (piece | _commit_columns(rows)).items():
+            columns.setdefault(name, []).append(values)
+    if not columns:
         return {}
-    group, group_ids = codes_of(rows["group_id"])
+    shared = {name: other for name, other in APPLIED_AS_RECORDED.items() if _are_same(columns[name], columns[other])}
+    for name in shared:
+        del columns[name]
+    joined = {name: np.concatenate(columns.pop(name)) for name in tuple(columns)}
+    group = joined.pop("group")
     # filtered rows keep the texts of all
     ends = np.cumsum(np.bincount(group, minlength=len(group_ids))).tolist()
-    every = _commit_columns(rows, ordered_by(group, len(group_ids), numbers_of(rows["log_offset"])))
-    columns = {name: getattr(every, name) for name in GroupCommits.__slots__ if name != "topics"}
+    order = ordered_by(group, len(group_ids), joined["log_offset"])
+    if not is_ascending(order):
+        for name in joined:
+            joined[name] = joined[name][order]
+    del group, order
+    joined |= {name: joined[other] for name, other in shared.items()}
     return {
-        group_id: GroupCommits(every.topics, **{name: values[begin:end] for name, values in columns.items()})
+        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in joined.items()})
         for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
         if end > begin
     }
 
 
-def _commit_columns(rows: pa.Table, order: I64) -> GroupCommits:
-    topic, topics = codes_of(rows["topic"])
-    return GroupCommits(
-        topics=tuple(topics),
-        topic=topic.astype(np.int32)[order],
-        partition=small_numbers_of(rows["partition"])[order],
-        log_offset=numbers_of(rows["log_offset"])[order],
-        recorded_at_ms=epoch_ms_column(rows["recorded_at"])[order],
-        applied_log_offset=numbers_of(rows["applied_log_offset"])[order],
-        applied_at_ms=epoch_ms_column(rows["applied_at"])[order],
-        committed_offset=numbers_of(rows["committed_offset"])[order],
-        previous_offset=numbers_of(rows["previous_offset"])[order],
-        outcome=indices_in(rows["outcome"], OUTCOMES)[order],
-        change=indices_in(rows["change"], CHANGES)[order],
-        is_transactional=rows["is_transactional"].fill_null(False).to_numpy()[order],
-    )
+APPLIED_AS_RECORDED: Final = {"applied_log_offset": "log_offset", "applied_at_ms": "recorded_at_ms"}
+"""What is the same of all plain commits, and kept but once then."""
+
+
+def _are_same(pieces: Sequence[Any], others: Sequence[Any]) -> bool:
+    return all(piece is other for piece, other in zip(pieces, others, strict=True))
+
+
+def _numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> I32:
+    """Texts as numbers, in order of appearance over all pieces."""
+    codes, texts = codes_of(column)
+    of_text = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    return of_text[codes]
+
+
+def _commit_columns(rows: pa.Table) -> dict[str, Any]:
+    """Columns of `GroupCommits`, but for the topics; of those that are the same, one."""
+    columns = {
+        "partition": small_numbers_of(rows["partition"]),
+        "log_offset": numbers_of(rows["log_offset"]),
+        "recorded_at_ms": epoch_ms_column(rows["recorded_at"]),
+        "applied_log_offset": numbers_of(rows["applied_log_offset"]),
+        "applied_at_ms": epoch_ms_column(rows["applied_at"]),
+        "committed_offset": numbers_of(rows["committed_offset"]),
+        "previous_offset": numbers_of(rows["previous_offset"]),
+        "outcome": indices_in(rows["outcome"], OUTCOMES),
+        "change": indices_in(rows["change"], CHANGES),
+        "is_transactional": rows["is_transactional"].fill_null(False).to_numpy(),
+    }
+    for name, other in APPLIED_AS_RECORDED.items():
+        if np.array_equal(columns[name], columns[other]):
+            columns[name] = columns[other]
+    return columns

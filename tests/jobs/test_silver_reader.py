@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.history.rows import EventRow, MemberRow
+from jobs import silver_reader
 from jobs.arrow_columns import codes_of, indices_in, ordered_codes
 from jobs.arrow_schemas import arrow_schema
 from jobs.silver_reader import SilverFiles, group_lives, rows_of
@@ -98,3 +99,36 @@ def test_lives_come_by_group_in_log_order(warehouse: Warehouse) -> None:
         assert found == [("g", [(2, 0), (2, 1), (9, 0)]), ("h", [(5, 0)]), ("i", [])]
         assert lives[2].commits.committed_offset.tolist() == [70, 80]
     assert list(group_lives(files, 4)) == []
+
+
+@pytest.mark.parametrize("weight_max", [1, 40, 10_000])
+def test_lives_are_the_same_however_many_fit_into_memory(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, weight_max: int
+) -> None:
+    """Groups read one by one, by a few, or all at once: each comes once, whole, and only those which are wanted."""
+    warehouse.ensure(GROUP_EVENTS)
+    warehouse.ensure(OFFSET_COMMITS)
+    for version, offset in enumerate((1, 4)):
+        event = {"event_index": 0, "event_type": "X", "at": at(offset)}
+        events = [event | {"group_id": group_id, "log_offset": offset} for group_id in "acb"]
+        warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *events), app_id="a", version=version)
+        commit = {"topic": "t", "partition": 0, "is_transactional": False, "outcome": "APPLIED", "change": "FIRST"}
+        times = {"recorded_at": at(offset), "applied_at": at(offset + version)}
+        commits = [
+            commit | times | {"group_id": group_id, "log_offset": at_offset, "applied_log_offset": at_offset}
+            for at_offset, group_id in enumerate("bdab", start=10 * offset)
+        ]
+        warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=version)
+    files = SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)
+    monkeypatch.setattr(silver_reader, "BUNDLE_WEIGHT_MAX", weight_max)
+    expected = {"a": ([1, 4], [12, 42]), "b": ([1, 4], [10, 13, 40, 43]), "c": ([1, 4], []), "d": ([], [11, 41])}
+    for only in (None, {"a", "d"}, {"b"}, {"nobody"}):
+        lives = {life.group_id: life for life in group_lives(files, 3, only)}
+        assert list(lives) == [group_id for group_id in expected if only is None or group_id in only]
+        for group_id, life in lives.items():
+            offsets = [row.log_offset for row in life.events], life.commits.log_offset.tolist()
+            assert offsets == expected[group_id]
+            assert life.commits.applied_log_offset.tolist() == life.commits.log_offset.tolist()
+            applied_at = [1000 if offset < 40 else 5000 for offset in offsets[1]]
+            assert life.commits.applied_at_ms.tolist() == applied_at
+            assert life.commits.recorded_at_ms.tolist() == [min(ms, 4000) for ms in applied_at]
