@@ -144,7 +144,8 @@ def _segment(folder: Path, topic: str, partition: int) -> Path:
 def _commits(group_id: str | None) -> Repeated:
     """A batch of plain commits: names `partition-i`, `offset-i` and `time-i`, and `group-i` unless all are of one."""
     key_message, value_message = REGISTRY[OFFSETS_TOPIC][RecordType.OFFSET_COMMIT]
-    records, marks = [], {}
+    records: list[Record] = []
+    marks: dict[str, bytes] = {}
     for number in range(COMMITS_PER_BATCH):
         group, partition = _group_mark(number), _short_mark(number)
         offset, time = _long_mark(2 * number), _long_mark(2 * number + 1)
@@ -292,7 +293,7 @@ def _share_parts(snapshot: Repeated, updates: Repeated, keys: I64) -> Iterator[b
         start, key = OFFSETS_PER_SNAPSHOT * of_key[stretch], _bytes_of(keys[stretch], 4)
         head = {"key-0": key, "start": _bytes_of(start, 8), "epoch-0": _bytes_of(of_key[stretch], 4)}
         head |= {name: _bytes_of(at, 8) for name in ("created", "written")}
-        values = {}
+        values: dict[str, U8] = {}
         for number in range(UPDATES_PER_SNAPSHOT):
             values |= {f"key-{number}": key, f"epoch-{number}": head["epoch-0"]}
             for index in range(STATE_BATCHES_PER_UPDATE):
@@ -325,7 +326,8 @@ def _share_batches() -> tuple[Repeated, Repeated]:
 
     kind = ShareStateRecordType.SHARE_UPDATE
     value_message = REGISTRY[SHARE_TOPIC][kind][1]
-    records, marks = [], {}
+    records: list[Record] = []
+    marks: dict[str, bytes] = {}
     for number in range(UPDATES_PER_SNAPSHOT):
         marks |= {f"key-{number}": _short_mark(2 * number), f"epoch-{number}": _short_mark(2 * number + 1)}
         batches = []
