@@ -65,6 +65,7 @@ from jobs.replay_tasks import (
 )
 from jobs.runs import Start, WholeRun, broken_off
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
+from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
 from jobs.tasks import balanced, run_tasks
 from jobs.times import epoch_ms
@@ -293,7 +294,7 @@ def _run(
         seen_at_ms=epoch_ms(start.started_at),
         batch_decompressed_bytes_max=batch_decompressed_bytes_max,
         names={},
-        unsettled={name: files[False] for name, files in former.items()},
+        unsettled=SilverFiles({name: files[False] for name, files in former.items()}),
         staging=staging,
         replay_version=version,
         hosts=hosts,
@@ -308,7 +309,7 @@ def _run(
     name_of = {row["topic_id"]: row["topic"] for row in topics}
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
     is_rewritten = not plan.is_afresh and (bool(plan.again) or is_renamed)
-    naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled={})
+    naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled=SilverFiles({}))
     works = _works(session, naming, second)
     unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
     if unnamed:

@@ -36,6 +36,7 @@ from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
 from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, changed_versions, log_name
+from jobs.silver_reader import SilverFiles
 from jobs.silver_rows import (
     ShareKeys,
     commits_table,
@@ -131,8 +132,8 @@ class ReplayWork:
     seen_at_ms: int
     batch_decompressed_bytes_max: int
     names: Mapping[str, str]
-    unsettled: Mapping[str, tuple[TableFile, ...]] = field(default_factory=dict)
-    """By table, the files of the last run's unsettled rows."""
+    unsettled: SilverFiles = field(default_factory=lambda: SilverFiles({}))
+    """The files of the last run's unsettled rows."""
     unnamed: tuple[tuple[bool, WrittenFile], ...] = ()
     """Staged part files of silver.member_assignments that want names, each with whether its rows are settled."""
     staging: PartTarget | None = None
@@ -312,12 +313,8 @@ def _carry_asleep(asleep: pa.Array, log: LogFiles, work: ReplayWork, parts: _Par
     """Groups which nothing named have the open rows that they had."""
     for table in INTERVAL_TABLES:
         name = _UNNAMED if table is MEMBER_ASSIGNMENTS else table.full_name
-        for file in work.unsettled.get(table.full_name, ()):
-            for rows in _row_groups(file, table):
-                is_theirs = pc.and_(
-                    pc.equal(rows["log_partition"], log.partition), pc.is_in(rows["group_id"], value_set=asleep)
-                )
-                parts.write(name, rows.filter(is_theirs), is_settled=False)
+        for rows in work.unsettled.iterate(table, file_schema(table).names, log.partition):
+            parts.write(name, rows.filter(pc.is_in(rows["group_id"], value_set=asleep)), is_settled=False)
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:

@@ -141,7 +141,7 @@ class SilverFiles:
     ) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
         schema = columns_read(table, columns, coded)
-        for file in self._files[table.full_name]:
+        for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
             footer = self._footer(file)

@@ -2,6 +2,9 @@
 
     python -m tests.benchmarks.growth --logs DIR        DIR holds <topic>-<partition>/*.log
 
+The times of the log are stretched until it spans a day, as a night's log does: for some minutes what is said of share
+records may still change, and of a log of minutes that would be most.
+
 Each log partition is cut at batches, so that shares of the records are meant. All but the first night find the whole
 log directory as far as it was written, as a broker's stays where it is and grows. Times are those of the steps as the
 job tells them, Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.svg.
@@ -16,10 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import google_crc32c
+import numpy as np
+
+from coordinator_core.log.batch import CRC_START_V2
+from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
+from tests.benchmarks.skewed import BASE_TIMESTAMP_POSITION, CRC_POSITION, MAX_TIMESTAMP_POSITION
 from tests.jobs.slices import slices_of
 
 BUILD: Final = ROOT / "build"
+DAY_MS: Final = 86_400_000
 HEIGHT: Final = 300
 BAR: Final = 110
 COLUMN: Final = 170
@@ -52,6 +62,7 @@ class Night(NamedTuple):
 
 def measured(logs: Path, scratch: Path) -> list[Night]:
     """The nights, one after the other."""
+    logs = stretched(logs, scratch / "day")
     first, middle, few, _ = slices_of(logs, scratch / "logs", lambda _: SHARES)
     most = _together((first, middle), scratch / "most")
     little_more = _together((first, middle, few), scratch / "little-more")
@@ -63,6 +74,37 @@ def measured(logs: Path, scratch: Path) -> list[Night]:
         _night("1 % more", 1 - SHARES[2], logs, warehouse),
         _night("nothing new", 0, logs, warehouse),
     ]
+
+
+def stretched(logs: Path, into: Path) -> Path:
+    """The same log directory, spanning a day: times of batches alone, whose distance to the first one grows."""
+    segments = sorted(logs.glob("*/*.log"))
+    begins, ends = [], []
+    for segment in segments:
+        batches = scan_segment(np.fromfile(segment, np.uint8), base_offset=int(segment.stem), is_last=True).batches
+        begins.append(int(batches.base_timestamp_ms.min(initial=ends[-1] if ends else 2**62)))
+        ends.append(int(batches.max_timestamp_ms.max(initial=begins[-1])))
+    begin, span = min(begins), max(1, max(ends) - min(begins))
+    for segment in segments:
+        data = np.fromfile(segment, np.uint8)
+        batches = scan_segment(data, base_offset=int(segment.stem), is_last=True).batches
+        starts, sizes = batches.position, batches.size
+        for place, times in (
+            (BASE_TIMESTAMP_POSITION, batches.base_timestamp_ms),
+            (MAX_TIMESTAMP_POSITION, batches.max_timestamp_ms),
+        ):
+            moved = begin + (times - begin) * DAY_MS // span
+            data[starts[:, None] + place + np.arange(8)] = moved.astype(">i8").view(np.uint8).reshape(-1, 8)
+        raw = data.tobytes()
+        sums = [
+            google_crc32c.value(raw[start + CRC_START_V2 : start + size])
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        ]
+        data[starts[:, None] + CRC_POSITION + np.arange(4)] = np.array(sums, ">u4").view(np.uint8).reshape(-1, 4)
+        made = into / segment.parent.name / segment.name
+        made.parent.mkdir(parents=True, exist_ok=True)
+        data.tofile(made)
+    return into
 
 
 def _together(parts: Sequence[Path], into: Path) -> Path:
