@@ -358,10 +358,10 @@ def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.
     for rows in parts:
         group, group_ids = codes_of(rows["group_id"])
         is_wanted = np.array([group_id in only for group_id in group_ids], np.bool_)
-        if is_wanted.all():
-            yield rows
-        elif is_wanted.any():
-            yield rows.filter(pa.array(is_wanted[group]))
+        # the texts are those of the whole row group, and some of them may have no row here
+        wanted = rows if is_wanted.all() else rows.filter(pa.array(is_wanted[group]))
+        if wanted.num_rows:
+            yield wanted
 
 
 def new_commits(

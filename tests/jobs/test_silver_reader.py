@@ -118,11 +118,12 @@ def test_lives_are_the_same_however_many_fit_into_memory(
             commit | times | {"group_id": group_id, "log_offset": at_offset, "applied_log_offset": at_offset}
             for at_offset, group_id in enumerate("bdab", start=10 * offset)
         ]
+        commits.append(commits[0] | {"group_id": "of another log partition", "log_partition": 4})
         warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=version)
     files = SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)
     monkeypatch.setattr(silver_reader, "BUNDLE_WEIGHT_MAX", weight_max)
     expected = {"a": ([1, 4], [12, 42]), "b": ([1, 4], [10, 13, 40, 43]), "c": ([1, 4], []), "d": ([], [11, 41])}
-    for only in (None, {"a", "d"}, {"b"}, {"nobody"}):
+    for only in (None, {"a", "d"}, {"b"}, {"nobody"}, {"of another log partition"}):
         lives = {life.group_id: life for life in group_lives(files, 3, only)}
         assert list(lives) == [group_id for group_id in expected if only is None or group_id in only]
         for group_id, life in lives.items():
