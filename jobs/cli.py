@@ -507,11 +507,11 @@ def owner(
 
         settings = _settings(warehouse, cluster_id)
         tables, at_ms = _tables("owner", settings), _time(at)
-        count = run_owner(
+        remark = run_owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
         )
-        if not count:
-            typer.echo("nobody owned it then, as far as the log tells", err=True)
+        if remark is not None:
+            typer.echo(remark, err=True)
         return DONE
 
     _run(job, debug)

@@ -5,7 +5,7 @@ groups have no owners: several of their members may read one partition.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
-from jobs.answers import Value, time_text, write_answers
+from jobs.answers import Value, printable, time_text, write_answers
 from jobs.as_of import STREAMS, SilverAt
 from jobs.silver_reader import LOG_PARTITION, rows_of
 from jobs.sinks import Warehouse
@@ -40,13 +40,22 @@ def owners_at(
     warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
 ) -> list[OwnerRow]:
     """Who owned a partition at a time (None: the newest), by group."""
+    return _holding(owners_ever(warehouse, cluster_id, topic=topic, partition=partition), at_ms)
+
+
+def owners_ever(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int) -> list[OwnerRow]:
+    """Who ever owned a partition, by group and in the order of the log."""
     owners = [
         owner
         for life in _lives(warehouse, cluster_id, topic, partition)
         for owner in partition_owners(life)
-        if owner.topic == topic and owner.partition == partition and _holds(owner, at_ms)
+        if owner.topic == topic and owner.partition == partition
     ]
     return sorted(owners, key=lambda owner: (string_order(owner.group_id), owner.from_log_offset, owner.member_id))
+
+
+def _holding(owners: Iterable[OwnerRow], at_ms: int | None) -> list[OwnerRow]:
+    return [owner for owner in owners if _holds(owner, at_ms)]
 
 
 def _holds(owner: OwnerRow, at_ms: int | None) -> bool:
@@ -91,13 +100,16 @@ def run_owner(
     at_ms: int | None,
     output_format: str,
     out: TextIO | None = None,
-) -> int:
-    """Find the owners and print them; how many there were."""
-    owners = owners_at(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
-    rows = [_row(owner) for owner in owners]
+) -> str | None:
+    """Find the owners and print them; what to remark where there are none."""
+    ever = owners_ever(warehouse, cluster_id, topic=topic, partition=partition)
+    rows = [_row(owner) for owner in _holding(ever, at_ms)]
     if rows or output_format != "table":
         write_answers(COLUMNS, rows, output_format, out or sys.stdout)
-    return len(rows)
+    if not ever:
+        name = printable(topic)[:100]
+        return f"no group was ever assigned partition {partition} of topic {name}, as far as the log tells"
+    return None if rows else "nobody owned it then, as far as the log tells"
 
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:

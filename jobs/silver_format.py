@@ -16,6 +16,9 @@ SILVER_FORMAT: Final = 3
 UNNUMBERED: Final = 1
 """Silver of runs that kept no number."""
 
+NAMED_MAX: Final = 20
+"""Clusters named in an error."""
+
 
 def silver_format(warehouse: Warehouse, cluster_id: str) -> int | None:
     """The format of the silver tables of a cluster; None if no replay of it ever finished."""
@@ -33,8 +36,16 @@ def other_version(found: int | None, expected: int) -> str | None:
 
 
 def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
-    """Raises WarehouseError where the silver tables of a cluster are of another version, and says what to run."""
-    other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
+    """Raises WarehouseError where the silver tables of a cluster are of another version, and says what to run; or
+    where there are other clusters, but no such."""
+    found = silver_format(warehouse, cluster_id)
+    clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
+    if clusters:
+        raise WarehouseError(
+            f"{warehouse.root} has nothing of cluster {cluster_id!r}: name another --cluster-id, of "
+            f"{', '.join(map(repr, clusters[:NAMED_MAX]))}{' and more' if len(clusters) > NAMED_MAX else ''}"
+        )
+    other = other_version(found, SILVER_FORMAT)
     if other is not None:
         raise WarehouseError(
             f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "

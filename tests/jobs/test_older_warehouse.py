@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -129,6 +129,9 @@ def test_tasks_read_nulls_where_a_file_lacks_a_column(warehouse: Warehouse) -> N
     assert files.read(GROUP_EVENTS, columns, 4).num_rows == 0
 
 
+OLDER: Final = r"made by an older version of the project: run \./spark-submit\.sh replay"
+
+
 def run_row(minute: int, number: int | None, cluster_id: str = CLUSTER) -> dict[str, Any]:
     """A row of state.runs."""
     started_at = START + timedelta(minutes=minute)
@@ -139,24 +142,25 @@ def run_row(minute: int, number: int | None, cluster_id: str = CLUSTER) -> dict[
     ("runs", "found", "error"),
     [
         ([], None, None),
-        ([run_row(0, None, "other")], None, None),
-        ([run_row(0, None)], 1, "older version"),
+        ([run_row(0, None, "other")], None, f"nothing of cluster '{CLUSTER}': name another --cluster-id, of 'other'$"),
+        ([run_row(0, None)], 1, OLDER),
         ([run_row(0, None), run_row(1, SILVER_FORMAT)], SILVER_FORMAT, None),
-        ([run_row(1, None), run_row(0, SILVER_FORMAT)], 1, "older version"),
-        ([run_row(0, SILVER_FORMAT + 1)], SILVER_FORMAT + 1, "newer version"),
+        ([run_row(1, None), run_row(0, SILVER_FORMAT)], 1, OLDER),
+        ([run_row(0, SILVER_FORMAT + 1)], SILVER_FORMAT + 1, OLDER.replace("an older", "a newer")),
     ],
 )
 def test_the_newest_run_tells_the_format(
     warehouse: Warehouse, runs: list[dict[str, Any]], found: int | None, error: str | None
 ) -> None:
-    """Of the cluster alone; a run without a number is older than any; none at all is no reason to complain."""
+    """Of the cluster alone; a run without a number is older than any; no run at all is no reason to complain, runs of
+    other clusters alone are one."""
     if runs:
         warehouse.write(RUNS, rows(RUNS, *runs), app_id="a", version=1)
     assert silver_format(warehouse, CLUSTER) == found
     if error is None:
         require_current_silver(warehouse, CLUSTER)
     else:
-        with pytest.raises(WarehouseError, match=rf"{error} of the project: run \./spark-submit\.sh replay"):
+        with pytest.raises(WarehouseError, match=error):
             require_current_silver(warehouse, CLUSTER)
 
 

@@ -72,12 +72,25 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
         told = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
         for kind, out in told.items():
             asked = {"topic": name, "partition": 0, "at_ms": None}
-            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) == 1
+            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) is None
         answer = json.loads(told["json"].getvalue())
         assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
         (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
         assert cells["TOPIC"] in (name, f"'{name}")
         assert cells["TOPIC"][0] not in "=+-@\t"
+
+
+def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
+    """A topic of another name would look like one that had no owner."""
+    stretch = held("g", "a", 1, 3)
+    write(warehouse, {ASSIGNMENTS: [stretch], MEMBERS: [member(stretch)]})
+    for topic, partition, remark in (
+        ("t", 0, "nobody owned it then, as far as the log tells"),
+        ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
+        ("T\x1b", 0, "no group was ever assigned partition 0 of topic T\\x1b, as far as the log tells"),
+    ):
+        asked = {"topic": topic, "partition": partition, "at_ms": at_ms(3), "output_format": "table"}
+        assert run_owner(warehouse, CLUSTER, **asked) == remark
 
 
 @pytest.mark.parametrize(
