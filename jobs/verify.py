@@ -244,12 +244,30 @@ def _told_partitions(
 
 
 Explain = Callable[[Difference], Reason | None]
+Lacks = Callable[[Difference], str | None]
+"""What of the log the ledger lacks that may be why."""
+
+
+def _nothing(_: Difference) -> None:
+    """Nothing explains a difference, nothing is lacking."""
+
+
+OF_ALL_MEMBERS: Final = frozenset({"state", "member count", "assignor", "protocol_name"})
+"""Facts of a group which hang on who is in it."""
+
+
+class Hole(NamedTuple):
+    """The last stretch of a log partition that compaction took before it was captured."""
+
+    from_offset: int
+    text: str
 
 
 class Judge:
     """Holds a cluster's answers against the ledger, thing by thing.
 
-    `gaps` say in words what the warehouse lacks of log partitions, `behind` which of them go on at the broker;
+    `gaps` say in words what the warehouse lacks of log partitions, `compacted` where compaction was faster than
+    capture, `behind` which of them go on at the broker;
     `unlisted` is what the broker says when it is asked for groups which it did not list; `hidden` are topics which this
     principal may not describe.
     """
@@ -259,12 +277,14 @@ class Judge:
         asked: Asked,
         *,
         gaps: Mapping[LogPartition, str],
+        compacted: Mapping[LogPartition, Hole],
         behind: Mapping[LogPartition, str],
         unlisted: Mapping[str, GroupDescription | Refusal],
         hidden: Collection[str] = (),
     ) -> None:
         self._asked = asked
         self._gaps = gaps
+        self._compacted = compacted
         self._behind = behind
         self._unlisted = unlisted
         self._hidden = frozenset(hidden)
@@ -289,8 +309,9 @@ class Judge:
                 continue
             state = None if isinstance(answer, Refusal) else answer.state
             explain = partial(explain_group, told_state=state, topic_ids=frozenset(self._names))
+            lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
-            yield from self._findings(partial(_of_description, group_id), told, unlike, [log], explain)
+            yield from self._findings(partial(_of_description, group_id), told, unlike, [log], explain, lacks)
 
     def offsets(self, known: Mapping[str, OffsetHistory]) -> Iterator[Finding]:
         """Committed offsets."""
@@ -304,7 +325,9 @@ class Judge:
             told: dict[Path, Any] = {("offset", *place): tuple(offset) for place, offset in answer.items()}
             history = known.get(group_id, OffsetHistory())
             unlike = differences(told, history.base, history.changes)
-            yield from self._findings(partial(_of_offset, group_id), told, unlike, [self._asked.group_log(group_id)])
+            lacks = self._lacks_deletions(group_id, history.applied, unlike)
+            log = self._asked.group_log(group_id)
+            yield from self._findings(partial(_of_offset, group_id), told, unlike, [log], lacks=lacks)
 
     def shares(
         self, known: Mapping[SharePartitionKey, ShareHistory], initialized: Collection[SharePartitionKey]
@@ -382,7 +405,7 @@ class Judge:
         logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
         explain = partial(self._explain_share, key, initialized)
         lacks = None if history.is_complete else NO_SNAPSHOT
-        yield from self._findings(lambda _: thing, told, unlike, logs, explain, lacks)
+        yield from self._findings(lambda _: thing, told, unlike, logs, explain, lambda _: lacks)
 
     def _explain_share(
         self, key: SharePartitionKey, initialized: Collection[SharePartitionKey], difference: Difference
@@ -396,14 +419,31 @@ class Judge:
     def _place(self, key: SharePartitionKey) -> str:
         return f"{self._names.get(key.topic_id, key.topic_id)}-{key.partition}"
 
+    def _lacks_deletions(self, group_id: str, written: Mapping[Path, int], unlike: Collection[Difference]) -> Lacks:
+        """What the ledger has and the broker has not may have been deleted by a tombstone which the cleaner took, after
+        delete.retention.ms, before it was captured. `written`: the offset of the record that brought a fact."""
+        hole = self._compacted.get(self._asked.group_log(group_id))
+        if hole is None:
+            return _nothing
+        gone = {
+            it.path for it in unlike if it.told is None and written.get(it.path, hole.from_offset) < hole.from_offset
+        }
+        members = {path[1] for path in gone if path[0] == "member"}
+
+        def lacks(it: Difference) -> str | None:
+            is_of_gone = it.path in gone or (it.path[0] in ("assigned", "target") and it.path[1] in members)
+            return hole.text if is_of_gone or (members and it.path[0] in OF_ALL_MEMBERS) else None
+
+        return lacks
+
     def _findings(
         self,
         thing_of: Callable[[Path], Thing],
         told: Facts,
         unlike: Collection[Difference],
         logs: Sequence[LogPartition],
-        explain: Explain = lambda _: None,
-        lacks: str | None = None,
+        explain: Explain = _nothing,
+        lacks: Lacks = _nothing,
     ) -> Iterator[Finding]:
         """A finding for each difference, and for each thing that has none. `logs` are those which the facts are from,
         `lacks` what else the ledger cannot know."""
@@ -412,12 +452,12 @@ class Judge:
         if any(it.path == EXISTS for it in unlike):
             unlike, told = [it for it in unlike if it.path == EXISTS], {}
         unlike = [it for it in unlike if it.path[-1] == EXISTS[0] or thing_of(it.path) not in missing]
-        lacks = lacks or next((self._gaps[log] for log in logs if log in self._gaps), None)
+        gap = next((self._gaps[log] for log in logs if log in self._gaps), None)
         behind = next((self._behind[log] for log in logs if log in self._behind), None)
         for it in unlike:
             thing = thing_of(it.path)
             is_hidden = thing.what is What.OFFSET and it.told is None and it.path[1] in self._hidden
-            verdict, why = _verdict(it, explain(it), HIDDEN if is_hidden else lacks, behind)
+            verdict, why = _verdict(it, explain(it), HIDDEN if is_hidden else lacks(it) or gap, behind)
             yield Finding(verdict, thing, _field(it.path), it.told, it.known, why)
         differing = {thing_of(it.path) for it in unlike}
         for thing in dict.fromkeys(thing_of(path) for path in told):
@@ -506,6 +546,20 @@ def gaps_of(asked: Asked, coverage: Mapping[LogPartition, Sequence[CoverageRange
     return gaps
 
 
+def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> dict[LogPartition, Hole]:
+    """The last stretch of each log partition that compaction took before it was captured."""
+    return {
+        log: Hole(
+            r.from_offset,
+            f"a deletion may have been in offsets {r.from_offset} to {r.to_offset}, "
+            f"which {log[0]}-{log[1]} had lost to compaction when it was captured",
+        )
+        for log, ranges in coverage.items()
+        for r in ranges
+        if r.kind is CoverageKind.COMPACTED
+    }
+
+
 # --- the job
 
 
@@ -525,6 +579,7 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
     judge = Judge(
         asked,
         gaps=gaps_of(asked, coverage),
+        compacted=compacted_of(coverage),
         behind=behind,
         unlisted=admin.describe_groups(unlisted),
         hidden=hidden,

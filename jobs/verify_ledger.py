@@ -86,6 +86,17 @@ class GroupHistory:
         """The group's states in the window, one at least. `names`: of topic ids whose names the ledger lacks."""
         return [self._at(log_end, names) for log_end in self._log_ends()]
 
+    @property
+    def begun(self) -> dict[Path, int]:
+        """Offsets of the records that brought the group and each of its members, as far as they are there at the end
+        of the window."""
+        found: dict[Path, int] = {}
+        for row in _open_at(self.generations, self.window.to_end):
+            found[EXISTS] = row["from_log_offset"]
+        for row in _open_at(self.members, self.window.to_end):
+            found["member", row["member_id"], MEMBER_EXISTS] = row["from_log_offset"]
+        return found
+
     def _log_ends(self) -> list[int]:
         offsets = {event["log_offset"] for event in self.events}
         for row in (*self.generations, *self.members, *self.assignments):
@@ -130,6 +141,8 @@ class OffsetHistory:
     """Committed offsets of one group at the beginning of a window, and what each commit in it changes."""
 
     base: dict[Path, Any] = field(default_factory=dict)
+    applied: dict[Path, int] = field(default_factory=dict)
+    """Where those of the beginning took effect."""
     changes: list[dict[Path, Any]] = field(default_factory=list)
 
 
@@ -225,7 +238,9 @@ class Ledger:
         histories: dict[str, OffsetHistory] = defaultdict(OffsetHistory)
         in_force = newest_commits(before())
         for row in in_force.to_pylist():
-            histories[row["group_id"]].base[_offset_path(row)] = _offset_value(row)
+            history = histories[row["group_id"]]
+            history.base[_offset_path(row)] = _offset_value(row)
+            history.applied[_offset_path(row)] = row["applied_log_offset"]
         later = pa.Table.from_batches(moved).to_pylist() if moved else []
         for row in sorted(later, key=lambda row: (row["log_partition"], row["applied_log_offset"])):
             window = self._window(consumer_offsets.TOPIC, row["log_partition"])

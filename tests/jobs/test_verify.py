@@ -311,6 +311,34 @@ def test_what_was_not_captured_cannot_be_told(
     assert found == [(verdict, "t-0", "offset", (31, 4, ""), (30, 4, ""), reason)]
 
 
+def test_a_tombstone_may_have_been_compacted_away(warehouse: Warehouse) -> None:
+    """What was written before a stretch that the cleaner took first may be gone, and what hangs on it with it; what was
+    written after it may not, nor may anything have other values."""
+    write(warehouse, history())
+    captured = CoverageKind.CAPTURED
+    cover(
+        warehouse,
+        CoverageRange(0, 5, captured, 0),
+        CoverageRange(6, 6, CoverageKind.COMPACTED, 0),
+        CoverageRange(7, 9, captured, 0),
+    )
+    left = replace(AT_END, members=(of_member("m1", 3, 0),), state="Reconciling", group_epoch=4)
+    hole = (
+        "a deletion may have been in offsets 6 to 6, "
+        "which __consumer_offsets-0 had lost to compaction when it was captured"
+    )
+    assert unequal(judged(warehouse, told(descriptions={"g": left}, offsets={"g": {}}))) == [
+        ("DIFFERENT", "", "group epoch", 4, 3, None),
+        ("CANNOT_TELL", "", "member count", 1, 2, hole),
+        ("CANNOT_TELL", "", "state", "Reconciling", "Stable", hole),
+        ("CANNOT_TELL", "m2", "exists", None, True, hole),
+        ("CANNOT_TELL", "t-1 of m2", "assigned", None, TOPIC_ID, hole),
+        ("CANNOT_TELL", "t-0", "offset", None, (30, 4, ""), hole),
+        ("DIFFERENT", "t-1", "offset", None, (80, None, "m"), None),
+    ]
+    assert unequal(judged(warehouse, told()))[0] == ("CANNOT_TELL", "", "exists", None, True, hole)
+
+
 def test_nothing_was_ever_captured(warehouse: Warehouse) -> None:
     """A cluster that has groups and a warehouse that has not seen its log: nothing can be told."""
     cover(warehouse, log=OFFSETS_LOG)
