@@ -7,7 +7,7 @@ test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
 test: test-env ## The whole suite, in two processes, in the order in which it is written (`make check` shuffles).
-	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadfile -p no:randomly
+	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster.
 	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/jobs/test_simulate.py tests/jobs/test_replay.py
@@ -25,7 +25,7 @@ bench: test-env ## Timings of the hot paths.
 
 fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
-	GROUPLEDGER_HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history
+	HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.

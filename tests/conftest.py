@@ -8,6 +8,7 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
+OF_SMALL_TESTS = PROJECT_ROOT / "tests" / "coordinator_core"
 for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
     # what set-up compiled; numba reads the variable when it is first imported
     os.environ.setdefault("NUMBA_CACHE_DIR", str(compiled.parent))
@@ -27,6 +28,11 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "determini
 def pytest_configure(config: pytest.Config) -> None:
     """Marks of tests which are left out of `make check`."""
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of many small tests come last: they fill up what is left when the long ones are done."""
+    items.sort(key=lambda item: OF_SMALL_TESTS in item.path.parents)
 
 
 @pytest.fixture(scope="session")
