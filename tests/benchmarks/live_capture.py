@@ -8,16 +8,14 @@ import base64
 import re
 import shutil
 import statistics
-import subprocess
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from tests.benchmarks.runs import run, step_seconds
 from tests.live.broker import BrokerTopic, LiveBroker
 from tests.live.kafka_home import KafkaUnavailable, kafka_home
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-STEP: Final = re.compile(r"^capture: ([\d.]+) s$", re.MULTILINE)
 LOADED: Final = re.compile(
     r"Finished loading of metadata from (\S+) with epoch \d+ in (\d+)ms where (\d+)ms was spent in the scheduler\. "
     r"Loaded (\d+) records"
@@ -78,11 +76,7 @@ def _capture(topic: str, words: list[str], warehouse: Path) -> float:
     """Capture once into a new warehouse; the seconds of the step."""
     shutil.rmtree(warehouse, ignore_errors=True)
     command = ["./spark-submit.sh", "capture", *words, "--topic", topic, "--warehouse", str(warehouse)]
-    done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    found = STEP.search(done.stdout)
-    if done.returncode not in (0, 3) or found is None:
-        raise SystemExit(f"capture ended with {done.returncode}:\n{done.stdout}")
-    return float(found[1])
+    return step_seconds(run(command, accepted=(0, 3)).output)["capture"]
 
 
 def _loadable(topic: str, logs: Path, folder: Path) -> tuple[Path, BrokerTopic]:
