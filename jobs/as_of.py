@@ -256,15 +256,15 @@ class SilverAt:
             with filesystem.open_input_file(path) as source:
                 parquet = pq.ParquetFile(source, read_dictionary=sorted(texts))
                 for index in range(parquet.num_row_groups):
-                    is_asked = self._is_asked(parquet.read_row_group(index, columns=["group_id"])["group_id"])
+                    is_asked = self._is_asked(parquet, index)
                     if is_asked.any():
                         yield as_read(parquet.read_row_group(index, columns=list(names)), schema), is_asked
 
-    def _is_asked(self, group_id: pa.ChunkedArray) -> BoolArray:
+    def _is_asked(self, parquet: pq.ParquetFile, row_group: int) -> BoolArray:
         """Rows of the groups in question."""
         if self._group_ids is None:
-            return np.ones(len(group_id), np.bool_)
-        codes, texts = codes_of(group_id)
+            return np.ones(parquet.metadata.row_group(row_group).num_rows, np.bool_)
+        codes, texts = codes_of(parquet.read_row_group(row_group, columns=["group_id"])["group_id"])
         asked = set(self._group_ids.to_pylist())
         is_asked: BoolArray = np.array([*(text in asked for text in texts), False])[codes]
         return is_asked
