@@ -8,6 +8,8 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
+REPORT_LINE = "line of the report"
+"""Name of the property by which a test hands over a line for the end of the run, from whichever process it ran in."""
 OF_SMALL_TESTS = PROJECT_ROOT / "tests" / "coordinator_core"
 for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
     # what set-up compiled; numba reads the variable when it is first imported
@@ -33,6 +35,22 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of many small tests come last: they fill up what is left when the long ones are done."""
     items.sort(key=lambda item: OF_SMALL_TESTS in item.path.parents)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The lines of all comparisons with what brokers said."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    lines = {
+        value
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, value in report.user_properties
+        if name == REPORT_LINE
+    }
+    if lines:
+        terminalreporter.section("conformance")
+        for line in sorted(lines):
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

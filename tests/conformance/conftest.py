@@ -23,9 +23,7 @@ from tests.conformance.recordings import (
     recordings_in,
 )
 from tests.conformance.test_traces import DATA, FamilyFile, family_files
-
-LINE: Final = "line of the report"
-"""Name of the property by which a test hands a line over, from whichever process it ran in."""
+from tests.conftest import REPORT_LINE
 
 LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
     "recording": lambda recording: True,
@@ -132,20 +130,4 @@ def warehouse_of(silver_maker: SilverMaker) -> WarehouseOf:
 def report_line(request: pytest.FixtureRequest) -> ReportLine:
     """Add a line to the end of the run's output."""
     properties = request.node.user_properties
-    return lambda line: properties.append((LINE, line))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The lines of all comparisons."""
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
-    lines = {
-        value
-        for report in reports
-        if isinstance(report, pytest.TestReport)
-        for name, value in report.user_properties
-        if name == LINE
-    }
-    if lines:
-        terminalreporter.section("conformance")
-        for line in sorted(lines):
-            terminalreporter.line(line)
+    return lambda line: properties.append((REPORT_LINE, line))
