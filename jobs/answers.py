@@ -32,13 +32,9 @@ class Column:
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> list[str]:
     """The header and the rows, padded as Java's `%-15s` does it."""
-    cells = [[text_cell(value) for value in row] for row in rows]
-    widths = [
-        max([column.width, *(_length(row[index]) for row in cells)]) if column.grows else column.width
-        for index, column in enumerate(columns)
-    ]
-    names = [column.name for column in columns]
-    return [" ".join(map(_padded, line, widths)).rstrip() for line in (names, *cells)]
+    cells = [list(map(text_cell, values)) for values in zip(*rows, strict=True)] or [[] for _ in columns]
+    padded = map(_padded, columns, cells)
+    return [" ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
 def text_cell(value: Value) -> str:
@@ -101,5 +97,9 @@ def _length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
 
 
-def _padded(text: str, width: int) -> str:
-    return text.ljust(width) if text.isascii() else text + " " * (width - _length(text))
+def _padded(column: Column, cells: Sequence[str]) -> list[str]:
+    """The column's name and its cells, as wide as each other."""
+    width = max([column.width, *map(_length, cells)]) if column.grows else column.width
+    return [
+        text.ljust(width) if text.isascii() else text + " " * (width - _length(text)) for text in (column.name, *cells)
+    ]

@@ -1,6 +1,7 @@
 """Columns of Arrow as numpy has them, for what reads tables without Spark."""
 
 from collections.abc import Collection, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.log.chunk import I8, I32, I64
-from jobs.arrow_schemas import arrow_schema, stored_column
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from schemas.tables.declare import Table
 
 CODED: Final = pa.dictionary(pa.int32(), pa.string())
@@ -76,3 +77,47 @@ def epoch_ms_column(column: pa.ChunkedArray) -> I64:
     micros = numbers_of(column.cast(pa.int64()))
     # null is -1 microsecond here, and rounds down to -1 millisecond
     return micros // 1000
+
+
+def values_of(column: pa.ChunkedArray, order: I64 | None = None) -> list[Any]:
+    """Python's values, in order; times are epoch milliseconds. One object a distinct text: what compares texts finds
+    them the same at once."""
+    if column.type == CODED:
+        codes, texts = codes_of(column)
+        values = np.array([*texts, None], object)[codes]
+    elif pa.types.is_integer(column.type) or column.type == TIMESTAMP_TYPE:
+        values = _whole_numbers(column)
+    else:
+        values = np.fromiter(chain.from_iterable(map(_plain, column.chunks)), object, len(column))
+    return (values if order is None else values[order]).tolist()  # type: ignore[no-any-return]
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> Any:
+    """Numbers, None for null; of times the epoch milliseconds."""
+    numbers = numbers_of(column.cast(pa.int64()) if column.type == TIMESTAMP_TYPE else column)
+    if column.type == TIMESTAMP_TYPE:
+        numbers = numbers // 1000
+    if not column.null_count:
+        return numbers
+    values = numbers.astype(object)
+    values[column.is_null().to_numpy()] = None
+    return values
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Python's values, one by one only where nothing is quicker."""
+    is_map = pa.types.is_map(column.type)
+    if not is_map and not pa.types.is_list(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    inner = zip(column.keys.to_pylist(), column.items.to_pylist(), strict=True) if is_map else column.values.to_pylist()
+    make, values = (dict if is_map else tuple), list(inner)
+    stretches = zip(column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist()), strict=True)
+    return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
+
+
+def dicts_of(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows by column name: times as epoch milliseconds, lists as tuples, maps as dicts."""
+    names = rows.column_names
+    texts = {name for name in names if pa.types.is_string(rows.schema.field(name).type)}
+    columns = [texts_of(rows[name]) if name in texts else values_of(rows[name]) for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]

@@ -7,13 +7,14 @@ At a time T holds what was written until T, T included. Intervals tell it by the
 for its own end (epochs, states) comes from the events until T.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import and_, itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,16 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.lookup import SharePartitionKey
-from jobs.arrow_columns import as_read, codes_of, columns_read, epoch_ms_column, indices_in, numbers_of, texts_of
+from jobs.arrow_columns import (
+    as_read,
+    codes_of,
+    columns_read,
+    dicts_of,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    texts_of,
+)
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.audits import WholeAudit
 from jobs.errors import JobError
@@ -76,6 +86,8 @@ SHARE_STATE_COLUMNS: Final = (
 )
 SHARE_STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
 Row = Mapping[str, Any]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class ArgumentError(JobError):
@@ -186,7 +198,7 @@ class SilverAt:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
         generations = self.open_rows(GROUP_GENERATIONS)
         members = _by_group(self.open_rows(GROUP_MEMBERS))
-        assignments = _by_group(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self._holds()).to_pylist())
+        assignments = _by_group(dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self._holds())))
         pasts = self._pasts(row["group_id"] for row in generations)
         offsets = self.committed_offsets() if with_offsets else {}
         starts = self._share_starts() if with_offsets else {}
@@ -251,14 +263,20 @@ class SilverAt:
         `coded`, and `group_id`, come as codes. Row groups without such rows are left out."""
         texts = {*coded, "group_id"}
         schema = columns_read(table, names, texts)
-        for file in self._files(table):
-            filesystem, path = filesystem_of(file.path)
-            with filesystem.open_input_file(path) as source:
-                parquet = pq.ParquetFile(source, read_dictionary=sorted(texts))
-                for index in range(parquet.num_row_groups):
-                    is_asked = self._is_asked(parquet, index)
-                    if is_asked.any():
-                        yield as_read(parquet.read_row_group(index, columns=list(names)), schema), is_asked
+        parquets = (
+            # closed when its last row group was read: until then a reader may be at it
+            pq.ParquetFile(filesystem.open_input_file(path), read_dictionary=sorted(texts))
+            for filesystem, path in map(filesystem_of, (file.path for file in self._files(table)))
+        )
+        places = ((parquet, index) for parquet in parquets for index in range(parquet.num_row_groups))
+
+        def read(place: tuple[pq.ParquetFile, int]) -> tuple[pa.Table, BoolArray] | None:
+            is_asked = self._is_asked(*place)
+            parquet, index = place
+            rows = parquet.read_row_group(index, columns=list(names)) if is_asked.any() else None
+            return None if rows is None else (as_read(rows, schema), is_asked)
+
+        yield from filter(None, one_ahead(read, places))
 
     def _is_asked(self, parquet: pq.ParquetFile, row_group: int) -> BoolArray:
         """Rows of the groups in question."""
@@ -319,13 +337,16 @@ class SilverAt:
         """What events tell of groups; nothing where the newest is asked for, which rows tell by themselves."""
         events: dict[str, list[dict[str, Any]]] = {}
         if self.at_ms is not None:
+            # of a group to which nothing happened since, the rows tell by themselves as well
+            is_telling = pc.field("event_type").isin(pa.array(TELLING))
+            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, pc.field("at") > timestamp_scalar(self.at_ms))
+            is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
             names = ("group_id", "log_offset", "event_index", "event_type", "at", "generation", "member_id", "details")
-            rows = self.scan(GROUP_EVENTS, names, pc.field("event_type").isin(pa.array(TELLING)))
-            events = _by_group(rows.to_pylist(maps_as_pydicts="strict"))
+            events = _by_group(dicts_of(self.scan(GROUP_EVENTS, names, is_telling, is_changed)))
         return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in group_ids}
 
     def _is_past(self, event: Row) -> bool:
-        return self.at_ms is None or epoch_ms(event["at"]) <= self.at_ms
+        return self.at_ms is None or event["at"] <= self.at_ms
 
     def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""
@@ -348,7 +369,7 @@ class SilverAt:
         names = (*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)
         for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, names, SHARE_STATE_TEXTS):
             chosen = np.flatnonzero(is_asked & self._is_holding(rows))
-            yield from rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)).to_pylist()
+            yield from dicts_of(rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)))
 
     def _is_holding(self, rows: pa.Table) -> BoolArray:
         """As `_holds`, for rows which were read already."""
@@ -376,6 +397,18 @@ def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
 
 def _until(column: str, at_ms: int | None) -> list[Any]:
     return [] if at_ms is None else [pc.field(column) <= timestamp_scalar(at_ms)]
+
+
+def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
+    """What is read of each place, in order, while what comes next is read already."""
+    with ThreadPoolExecutor(1) as reader:
+        waiting: deque[Future[R]] = deque()
+        for place in places:
+            waiting.append(reader.submit(read, place))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        if waiting:
+            yield waiting.popleft().result()
 
 
 def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

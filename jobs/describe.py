@@ -7,8 +7,10 @@ table, they come by member id. Of streams groups, `--state` is as kafka-streams-
 offsets come in the columns of kafka-consumer-groups, a subtopology in place of a topic.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, TextIO
@@ -378,13 +380,26 @@ def run_describe(
     out: TextIO | None = None,
 ) -> None:
     """Describe and print."""
-    described = describe(
-        warehouse,
-        cluster_id,
-        view=view,
-        at_ms=at_ms,
-        group_ids=group_ids,
-        tool=tool,
-        sample_age_max_ms=sample_age_max_ms,
-    )
-    write_descriptions(described, output_format, verbose, out or sys.stdout)
+    with no_search_for_cycles():
+        described = describe(
+            warehouse,
+            cluster_id,
+            view=view,
+            at_ms=at_ms,
+            group_ids=group_ids,
+            tool=tool,
+            sample_age_max_ms=sample_age_max_ms,
+        )
+        write_descriptions(described, output_format, verbose, out or sys.stdout)
+
+
+@contextmanager
+def no_search_for_cycles() -> Iterator[None]:
+    """Hundreds of thousands of rows make none, and to look for some takes longer than to print them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

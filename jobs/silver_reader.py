@@ -6,7 +6,7 @@ that they hold none of the wanted log partitions are not read.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,8 +29,9 @@ from jobs.arrow_columns import (
     numbers_of,
     ordered_codes,
     small_numbers_of,
+    values_of,
 )
-from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
+from jobs.arrow_schemas import arrow_schema
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
@@ -311,43 +312,8 @@ def rows_of(rows: pa.Table, row_class: type[Row], order: I64 | None = None) -> I
 
     `order`: indices of the rows, where they are wanted in another order than their own.
     """
-    columns = [_values(rows[name], order) for name in row_class._fields]
+    columns = [values_of(rows[name], order) for name in row_class._fields]
     return map(row_class._make, zip(*columns, strict=True))
-
-
-def _values(column: pa.ChunkedArray, order: I64 | None) -> list[Any]:
-    """Python's values, in order. One object a distinct text: what compares texts finds them the same at once."""
-    if column.type == CODED:
-        codes, texts = codes_of(column)
-        values = np.array([*texts, None], object)[codes]
-    elif pa.types.is_integer(column.type) or column.type == TIMESTAMP_TYPE:
-        values = _whole_numbers(column)
-    else:
-        values = np.fromiter(chain.from_iterable(map(_plain, column.chunks)), object, len(column))
-    return (values if order is None else values[order]).tolist()  # type: ignore[no-any-return]
-
-
-def _whole_numbers(column: pa.ChunkedArray) -> Any:
-    """Numbers, None for null; of times the epoch milliseconds."""
-    numbers = numbers_of(column.cast(pa.int64()) if column.type == TIMESTAMP_TYPE else column)
-    if column.type == TIMESTAMP_TYPE:
-        numbers = numbers // 1000
-    if not column.null_count:
-        return numbers
-    values = numbers.astype(object)
-    values[column.is_null().to_numpy()] = None
-    return values
-
-
-def _plain(column: pa.Array) -> list[Any]:
-    """Python's values, one by one only where nothing is quicker."""
-    is_map = pa.types.is_map(column.type)
-    if not is_map and not pa.types.is_list(column.type):
-        return column.to_pylist()  # type: ignore[no-any-return]
-    inner = zip(column.keys.to_pylist(), column.items.to_pylist(), strict=True) if is_map else column.values.to_pylist()
-    make, values = (dict if is_map else tuple), list(inner)
-    stretches = zip(column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist()), strict=True)
-    return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
 
 
 def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.Table]:
