@@ -59,7 +59,7 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         shutil.rmtree(warehouse, ignore_errors=True)
         nightly = ["./spark-submit.sh", "nightly", "--segments", str(folder), "--warehouse", str(warehouse)]
         done = run(nightly, accepted=(0, 3))
-        worker_bytes = max(worker_bytes, done.peaks.worker_bytes)
+        worker_bytes = max(worker_bytes, done.used.worker_bytes)
         found = RECORDS_IN.search(done.output)
         told = step_seconds(done.output)
         if found is None or not told.keys() >= steps.keys():

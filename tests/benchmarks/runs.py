@@ -14,6 +14,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 POLL_SECONDS: Final = 0.1
 """Peaks are the kernel's own: what a process used before it ended is missed only after the last look at it."""
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 STEPS: Final = ("capture", "replay", "audit")
 STEP: Final = re.compile(rf"^({'|'.join(STEPS)}): ([\d.]+) s$", re.MULTILINE)
 PEAK: Final = re.compile(r"VmHWM:\s+(\d+) kB")
@@ -25,12 +26,19 @@ DRIVER: Final = b"jobs/__main__.py"
 
 
 @dataclass(slots=True)
-class Peaks:
-    """The largest resident sets of one process each, in bytes."""
+class Used:
+    """What the processes of a run used: the largest resident set of one of a kind, and the processor's time."""
 
     worker_bytes: int = 0
     jvm_bytes: int = 0
     driver_bytes: int = 0
+    seconds_of: dict[int, float] = field(default_factory=dict)
+    """Of each process, by its id."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all together: on a machine that is shared it tells more than the time that passed."""
+        return sum(self.seconds_of.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +47,19 @@ class Run:
 
     seconds: float
     output: str
-    peaks: Peaks = field(default_factory=Peaks)
+    used: Used
 
 
 def run(command: list[str], *, output: int | None = subprocess.PIPE, accepted: tuple[int, ...] = (0,)) -> Run:
     """Run a process to its end, watching all that it starts."""
-    peaks = Peaks()
+    used = Used()
     ended = threading.Event()
     started = perf_counter()
     # a session of its own: what it starts is known by it
     with subprocess.Popen(
         command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT, start_new_session=True
     ) as process:
-        watcher = threading.Thread(target=_watch, args=(process.pid, peaks, ended), daemon=True)
+        watcher = threading.Thread(target=_watch, args=(process.pid, used, ended), daemon=True)
         watcher.start()
         try:
             text, _ = process.communicate()
@@ -64,29 +72,34 @@ def run(command: list[str], *, output: int | None = subprocess.PIPE, accepted: t
     seconds = perf_counter() - started
     if process.returncode not in accepted:
         raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{text}")
-    return Run(seconds, text or "", peaks)
+    return Run(seconds, text or "", used)
 
 
-def _watch(session_id: int, peaks: Peaks, ended: threading.Event) -> None:
+def _watch(session_id: int, used: Used, ended: threading.Event) -> None:
     while not ended.wait(POLL_SECONDS):
-        for command, peak_bytes in _processes_of(session_id):
+        for pid, command, peak_bytes, cpu_seconds in _processes_of(session_id):
+            used.seconds_of[pid] = cpu_seconds
             if WORKER in command:
-                peaks.worker_bytes = max(peaks.worker_bytes, peak_bytes)
+                used.worker_bytes = max(used.worker_bytes, peak_bytes)
             elif JVM in command:
-                peaks.jvm_bytes = max(peaks.jvm_bytes, peak_bytes)
+                used.jvm_bytes = max(used.jvm_bytes, peak_bytes)
             elif DRIVER in command:
-                peaks.driver_bytes = max(peaks.driver_bytes, peak_bytes)
+                used.driver_bytes = max(used.driver_bytes, peak_bytes)
 
 
-def _processes_of(session_id: int) -> Iterator[tuple[bytes, int]]:
-    """The command line of each process of a session, and the largest resident set that it had."""
+def _processes_of(session_id: int) -> Iterator[tuple[int, bytes, int, float]]:
+    """Of each process of a session its id, command line, largest resident set so far and processor time so far."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # "pid (name) state ppid pgrp session ...", and the name may hold anything
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) != session_id:
+            # "pid (name) state ppid pgrp session ...", and the name may hold anything; user and system time are the
+            # 14th and 15th field
+            told = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(told[3]) != session_id:
                 continue
             found = PEAK.search((folder / "status").read_text())
-            yield (folder / "cmdline").read_bytes(), int(found[1]) * 1024 if found else 0
+            ticks = int(told[11]) + int(told[12])
+            peak_bytes = int(found[1]) * 1024 if found else 0
+            yield int(folder.name), (folder / "cmdline").read_bytes(), peak_bytes, ticks / TICKS_PER_SECOND
         except OSError:
             continue  # the process has ended meanwhile
 

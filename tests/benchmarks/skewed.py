@@ -382,11 +382,11 @@ def compare(scratch: Path, names: Iterable[str] = SHAPES) -> None:
             ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)], accepted=(0, 3)
         )
         told = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in step_seconds(done.output).items())
-        is_kept = done.peaks.worker_bytes <= WORKER_BYTES_MAX and done.peaks.jvm_bytes <= JVM_BYTES_MAX
+        is_kept = done.used.worker_bytes <= WORKER_BYTES_MAX and done.used.jvm_bytes <= JVM_BYTES_MAX
         print(
             f"{name}: {record_count:,} records, {size_bytes / 1e6:,.0f} MB: {told}; "
-            f"largest Python worker {done.peaks.worker_bytes / 2**20:,.0f} MiB, "
-            f"JVM {done.peaks.jvm_bytes / 2**20:,.0f} MiB: limits {'kept' if is_kept else 'NOT KEPT'}",
+            f"largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB, "
+            f"JVM {done.used.jvm_bytes / 2**20:,.0f} MiB: limits {'kept' if is_kept else 'NOT KEPT'}",
             flush=True,
         )
         for folder in (logs, warehouse):
