@@ -1,5 +1,6 @@
 """Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
-a live cluster, side by side with that of the same segments; and what a night costs as the log grows (see `growth`).
+a live cluster, side by side with that of the same segments; what a night costs as the log grows (see `growth`), and
+where one key of it is out of proportion (see `skewed`).
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import executors, growth, live, live_capture
+from tests.benchmarks import executors, growth, live, live_capture, skewed
 from tests.benchmarks.generate import write_logs
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
@@ -99,6 +100,7 @@ def main() -> None:
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
         executors.compare(logs, options.turns, Path(scratch) / "executors")
         growth.tell(growth.measured(logs, Path(scratch) / "growth"))
+        skewed.compare(Path(scratch) / "skewed")
 
 
 if __name__ == "__main__":
