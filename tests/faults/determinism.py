@@ -1,8 +1,10 @@
-"""One run in a process of its own, told in which order bronze's rows are to lie; prints what silver and gold are.
+"""Runs in a process of its own, told in which orders bronze's rows are to lie; prints what silver and gold are.
 
-    PYTHONHASHSEED=1 python -m tests.faults.determinism LOGS FOLDER sorted|reversed|shuffled [SHUFFLE_PARTITIONS]
+    PYTHONHASHSEED=1 python -m tests.faults.determinism LOGS FOLDER sorted[,reversed][,shuffled] [PARTITIONS,...]
 
-Without shuffle partitions no Spark is started: the tasks run in this process.
+A run for each number of partitions and order, one line of JSON each. Partitions are those of Spark's shuffles, and its
+default parallelism: into so many tasks replay and audit divide the log partitions. Without them no Spark is started,
+and the tasks run in this process.
 """
 
 import json
@@ -74,24 +76,28 @@ def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list
     return {table.full_name: list(found[table.full_name]) for table in (*SILVER_TABLES, *GOLD_TABLES)}
 
 
-def main(logs: str, folder: str, order: str, shuffle_partitions: str = "") -> None:
-    """Run, and print the digests."""
-    settings = load_settings(
-        {"warehouse": str(Path(folder) / "warehouse"), "cluster_id": CLUSTER, "segments": (logs,)}, environment={}
-    )
-    if not shuffle_partitions:
-        print(json.dumps(run(in_process(), settings, order)))
-        return
-    conf = spark_defaults() | {
+def main(logs: str, folder: str, orders: str, partitions: str = "") -> None:
+    """Run, and print the digests of each run."""
+    for count in partitions.split(","):
+        session = in_process() if not count else start_session("determinism", conf_of(count, folder))
+        try:
+            for order in orders.split(","):
+                warehouse = str(Path(folder) / f"warehouse-{count}-{order}")
+                options = {"warehouse": warehouse, "cluster_id": CLUSTER, "segments": (logs,)}
+                print(json.dumps(run(session, load_settings(options, environment={}), order)), flush=True)
+        finally:
+            if count:
+                session.stop()
+
+
+def conf_of(partitions: str, folder: str) -> dict[str, str]:
+    """Spark's settings of a run."""
+    return spark_defaults() | {
         "spark.master": "local[2,3]",
-        "spark.sql.shuffle.partitions": shuffle_partitions,
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.default.parallelism": partitions,
         "spark.local.dir": folder,
     }
-    session = start_session("determinism", conf)
-    try:
-        print(json.dumps(run(session, settings, order)))
-    finally:
-        session.stop()
 
 
 if __name__ == "__main__":
