@@ -44,7 +44,7 @@ from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from jobs.times import epoch_ms
 from schemas.tables.bronze import END_OFFSETS
-from schemas.tables.declare import Table
+from schemas.tables.declare import STRING, Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
     GROUP_GENERATIONS,
@@ -299,6 +299,16 @@ class SilverAt:
     def scan(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows of the groups in question for which all conditions hold, in no order."""
         return self._scan_all(table, names, [*self._of_groups(), *conditions])
+
+    def coded_rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """As `scan`, all texts as codes: where there may be many rows. Conditions are on columns that are named."""
+        needed = tuple(dict.fromkeys((*names, "group_id")))
+        texts = {column.name for column in table.columns if column.type is STRING and column.name in needed}
+        found = [columns_read(table, needed, texts).empty_table()]
+        for rows, is_asked in self._row_groups(table, needed, texts):
+            chosen = rows if is_asked.all() else rows.filter(pa.array(is_asked))
+            found.append(chosen.filter(reduce(and_, conditions)) if conditions else chosen)
+        return pa.concat_tables(found).unify_dictionaries()
 
     def _scan_all(self, table: Table, names: Sequence[str], conditions: Iterable[Any]) -> pa.Table:
         dataset = self._dataset(table)

@@ -184,8 +184,9 @@ def _begun_midway(
     """Share partitions of which no snapshot was seen before their updates in the span."""
     silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
     conditions = [~pc.field("is_complete"), *within("valid_from", span)]
-    rows = silver.scan(SHARE_PARTITION_STATES, ("group_id", "topic_id", "partition"), *conditions)
-    count = len({tuple(row.values()) for row in rows.to_pylist()})
+    key = ["group_id", "topic_id", "partition"]
+    rows = silver.coded_rows(SHARE_PARTITION_STATES, (*key, "is_complete", "valid_from"), *conditions)
+    count = rows.group_by(key).aggregate([]).num_rows
     if count:
         yield f"{count:,} share partitions begin with an update: what was before their first snapshot is not known"
 

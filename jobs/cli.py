@@ -24,7 +24,7 @@ from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool
 from jobs.entry import ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
-from jobs.settings import Settings, load_settings, options_of
+from jobs.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,6 +189,10 @@ def nightly(
     dump: DumpOption = None,
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
+    report_file: Annotated[
+        str | None,
+        typer.Option("--report", metavar="FILE", help="Write the report, too: as the job report does without --group."),
+    ] = None,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
@@ -200,7 +204,15 @@ def nightly(
 
     def job() -> int:
         settings = _settings(
-            warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
+            warehouse,
+            cluster_id,
+            segments,
+            topic,
+            bootstrap_server,
+            command_config,
+            dump,
+            dump_format,
+            report_file,
         )
         _check_client(settings)
         session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
@@ -618,25 +630,21 @@ def report(
     """
 
     def job() -> int:
-        from jobs.progress import Steps, size_text  # noqa: PLC0415
-        from jobs.report.run import run_report  # noqa: PLC0415
+        from jobs.progress import Steps  # noqa: PLC0415
+        from jobs.report.run import tell_report  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
-        run = Run.start()
-        written = run_report(
+        run, steps = Run.start(), Steps()
+        tell_report(
             _tables("report", settings),
-            settings.cluster_id,
+            settings,
             output=output,
             made_at=run.started_at,
+            steps=steps,
             group_ids=group or None,
             from_ms=_time(from_time),
             to_ms=_time(to_time),
-            options=options_of(settings),
         )
-        steps = Steps()
-        steps.facts["report"] = {"output": output, **written._asdict()}
-        drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
-        steps.say(f"{output}: {size_text(written.size_bytes)}, {drawn}")
         return _tell_facts("report", run, steps, DONE, output_format)
 
     _run(job, debug)
@@ -931,6 +939,7 @@ def _settings(
     command_config: str | None = None,
     dumps: list[str] | None = None,
     dump_format: DumpFormat | None = None,
+    report_file: str | None = None,
 ) -> Settings:
     return load_settings(
         {
@@ -942,6 +951,7 @@ def _settings(
             "command_config": command_config,
             "dumps": tuple(dumps or ()),
             "dump_format": dump_format,
+            "report_file": report_file,
         }
     )
 

@@ -141,6 +141,13 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
     `options` go with every command, such as `--warehouse`.
     """
     yield found.headline
+    parts = list(_parts(found, options))
+    yield from parts
+    if parts:
+        yield _line("all of it as one page to open in a browser", "report --output report.html", options)
+
+
+def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.rebalance_count:
         parts = [f"rebalances: {found.rebalance_count:,}"]
         if found.storm_rebalance_count:

@@ -38,6 +38,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "A live cluster:",
             "nightly --bootstrap-server kafka:9092 --command-config client.properties --cluster-id orders",
         ),
+        ("With the report as its last step, for a scheduler:", "nightly --report /var/www/html/groupledger.html"),
         ("What came of it, for another program:", "nightly --format json"),
     ),
     "capture": (

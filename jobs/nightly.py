@@ -37,14 +37,18 @@ def run_nightly(
     steps: Steps,
     metrics: Metrics | None = None,
 ) -> int:
-    """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look. Gives the exit
-    code."""
+    """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look; write the report
+    if the settings ask for it. Gives the exit code."""
     code = run_catch_up(
         session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
     )
     if code != FAILED:
         run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
         tell_findings(warehouse, settings, steps)
+        if settings.report_file:
+            from jobs.report.run import tell_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
+
+            tell_report(warehouse, settings, output=settings.report_file, made_at=started_at, steps=steps)
     return code
 
 

@@ -124,6 +124,8 @@ class Settings:
     """How maintain goes about it."""
     metrics_textfile: str
     """Path of the Prometheus textfile, absolute; empty: none is written."""
+    report_file: str
+    """HTML file or URI that nightly writes at its end, absolute; empty: none."""
     privacy_hosts: str
     """keep or pseudonym."""
     privacy_key_file: str
@@ -182,6 +184,7 @@ KEYS: Final[Mapping[str, str]] = {
     "retention.vacuum_after_ms": "vacuum_after_ms",
     "retention.days": "retention_days",
     "metrics.textfile": "metrics_textfile",
+    "report.file": "report_file",
     "privacy.hosts": "privacy_hosts",
     "privacy.key_file": "privacy_key_file",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
@@ -205,7 +208,8 @@ PATH_LISTS: Final = ("segments", "dumps")
 """Of these, folders, files or URIs."""
 TEXT_FIELDS: Final = frozenset(
     {
-        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic", "metrics_textfile", "privacy_key_file"),
+        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic"),
+        *("metrics_textfile", "report_file", "privacy_key_file"),
         *(f"{name}_column" for name in DUMP_COLUMNS),
     }
 )
@@ -395,6 +399,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
             **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")}, retention_days=dict(days)
         ),
         metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
+        report_file=_absolute(values["report_file"], here) if values["report_file"] else "",
         privacy_hosts=values["privacy_hosts"],
         privacy_key_file=_absolute(values["privacy_key_file"], here) if values["privacy_key_file"] else "",
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],

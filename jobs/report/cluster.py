@@ -23,12 +23,12 @@ MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "archiv
 OVERVIEW_COLUMNS: Final = (
     Column("group_id", Kind.TEXT),
     Column("group_type", Kind.TEXT, "max(group_type)"),
-    Column("rebalances", Kind.NUMBER, "sum(rebalances)"),
-    Column("unowned_ms", Kind.DURATION, "sum(unowned_ms)"),
-    Column("rewinds", Kind.NUMBER, "sum(rewinds)"),
-    Column("redelivered", Kind.NUMBER, "sum(redelivered)"),
-    Column("archived", Kind.NUMBER, "sum(archived)"),
-    Column("holes", Kind.NUMBER, "sum(holes)"),
+    Column("rebalances", Kind.NUMBER, "coalesce(sum(rebalances), 0)"),
+    Column("unowned_ms", Kind.DURATION, "coalesce(sum(unowned_ms), 0)"),
+    Column("rewinds", Kind.NUMBER, "coalesce(sum(rewinds), 0)"),
+    Column("redelivered", Kind.NUMBER, "coalesce(sum(redelivered), 0)"),
+    Column("archived", Kind.NUMBER, "coalesce(sum(archived), 0)"),
+    Column("holes", Kind.NUMBER, "coalesce(sum(holes), 0)"),
 )
 OVERVIEW_ORDER: Final = ("rebalances desc", "unowned_ms desc", "archived desc", "redelivered desc", "group_id")
 
@@ -44,6 +44,8 @@ COVERAGE_COLUMNS: Final = (
 )
 
 REWIND: Final = "REWIND"
+TOP: Final = 15
+"""Groups drawn of one measure."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     ):
         line = _line(lines, group_id, group_type)
         line.rebalances, line.unowned_ms = line.rebalances + count, line.unowned_ms + unowned_ms
-    anomalies = reader.moments(COMMIT_ANOMALIES, ("group_id", "group_type"), "at", pc.field("kind") == REWIND)
+    anomalies = reader.moments(COMMIT_ANOMALIES, ("group_id", "group_type", "kind"), "at", pc.field("kind") == REWIND)
     for group_id, group_type, count, _ in _sums(anomalies, None):
         _line(lines, group_id, group_type).rewinds += count
     for group_id, group_type, _, offsets in _sums(_ranges(reader, REDELIVERIES), "offsets"):
@@ -106,8 +108,19 @@ def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits) -> Pictur
         "drawGroups",
         "Groups by cost",
         "The groups that stand out, by one measure at a time; the table has them all.",
-        (Listing("Groups", OVERVIEW_COLUMNS, rows[: limits.row_count], len(rows), _overview_sql(scope)),),
+        (Listing("Groups", OVERVIEW_COLUMNS, rows[: limits.overview_count], len(rows), _overview_sql(scope)),),
+        {"measures": {name: _most(lines, name) for name in (*MEASURES, "holes")}},
     )
+
+
+def _most(lines: Sequence[GroupLine], measure: str) -> dict[str, Any]:
+    """How many groups have any of it, and those that have most, as the table has them."""
+    having = [line for line in lines if getattr(line, measure)]
+    having.sort(key=lambda line: (-getattr(line, measure), line.group_id))
+    return {
+        "count": len(having),
+        "groups": [{column.name: getattr(line, column.name) for column in OVERVIEW_COLUMNS} for line in having[:TOP]],
+    }
 
 
 def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, limits: Limits) -> Picture:
@@ -206,13 +219,8 @@ def _overview_sql(scope: Scope) -> str:
         _holes_part(scope, "silver.share_partition_states", scope.rows(), SHARES_LOG),
     ]
     union = "\n  union all ".join(parts)
-    columns = [
-        column.sql.replace("sum(", "coalesce(sum(").replace(") as", "), 0) as", 1)
-        if column.kind is not Kind.TEXT
-        else column.sql
-        for column in OVERVIEW_COLUMNS
-    ]
-    return f"select {', '.join(columns)}\nfrom (\n  {union}\n)\ngroup by group_id\norder by {', '.join(OVERVIEW_ORDER)}"
+    columns = [column.sql for column in OVERVIEW_COLUMNS]
+    return select(columns, f"(\n  {union}\n)", (), OVERVIEW_ORDER, group_by="group_id")
 
 
 def _part(source: str, conditions: Sequence[str], group_type: str = "group_type", **measures: str) -> str:

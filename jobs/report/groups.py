@@ -1,7 +1,6 @@
 """Groups: who owned what and when, why it moved, what was committed, who came and went."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,25 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.log.chunk import I64
-from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
+from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
 from jobs.audit_report import Hole
 from jobs.report.cluster import GroupLine, hole_json
-from jobs.report.pictures import Column, Kind, Listing, Picture, cells, deltas, listing
-from jobs.report.reader import Limits, Reader
+from jobs.report.condense import STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
+from jobs.report.pictures import Column, Kind, Listing, Picture, cells, in_order, listing
+from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, select
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import GROUP_MEMBERS
 
-OPEN: Final = -1
-"""In place of an end."""
-SEVERAL: Final = -2
-"""In place of a member."""
-QUANTUM_MS: Final = 1_000
-"""Stretches are put together in steps of this first, then of twice, four times ... as much."""
 BINS_MAX: Final = 1_000
 BIN_WIDTHS_MS: Final = tuple(
-    seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
+    seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
 WHO_MAX: Final = 3
 """Members named in a rebalance's line."""
@@ -98,16 +93,19 @@ ANOMALY_COLUMNS: Final = (
 )
 ANOMALY_ORDER: Final = ("at", "log_offset", "topic", "partition")
 
+REBALANCE_TEXTS: Final = ("cause", "confidence", "method")
+ANOMALY_TEXTS: Final = ("kind", "confidence", "method", "likely_cause", "topic")
+
 
 @dataclass(slots=True)
 class Bins:
-    """Commits of one group by bins of time: counts, offsets moved ahead, rewinds."""
+    """Commits of one group by bins of time, which are as wide as it takes: how many, offsets moved ahead, rewinds."""
 
-    width_ms: int
-    counts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
+    width_ms: int = BIN_WIDTHS_MS[0]
+    counts: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, at_ms: I64, change: Sequence[str | None], codes: I64, delta: I64) -> None:
-        """Commits of one group."""
+        """More commits."""
         bins, places = np.unique(at_ms // self.width_ms * self.width_ms, return_inverse=True)
         is_of = {text: codes == index for index, text in enumerate(change)}
         nothing = np.zeros(len(codes), np.bool_)
@@ -115,187 +113,248 @@ class Bins:
         rewinds = np.bincount(places, is_of.get("REWIND", nothing), len(bins))
         commits = np.bincount(places, minlength=len(bins))
         for at, *more in zip(bins.tolist(), commits.tolist(), ahead.tolist(), rewinds.tolist(), strict=True):
-            self.counts[at] = [int(old + new) for old, new in zip(self.counts[at], more, strict=True)]
+            self._count(at, [int(number) for number in more])
+        while len(self.counts) > BINS_MAX and self.width_ms < BIN_WIDTHS_MS[-1]:
+            self._widen(next(width_ms for width_ms in BIN_WIDTHS_MS if width_ms > self.width_ms))
 
     def rows(self) -> list[tuple[int, ...]]:
         """In the order of time."""
         return [(at, *counts) for at, counts in sorted(self.counts.items())]
 
+    def _count(self, at: int, more: Sequence[int]) -> None:
+        known = self.counts.get(at, (0, 0, 0))
+        self.counts[at] = [old + new for old, new in zip(known, more, strict=True)]
 
-def group_pictures(
-    reader: Reader, lines: Sequence[GroupLine], holes: Sequence[Hole], window: tuple[int, int], limits: Limits
-) -> dict[str, list[Picture]]:
-    """Pictures of groups, by group id. `window`: the stretch of time of the report, epoch ms."""
-    if not lines:
-        return {}
-    reader = reader.of_groups([line.group_id for line in lines])
-    names = [name for table in (OWNER_COLUMNS,) for name, *_ in table]
-    owners = reader.stretches(PARTITION_OWNERS, [*names, "group_id", "from_log_offset"])
-    rebalances = _with_words(
-        reader.moments(
-            REBALANCES,
-            [
-                *(column.name for column in REBALANCE_COLUMNS if column.expression is None),
-                "group_id",
-                "incarnation",
-                "members_joined",
-                "members_left",
-            ],
-            "started_at",
-        )
-    )
-    names = [column.name for column in MEMBER_COLUMNS]
-    members = reader.stretches(GROUP_MEMBERS, [*names, "group_id", "from_log_offset"])
-    names = [column.name for column in ANOMALY_COLUMNS]
-    anomalies = reader.moments(COMMIT_ANOMALIES, [*names, "group_id", "log_offset"], "at")
-    names = ["group_id", "at", "lag", "lag_min", "lag_max"]
-    lags = reader.moments(LAG_HISTORY, names, "at")
-    widths = {}
+    def _widen(self, width_ms: int) -> None:
+        narrow, self.counts, self.width_ms = self.counts, {}, width_ms
+        for at, counts in narrow.items():
+            self._count(at // width_ms * width_ms, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the numbers in `Ownership` stand for."""
+
+    partitions: list[str]
+    member_ids: list[str]
+    """In the order in which they first owned something: their colours then follow the time, too."""
+    clients: list[tuple[str, str, str]]
+    """Of each member its client id, host and instance id; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is told of one group, with all the detail that there may be."""
+
+    line: GroupLine
+    owners: Listing
+    names: Names
+    ownership: Condensed[Ownership]
+    rebalances: Listing
+    rebalance_marks: Condensed[Marks]
+    commits: Listing
+    anomalies: Listing
+    anomaly_marks: Condensed[Marks]
+    lags: Listing
+    width_ms: int
+    """Of the bins of commits and lag."""
+    members: Listing
+    flow: Condensed[Flow]
+
+
+def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[GroupFacts]:
+    """What is told of groups, each table read once for all of them."""
+    group_ids = [line.group_id for line in lines]
+    if not group_ids:
+        return []
+    reader = reader.of_groups(group_ids)
+    bins = _commits(reader, group_ids)
+    owners = by_group(reader.stretches(PARTITION_OWNERS, names_of(OWNER_COLUMNS, OWNER_ORDER)), group_ids)
+    rebalances = by_group(_rebalances(reader), group_ids)
+    anomalies = by_group(reader.moments(COMMIT_ANOMALIES, names_of(ANOMALY_COLUMNS, ANOMALY_ORDER), "at"), group_ids)
+    lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
+    members = by_group(reader.stretches(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
+    found = []
     for line in lines:
-        first, last = _ends(_of(members, line.group_id), "valid_from", "valid_to", window)
-        widths[line.group_id] = _bin_width(max(first, window[0]), min(last, window[1]))
-    commits = _commits(reader, widths)
-    pictures: dict[str, list[Picture]] = {}
-    for index, line in enumerate(lines):
-        own, scope = f"g{index}", reader.scope.of_group(line.group_id)
-        own_holes = [
-            hole_json(hole) for hole in holes if hole.log_partition in {f"{t}-{p}" for t, p in line.log_partitions}
-        ]
-        own_rebalances, own_members = _of(rebalances, line.group_id), _of(members, line.group_id)
-        table = _rebalance_listing(own_rebalances, scope, limits.rebalance_count // len(lines))
-        found = [_owners_picture(own, _of(owners, line.group_id), table, scope, limits, len(lines))]
+        group_id, scope = line.group_id, reader.scope.of_group(line.group_id)
+        names, ownership = owned(owners[group_id])
+        of_group = in_order(rebalances[group_id], REBALANCE_ORDER), in_order(anomalies[group_id], ANOMALY_ORDER)
         found.append(
-            _commits_picture(
-                own,
-                commits[line.group_id],
-                _of(anomalies, line.group_id),
-                _of(lags, line.group_id),
-                scope,
-                limits,
+            GroupFacts(
+                line,
+                listing(
+                    "Owners",
+                    PARTITION_OWNERS,
+                    OWNER_COLUMNS,
+                    owners.pop(group_id),
+                    scope.overlapping(),
+                    OWNER_ORDER,
+                    limits.row_count,
+                ),
+                names,
+                Condensed(ownership),
+                listing(
+                    "Every rebalance",
+                    REBALANCES,
+                    REBALANCE_COLUMNS,
+                    of_group[0],
+                    scope.within("started_at"),
+                    REBALANCE_ORDER,
+                    limits.rebalance_count,
+                ),
+                Condensed(marks(of_group[0], "started_at", REBALANCE_TEXTS)),
+                _commit_listing(bins[group_id], scope),
+                listing(
+                    "Odd commits",
+                    COMMIT_ANOMALIES,
+                    ANOMALY_COLUMNS,
+                    of_group[1],
+                    scope.within("at"),
+                    ANOMALY_ORDER,
+                    limits.row_count,
+                ),
+                Condensed(marks(of_group[1], "at", ANOMALY_TEXTS, ("partition",))),
+                _lag_listing(lags[group_id], bins[group_id].width_ms, scope),
+                bins[group_id].width_ms,
+                member_listing(members[group_id], scope, limits),
+                member_flow(members[group_id]),
             )
         )
-        found.append(members_picture(own, own_members, scope, limits))
-        for picture in found:
-            picture.data["holes"].extend(own_holes)
-        pictures[line.group_id] = [picture for picture in found if any(it.row_count for it in picture.listings)]
+    return found
+
+
+def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: Limits) -> dict[str, list[Picture]]:
+    """Pictures of groups, by group id."""
+    stretch_counts = shared_out(limits.stretch_count, [group.ownership.whole_count for group in groups])
+    rebalance_counts = shared_out(limits.rebalance_count, [group.rebalances.row_count for group in groups])
+    mark_counts = [
+        shared_out(limits.mark_count, [condensed.whole_count for condensed in found])
+        for found in (
+            [group.rebalance_marks for group in groups],
+            [group.anomaly_marks for group in groups],
+            [group.flow for group in groups],
+        )
+    ]
+    pictures = {}
+    for index, group in enumerate(groups):
+        rebalance_marks_max, anomaly_marks_max, flow_max = (counts[index] for counts in mark_counts)
+        own, own_holes = f"g{index}", holes_of_group(group.line, holes)
+        rebalances = group.rebalances.cut(rebalance_counts[index])
+        found = (
+            _owners_picture(own, group, rebalances, own_holes, limits, stretch_counts[index], rebalance_marks_max),
+            _commits_picture(own, group, own_holes, limits, anomaly_marks_max),
+            members_picture(own, group.members, group.flow, own_holes, limits, flow_max),
+        )
+        pictures[group.line.group_id] = [picture for picture in found if picture.has_rows]
     return pictures
 
 
+def holes_of_group(line: GroupLine, holes: Sequence[Hole]) -> list[dict[str, Any]]:
+    """Those of the logs that the group's records are in, as the page draws them."""
+    logs = {f"{topic}-{partition}" for topic, partition in line.log_partitions}
+    return [hole_json(hole) for hole in holes if hole.log_partition in logs]
+
+
+def names_of(columns: Sequence[Column], more: Sequence[str]) -> list[str]:
+    """Columns of a table to read for a listing in an order, and the group."""
+    stored = [column.name for column in columns if column.expression is None]
+    return list(dict.fromkeys((*stored, *more, "group_id")))
+
+
 def _owners_picture(
-    own: str, owners: pa.Table, rebalances: Listing, scope: Scope, limits: Limits, group_count: int
+    own: str,
+    group: GroupFacts,
+    rebalances: Listing,
+    holes: list[dict[str, Any]],
+    limits: Limits,
+    stretches_max: int,
+    marks_max: int,
 ) -> Picture:
     """Partitions and who owned them, under the rebalances that moved them."""
-    table = listing(
-        "Owners", PARTITION_OWNERS, OWNER_COLUMNS, owners, scope.overlapping(), OWNER_ORDER, limits.row_count
-    )
-    data, quantum_ms = ownership(owners, limits.stretch_count // group_count)
+    stretches, moments = group.ownership.at_most(stretches_max), group.rebalance_marks.at_most(marks_max)
     remarks = []
-    if quantum_ms:
+    if group.ownership.step:
         remarks.append(
-            f"There are {owners.num_rows:,} stretches of ownership: those below {quantum_ms / 1000:g} s are drawn "
-            "together. A report of a shorter stretch of time (--from, --to) draws each."
+            f"There are {group.ownership.whole_count:,} stretches of ownership: neighbours shorter than "
+            f"{width_text(group.ownership.step * STEP_MS)} are drawn as one. {SHORTER}"
         )
+    if group.rebalance_marks.step:
+        remarks.append(together_text("rebalances of one cause", group.rebalance_marks))
     return Picture(
         f"{own}-owners",
         "drawOwners",
         "Rebalances, and who owned what",
         "Above: each rebalance, by its cause. Below: each partition, and which member owned it. Drag over a stretch "
         "to see it closer; many partitions or moves are counted together until then.",
-        (rebalances, table),
-        {**data, "holes": []},
+        (rebalances, group.owners.cut(limits.row_count)),
+        {
+            "partitions": group.names.partitions,
+            "memberIds": group.names.member_ids,
+            "clients": group.names.clients,
+            **stretches.json(),
+            "marks": moments.json(),
+            "holes": holes,
+        },
         tuple(remarks),
     )
 
 
-def ownership(owners: pa.Table, stretch_count_max: int) -> tuple[dict[str, Any], int]:
-    """Stretches of ownership as the page draws them, and the time in ms below which they are put together (0: none).
+SHORTER: Final = "A report of a shorter stretch of time (--from, --to) draws each."
 
-    Parallel lists, by partition and then by time: `rows` (partition), `members`, `starts` (epoch ms, as `deltas`),
-    `lengths` (ms; OPEN), `counts` (stretches put together).
-    """
-    topics, topic_names = codes_of(owners["topic"])
+
+def together_text(what: str, condensed: Condensed[Any]) -> str:
+    """That marks are put together, in words."""
+    within = width_text(condensed.step * STEP_MS)
+    return f"There are {condensed.whole_count:,} {what}: those within {within} are drawn as one. {SHORTER}"
+
+
+def owned(owners: pa.Table) -> tuple[Names, Ownership]:
+    """Rows of gold.partition_owners as stretches by partition and then by time."""
+    topics, topic_names = ordered_codes(owners["topic"])
     members, member_ids = codes_of(owners["member_id"])
-    partitions = numbers_of(owners["partition"])
+    places, rows = distinct(numbered_pairs(topics, numbers_of(owners["partition"])))
+    samples = np.zeros(len(places), np.int64)
+    samples[rows] = np.arange(len(rows))
+    partitions = zip(topics[samples].tolist(), numbers_of(owners["partition"])[samples].tolist(), strict=True)
     starts, ends = epoch_ms_column(owners["valid_from"]), epoch_ms_column(owners["valid_to"])
-    names = np.array([*topic_names, ""], object)[topics]
-    places = sorted(set(zip(names.tolist(), partitions.tolist(), strict=True)))
-    row_of = {place: index for index, place in enumerate(places)}
-    rows = np.array([row_of[place] for place in zip(names.tolist(), partitions.tolist(), strict=True)], np.int64)
-    order = np.lexsort([starts, rows])
-    rows, members, starts, ends = rows[order], members[order], starts[order], ends[order]
-    # members by first appearance: their colours then follow the time, too
-    first_seen = np.full(len(member_ids), np.iinfo(np.int64).max)
-    np.minimum.at(first_seen, members, starts)
-    by_time = np.argsort(first_seen, kind="stable")
+    first_starts = np.full(len(member_ids), np.iinfo(np.int64).max)
+    np.minimum.at(first_starts, members, starts)
+    by_time = np.argsort(first_starts, kind="stable")
     renumbered = np.empty(len(member_ids), np.int64)
     renumbered[by_time] = np.arange(len(member_ids))
-    members = renumbered[members] if len(members) else members
-    quantum_ms, counts = 0, np.ones(len(rows), np.int64)
-    whole = rows, members, starts, ends
-    while len(rows) > stretch_count_max:
-        quantum_ms = quantum_ms * 2 or QUANTUM_MS
-        rows, members, starts, ends, counts = _put_together(*whole, quantum_ms)
-    lengths = np.where(ends == OPEN, OPEN, ends - starts)
-    first = {
-        member: (client_id or "", client_host or "", instance_id or "")
-        for member, client_id, client_host, instance_id in zip(
-            *(cells(owners[name]) for name in ("member_id", "client_id", "client_host", "instance_id")), strict=True
-        )
-    }
-    return {
-        "partitions": [f"{topic}-{partition}" for topic, partition in places],
-        "memberIds": [member_ids[index] for index in by_time.tolist()],
-        "clients": [first[member_ids[index]] for index in by_time.tolist()],
-        "rows": deltas(rows.tolist()),
-        "members": members.tolist(),
-        "starts": deltas(starts.tolist()),
-        "lengths": lengths.tolist(),
-        "counts": [] if not quantum_ms else counts.tolist(),
-    }, quantum_ms
-
-
-def _put_together(rows: I64, members: I64, starts: I64, ends: I64, quantum_ms: int) -> tuple[I64, I64, I64, I64, I64]:
-    """Neighbours of one partition that are shorter than the quantum and begin in the same one become one stretch."""
-    is_short = (ends != OPEN) & (ends - starts < quantum_ms)
-    slot = starts // quantum_ms
-    joins = np.zeros(len(rows), np.bool_)
-    joins[1:] = is_short[1:] & is_short[:-1] & (rows[1:] == rows[:-1]) & (slot[1:] == slot[:-1])
-    heads = np.flatnonzero(~joins)
-    counts = np.diff([*heads, len(rows)])
-    lasts = heads + counts - 1
-    owners = np.where(counts > 1, SEVERAL, members[heads])
-    return rows[heads], owners, starts[heads], ends[lasts], counts
-
-
-def _rebalance_listing(rebalances: pa.Table, scope: Scope, rows_max: int) -> Listing:
-    return listing(
-        "Every rebalance",
-        REBALANCES,
-        REBALANCE_COLUMNS,
-        rebalances,
-        scope.within("started_at"),
-        REBALANCE_ORDER,
-        rows_max,
+    of_member = np.zeros(len(member_ids), np.int64)
+    of_member[members] = np.arange(len(members))
+    clients = owners.take(pa.array(of_member[by_time])) if len(members) else owners
+    texts = ([text or "" for text in cells(clients[name])] for name in ("client_id", "client_host", "instance_id"))
+    names = Names(
+        [f"{topic_names[topic] if topic >= 0 else ''}-{partition}" for topic, partition in partitions],
+        [member_ids[index] for index in by_time.tolist()],
+        list(zip(*texts, strict=True)),
     )
+    order = np.lexsort([starts, rows])
+    ones = np.ones(len(rows), np.int64)
+    return names, Ownership(rows[order], renumbered[members[order]], starts[order], ends[order], ones)
 
 
-def _with_words(rebalances: pa.Table) -> pa.Table:
-    """With the columns that SQL makes of lists."""
-    for name, column in (("joined", "members_joined"), ("left", "members_left")):
-        counts = pc.fill_null(pc.list_value_length(rebalances[column]), 0)
-        words = [None if who is None else ", ".join(who[:WHO_MAX]) for who in rebalances[column].to_pylist()]
-        rebalances = rebalances.append_column(f"{name}_count", counts)
-        rebalances = rebalances.append_column(f"who_{name}", pa.chunked_array([pa.array(words, pa.string())]))
-    return rebalances
+def _rebalances(reader: Reader) -> pa.Table:
+    """Rebalances, with the columns that SQL makes of lists."""
+    lists = {"joined": "members_joined", "left": "members_left"}
+    rows = reader.moments(REBALANCES, names_of(REBALANCE_COLUMNS, (*REBALANCE_ORDER, *lists.values())), "started_at")
+    for name, column in lists.items():
+        counts = pc.fill_null(pc.list_value_length(rows[column]), 0)
+        words = [None if who is None else ", ".join(who[:WHO_MAX]) for who in rows[column].to_pylist()]
+        rows = rows.append_column(f"{name}_count", counts)
+        rows = rows.append_column(f"who_{name}", pa.chunked_array([pa.array(words, pa.string())]))
+    return rows.drop_columns(list(lists.values()))
 
 
-def _commits(reader: Reader, widths: Mapping[str, int]) -> dict[str, Bins]:
+def _commits(reader: Reader, group_ids: Sequence[str]) -> dict[str, Bins]:
     """Commits by bins of time, all groups in one pass."""
-    found = {group_id: Bins(width_ms) for group_id, width_ms in widths.items()}
+    found = {group_id: Bins() for group_id in group_ids}
     from_ms, to_ms = reader.scope.from_ms, reader.scope.to_ms
     for batch in reader.applied_commits(("group_id", "applied_at", "change", "delta")):
         rows = pa.Table.from_batches([batch])
-        groups, group_ids = codes_of(rows["group_id"])
+        groups, names = codes_of(rows["group_id"])
         changes, change = codes_of(rows["change"])
         at_ms, delta = epoch_ms_column(rows["applied_at"]), numbers_of(rows["delta"])
         is_within = np.ones(len(at_ms), np.bool_)
@@ -303,118 +362,107 @@ def _commits(reader: Reader, widths: Mapping[str, int]) -> dict[str, Bins]:
             is_within &= at_ms >= from_ms
         if to_ms is not None:
             is_within &= at_ms < to_ms
-        for code, group_id in enumerate(group_ids):
+        for code in np.unique(groups).tolist():
             chosen = np.flatnonzero((groups == code) & is_within)
-            if group_id in found and len(chosen):
-                found[group_id].add(at_ms[chosen], change, changes[chosen], delta[chosen])
+            if len(chosen):
+                found[names[code]].add(at_ms[chosen], change, changes[chosen], delta[chosen])
     return found
 
 
-def _commits_picture(
-    own: str, bins: Bins, anomalies: pa.Table, lags: pa.Table, scope: Scope, limits: Limits
-) -> Picture:
-    """Commits by time, what is odd about them, and how far behind the end of their topics they were."""
-    bin_of = "timestamp_millis(unix_millis({}) div {} * {})".format("{}", bins.width_ms, bins.width_ms)
+def _commit_listing(bins: Bins, scope: Scope) -> Listing:
     columns = (
-        Column("bin", Kind.TIME, bin_of.format("applied_at")),
+        Column("bin", Kind.TIME, _bin_of("applied_at", bins.width_ms)),
         Column("commits", Kind.NUMBER, "count(*)"),
         Column("moved_ahead", Kind.NUMBER, "coalesce(sum(case when change = 'ADVANCE' then delta end), 0)"),
         Column("rewinds", Kind.NUMBER, "count_if(change = 'REWIND')"),
     )
     conditions = [*scope.within("applied_at"), "outcome = 'APPLIED'"]
     rows = bins.rows()
-    sql = select([it.sql for it in columns], "silver.offset_commits", conditions, ("bin",))
-    commits = Listing(
-        f"Commits, {_width_text(bins.width_ms)} a row",
+    return Listing(
+        f"Commits, {width_text(bins.width_ms)} a row",
         columns,
-        rows[: limits.row_count],
+        rows,
         len(rows),
-        sql.replace("\norder by", "\ngroup by bin\norder by"),
+        select([it.sql for it in columns], "silver.offset_commits", conditions, ("bin",), group_by="bin"),
     )
-    odd = listing(
-        "Odd commits", COMMIT_ANOMALIES, ANOMALY_COLUMNS, anomalies, scope.within("at"), ANOMALY_ORDER, limits.row_count
+
+
+def _lag_listing(lags: pa.Table, width_ms: int, scope: Scope) -> Listing:
+    names = ("lag", "lag_min", "lag_max")
+    columns = (
+        Column("bin", Kind.TIME, _bin_of("at", width_ms)),
+        *(Column(name, Kind.NUMBER, f"max({name})") for name in names),
     )
-    lag = _lag_listing(lags, bins.width_ms, bin_of, scope, limits)
-    remarks = (
-        ()
-        if lag.row_count
-        else (
-            "Lag is not known: no end of these topics was sampled near these commits. A continuous capture "
-            "samples them.",
+    bins = epoch_ms_column(lags["at"]) // width_ms * width_ms
+    table = pa.table({"bin": bins, **{name: lags[name] for name in names}})
+    worst = table.group_by("bin").aggregate([(name, "max") for name in names]).sort_by("bin")
+    rows = list(zip(worst["bin"].to_pylist(), *(worst[f"{name}_max"].to_pylist() for name in names), strict=True))
+    return Listing(
+        f"Lag of the partition furthest behind, {width_text(width_ms)} a row",
+        columns,
+        rows,
+        len(rows),
+        select([it.sql for it in columns], LAG_HISTORY.full_name, scope.within("at"), ("bin",), group_by="bin"),
+    )
+
+
+def _bin_of(time_column: str, width_ms: int) -> str:
+    return f"timestamp_millis(unix_millis({time_column}) div {width_ms} * {width_ms})"
+
+
+def _commits_picture(
+    own: str, group: GroupFacts, holes: list[dict[str, Any]], limits: Limits, marks_max: int
+) -> Picture:
+    """Commits by time, what is odd about them, and how far behind the end of their topics they were."""
+    moments = group.anomaly_marks.at_most(marks_max)
+    remarks = []
+    if group.anomaly_marks.step:
+        remarks.append(together_text("odd commits", group.anomaly_marks))
+    if not group.lags.row_count:
+        remarks.append(
+            "Lag is not known: no end of these topics was sampled near these commits. A continuous capture samples "
+            "them."
         )
-    )
     return Picture(
         f"{own}-commits",
         "drawCommits",
         "Commits and lag",
-        f"In steps of {_width_text(bins.width_ms)}: how many offsets the commits moved ahead, what was odd, and the "
+        f"In steps of {width_text(group.width_ms)}: how many offsets the commits moved ahead, what was odd, and the "
         "lag of the partition that was furthest behind.",
-        (commits, odd, lag),
-        {"width": bins.width_ms, "holes": []},
-        remarks,
+        (group.commits, group.anomalies.cut(limits.row_count), group.lags),
+        {"width": group.width_ms, "marks": moments.json(), "holes": holes},
+        tuple(remarks),
     )
 
 
-def _lag_listing(lags: pa.Table, width_ms: int, bin_of: str, scope: Scope, limits: Limits) -> Listing:
-    columns = (
-        Column("bin", Kind.TIME, bin_of.format("at")),
-        Column("lag", Kind.NUMBER, "max(lag)"),
-        Column("lag_min", Kind.NUMBER, "max(lag_min)"),
-        Column("lag_max", Kind.NUMBER, "max(lag_max)"),
-    )
-    bins = epoch_ms_column(lags["at"]) // width_ms * width_ms
-    names = ("lag", "lag_min", "lag_max")
-    table = pa.table({"bin": bins, **{name: lags[name] for name in names}})
-    worst = table.group_by("bin").aggregate([(name, "max") for name in names]).sort_by("bin")
-    rows = list(zip(worst["bin"].to_pylist(), *(worst[f"{name}_max"].to_pylist() for name in names), strict=True))
-    sql = select([it.sql for it in columns], LAG_HISTORY.full_name, scope.within("at"), ("bin",))
-    return Listing(
-        f"Lag of the partition furthest behind, {_width_text(width_ms)} a row",
-        columns,
-        rows[: limits.row_count],
-        len(rows),
-        sql.replace("\norder by", "\ngroup by bin\norder by"),
-    )
-
-
-def members_picture(own: str, members: pa.Table, scope: Scope, limits: Limits) -> Picture:
+def member_listing(members: pa.Table, scope: Scope, limits: Limits) -> Listing:
     """Who was in the group, and when."""
-    starts, ends = epoch_ms_column(members["valid_from"]), epoch_ms_column(members["valid_to"])
-    order = np.argsort(starts, kind="stable")[: limits.rebalance_count]
-    table = listing(
+    return listing(
         "Members", GROUP_MEMBERS, MEMBER_COLUMNS, members, scope.overlapping(), MEMBER_ORDER, limits.row_count
     )
+
+
+def member_flow(members: pa.Table) -> Condensed[Flow]:
+    """How many came and went, and when."""
+    return Condensed(flow(epoch_ms_column(members["valid_from"]), epoch_ms_column(members["valid_to"])))
+
+
+def members_picture(
+    own: str, members: Listing, came_and_went: Condensed[Flow], holes: list[dict[str, Any]], limits: Limits, most: int
+) -> Picture:
+    """Who was in the group, and how many."""
     return Picture(
         f"{own}-members",
         "drawMembers",
         "Members in and out",
         "How many members the group had, and how many came and went.",
-        (table,),
-        {
-            "starts": deltas(starts[order].tolist()),
-            "lengths": np.where(ends == OPEN, OPEN, ends - starts)[order].tolist(),
-            "holes": [],
-        },
+        (members.cut(limits.row_count),),
+        {"flow": came_and_went.at_most(most).json(), "holes": holes},
     )
 
 
-def _of(rows: pa.Table, group_id: str) -> pa.Table:
-    return rows.filter(pc.equal(rows["group_id"], pa.scalar(group_id)))
-
-
-def _ends(rows: pa.Table, first: str, last: str, window: tuple[int, int]) -> tuple[int, int]:
-    """From the first start to the last end; the window where there is none, or one is open."""
-    starts, ends = epoch_ms_column(rows[first]), epoch_ms_column(rows[last])
-    if not len(starts):
-        return window
-    return int(starts.min()), window[1] if (ends == OPEN).any() else int(ends.max())
-
-
-def _bin_width(from_ms: int, to_ms: int) -> int:
-    return next((width for width in BIN_WIDTHS_MS if (to_ms - from_ms) / width <= BINS_MAX), BIN_WIDTHS_MS[-1])
-
-
-def _width_text(width_ms: int) -> str:
+def width_text(width_ms: int) -> str:
+    """A step of time, in its largest whole unit."""
     units: Iterator[tuple[int, str]] = iter(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")))
     size, unit = next(it for it in units if width_ms % it[0] == 0)
-    return f"{width_ms // size} {unit}"
+    return f"{width_ms // size:,} {unit}"

@@ -1,14 +1,14 @@
 """Pictures: what is drawn, the table it was drawn from, and the SQL that gives this table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.arrow_columns import epoch_ms_column
+from jobs.arrow_columns import CODED, epoch_ms_column
 from jobs.report.sql_text import select
 from schemas.tables.declare import Table
 
@@ -53,6 +53,10 @@ class Listing:
     """Of all rows, shown or not."""
     sql: str
 
+    def cut(self, rows_max: int) -> "Listing":
+        """With no more rows than these."""
+        return replace(self, rows=self.rows[:rows_max])
+
     def json(self) -> dict[str, Any]:
         """As the page reads it: column by column, texts by number."""
         columns = [_column_json(column, [row[index] for row in self.rows]) for index, column in enumerate(self.columns)]
@@ -72,6 +76,11 @@ class Picture:
     data: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     """What is not in it, or not certain."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Is there anything to show?"""
+        return any(listing.row_count for listing in self.listings)
 
     def json(self) -> dict[str, Any]:
         """As the page reads it."""
@@ -98,10 +107,28 @@ def listing(
 
 
 def first_rows(rows: pa.Table, columns: Sequence[Column], order: Sequence[str], rows_max: int) -> list[tuple[Any, ...]]:
-    """The first rows in an order, as Spark sorts: null before all else."""
-    keys = [(name, "ascending", "at_start") for name in order]
-    taken = rows.take(pc.sort_indices(rows, sort_keys=keys)[:rows_max])
+    """The first rows in an order, as Spark sorts: null before all else. Texts may be coded."""
+    names = dict.fromkeys((*(column.name for column in columns), *order))
+    taken = in_order(_none_after(rows.select(list(names)), order[0], rows_max), order)[:rows_max]
     return list(zip(*(cells(taken[column.name]) for column in columns), strict=True))
+
+
+def in_order(rows: pa.Table, order: Sequence[str]) -> pa.Table:
+    """Rows as Spark sorts them; texts are not coded any more."""
+    for index, column in enumerate(rows.schema):
+        if column.type == CODED:
+            rows = rows.set_column(index, column.name, rows[column.name].cast(pa.string()))
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in order]))
+
+
+def _none_after(rows: pa.Table, name: str, rows_max: int) -> pa.Table:
+    """Rows without those which, by a column, cannot be among the first ones: what is left is sorted in less time."""
+    if rows.num_rows <= rows_max or rows[name].type in (CODED, pa.string()):
+        return rows
+    column = rows[name].combine_chunks()
+    last = column[pc.partition_nth_indices(column, pivot=rows_max, null_placement="at_start")[rows_max].as_py()]
+    is_null = pc.is_null(column)
+    return rows.filter(pc.or_kleene(is_null, pc.less_equal(column, last)) if last.is_valid else is_null)
 
 
 def cells(column: pa.ChunkedArray) -> list[Any]:
@@ -109,11 +136,6 @@ def cells(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         return column.to_pylist()  # type: ignore[no-any-return]
     return [None if at == NO_TIME else at for at in epoch_ms_column(column).tolist()]
-
-
-def deltas(numbers: Sequence[int]) -> list[int]:
-    """Numbers as the page's `sums` reads them back: each less the one before, which takes less room."""
-    return [after - before for before, after in zip([0, *numbers], numbers, strict=False)]
 
 
 def _column_json(column: Column, values: list[Any]) -> dict[str, Any]:

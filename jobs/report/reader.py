@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.arrow_columns import codes_of
 from jobs.as_of import SilverAt
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
 from jobs.coverage import from_table
@@ -17,11 +18,14 @@ from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 
 LOGS: Final = (GROUPS_LOG, SHARES_LOG)
+INTERVAL: Final = ("valid_from", "valid_to")
+NO_CODE: Final = -2
+"""Of no text, null included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much detail goes into one file."""
+    """How much detail goes into one file. Counts of all groups together are shared out by need (`shared_out`)."""
 
     group_count: int = 8
     """Groups with owners, commits and members; share groups count apart."""
@@ -31,23 +35,47 @@ class Limits:
     stretch_count: int = 400_000
     """Stretches of ownership, all groups together; shorter ones are put together above this."""
     batch_count: int = 200_000
-    """Stretches of delivery states, all share partitions together."""
+    """Stretches of delivery states, all share partitions together; likewise."""
+    mark_count: int = 60_000
+    """Rebalances, odd commits, and what was redelivered or given up, of each all groups together; likewise."""
     row_count: int = 1_000
     """Of one table."""
-    rebalance_count: int = 20_000
+    rebalance_count: int = 40_000
     """Rows in the tables of rebalances, all groups together."""
+    overview_count: int = 10_000
+    """Groups in the table of all groups."""
 
-    def halved(self) -> "Limits":
-        """Half the detail."""
+    def lowered(self) -> "Limits":
+        """Half the detail, of three quarters of the groups."""
         return Limits(
-            max(self.group_count // 2, 1),
-            max(self.share_group_count // 2, 1),
-            max(self.share_partition_count // 2, 1),
+            max(self.group_count * 3 // 4, 1),
+            max(self.share_group_count * 3 // 4, 1),
+            max(self.share_partition_count * 3 // 4, 1),
             self.stretch_count // 2,
             self.batch_count // 2,
+            max(self.mark_count // 2, 1),
             max(self.row_count // 2, 1),
             max(self.rebalance_count // 2, 1),
+            max(self.overview_count // 2, 1),
         )
+
+
+def shared_out(total: int, needs: Sequence[int]) -> list[int]:
+    """Shares of a total: who needs little gets it, the others the same each of what is left."""
+    shares = [0] * len(needs)
+    for served, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
+        shares[index] = min(needs[index], total // (len(needs) - served))
+        total -= shares[index]
+    return shares
+
+
+def by_group(rows: pa.Table, group_ids: Sequence[str]) -> dict[str, pa.Table]:
+    """Rows of each group."""
+    codes, texts = codes_of(rows["group_id"])
+    places = {text: code for code, text in enumerate(texts)}
+    of_group = {group_id: codes == places.get(group_id, NO_CODE) for group_id in group_ids}
+    # many rows are of one group, as a rule: they are not copied
+    return {group_id: rows if is_own.all() else rows.filter(pa.array(is_own)) for group_id, is_own in of_group.items()}
 
 
 class Reader:
@@ -64,16 +92,16 @@ class Reader:
         return Reader(self.warehouse, self.scope._replace(group_ids=tuple(group_ids)))
 
     def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
-        """Rows whose time is in the stretch, in no order."""
-        return self._silver.scan(table, names, *within(time_column, self.span), *conditions)
+        """Rows whose time is in the stretch, in no order; texts are coded."""
+        return self._silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
 
     def stretches(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows whose interval has a moment in the stretch, in no order."""
-        return self._silver.scan(table, names, *overlapping(self.span), *conditions)
+        """Rows whose interval has a moment in the stretch, in no order; texts are coded."""
+        return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
 
     def rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows of any time, in no order."""
-        return self._silver.scan(table, names, *conditions)
+        """Rows of any time, in no order; texts are coded."""
+        return self._silver.coded_rows(table, names, *conditions)
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Commits that took effect, of any time; texts are coded."""

@@ -9,24 +9,29 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from pyarrow import fs
 
 from jobs.answers import printable, time_text
 from jobs.arrow_columns import epoch_ms_column
 from jobs.as_of import NoSuchGroupError
 from jobs.audit_report import Hole, Span, completeness
 from jobs.errors import JobError
+from jobs.progress import Steps, size_text
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
-from jobs.report.groups import group_pictures
+from jobs.report.groups import GroupFacts, group_pictures, read_groups
 from jobs.report.page import Page, Section, Tile, render
 from jobs.report.reader import LOGS, Limits, Reader
-from jobs.report.shares import share_pictures
+from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
+from jobs.settings import Settings, options_of
 from jobs.sinks import Warehouse, filesystem_of
 from jobs.times import epoch_ms
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 10_000_000
 LEFT_OUT_MAX: Final = 200
+OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+"""Where a file is there as soon as it is closed, and not before."""
 
 
 class Written(NamedTuple):
@@ -37,6 +42,34 @@ class Written(NamedTuple):
     """Of all groups."""
     drawn_count: int
     """Groups with pictures of their own."""
+
+
+def tell_report(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    output: str,
+    made_at: datetime,
+    steps: Steps,
+    group_ids: Collection[str] | None = None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> None:
+    """As `run_report`, and say what was written."""
+    with steps.step("report"):
+        written = run_report(
+            warehouse,
+            settings.cluster_id,
+            output=output,
+            made_at=made_at,
+            group_ids=group_ids,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            options=options_of(settings),
+        )
+    steps.facts["report"] = {"output": output, **written._asdict()}
+    drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
+    steps.say(f"{output}: {size_text(written.size_bytes)}, {drawn}: open it in a browser")
 
 
 def run_report(
@@ -68,25 +101,27 @@ def make_report(
     if not warehouse.exists(REBALANCES):
         raise JobError(f"no gold in {warehouse.root}: run ./spark-submit.sh nightly (or replay and audit) first")
     limits = limits or Limits()
-    known = _read(warehouse, scope)
+    known = _read(warehouse, scope, limits)
     while True:
         text, written = _make(known, made_at, options, limits)
         if written.size_bytes <= BYTES_MAX or limits.row_count == 1:
             return text, written
-        limits = limits.halved()
+        limits = limits.lowered()
 
 
-class _Overview(NamedTuple):
-    """What is read once, however much detail the page then has room for."""
+class _Facts(NamedTuple):
+    """All that there is to tell, with the most detail that a page could have room for."""
 
-    reader: Reader
+    scope: Scope
     coverage: pa.Table
     holes: list[Hole]
     lines: list[GroupLine]
     statements: list[tuple[bool, str, tuple[str, ...]]]
+    groups: list[GroupFacts]
+    share_groups: list[ShareGroupFacts]
 
 
-def _read(warehouse: Warehouse, scope: Scope) -> _Overview:
+def _read(warehouse: Warehouse, scope: Scope, limits: Limits) -> _Facts:
     reader = Reader(warehouse, scope)
     coverage = reader.coverage()
     lines = group_lines(reader, coverage)
@@ -94,23 +129,29 @@ def _read(warehouse: Warehouse, scope: Scope) -> _Overview:
         missing = sorted(set(scope.group_ids) - {line.group_id for line in lines})
         if missing:
             raise NoSuchGroupError(f"nothing is known of: {', '.join(printable(name)[:100] for name in missing)}")
-    return _Overview(reader, coverage, reader.holes(), lines, _statements(warehouse, scope))
-
-
-def _make(known: _Overview, made_at: datetime, options: Sequence[str], limits: Limits) -> tuple[str, Written]:
-    reader, coverage, holes, lines, statements = known
-    scope = reader.scope
-    window = _window(coverage, scope)
-    groups = [line for line in lines if not line.is_share][: limits.group_count]
+    groups = [line for line in lines if not line.is_share]
     share_groups = sorted(
         (line for line in lines if line.is_share), key=lambda it: (-it.archived, -it.redelivered, it.group_id)
-    )[: limits.share_group_count]
-    pictures = group_pictures(reader, groups, holes, window, limits) | share_pictures(
-        reader, share_groups, holes, limits
     )
+    return _Facts(
+        scope,
+        coverage,
+        reader.holes(),
+        lines,
+        _statements(warehouse, scope),
+        read_groups(reader, groups[: limits.group_count], limits),
+        read_share_groups(reader, share_groups[: limits.share_group_count], limits),
+    )
+
+
+def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limits) -> tuple[str, Written]:
+    scope, coverage, holes, lines, statements, *_ = known
+    window = _window(coverage, scope)
+    groups, share_groups = known.groups[: limits.group_count], known.share_groups[: limits.share_group_count]
+    pictures = group_pictures(groups, holes, limits) | share_pictures(share_groups, holes, limits)
     sections = [
         Section(f"group-{index}", line.group_id, line.group_type or "", _group_tiles(line), tuple(drawn))
-        for index, line in enumerate([*groups, *share_groups], 1)
+        for index, line in enumerate([*(it.line for it in groups), *(it.line for it in share_groups)], 1)
         if (drawn := pictures.get(line.group_id))
     ]
     shown = {section.group_id for section in sections}
@@ -139,9 +180,9 @@ def _statements(warehouse: Warehouse, scope: Scope) -> list[tuple[bool, str, tup
     return [(it.is_complete, it.statements[0], it.statements[1:]) for it in told]
 
 
-def _window(coverage: object, scope: Scope) -> tuple[int, int]:
+def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
     """The stretch of time of the report: as asked, else from the first record to the last one."""
-    times = [epoch_ms_column(coverage[name]) for name in ("first_timestamp", "last_timestamp")]  # type: ignore[index]
+    times = [epoch_ms_column(coverage[name]) for name in ("first_timestamp", "last_timestamp")]
     known = [column[column >= 0] for column in times]
     first = int(known[0].min()) if len(known[0]) else 0
     last = int(known[1].max()) + 1 if len(known[1]) else first + 1
@@ -202,26 +243,39 @@ def _command(group_id: str, scope: Scope, options: Sequence[str]) -> str:
 
 
 def _write(output: str, data: bytes) -> None:
-    """All of it or nothing."""
-    if "://" in output:
-        filesystem, path = filesystem_of(output)
-        try:
-            with filesystem.open_output_stream(path) as out:
-                out.write(data)
-        except OSError as error:
-            raise JobError(f"the report cannot be written to {output}: {error}") from error
-        return
-    file = Path(output).expanduser()
+    """All of it or nothing: who opens the file meanwhile sees what was there before."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".report-", delete=False) as out:
-            out.write(data)
-        Path(out.name).chmod(0o666 & ~_umask())
-        Path(out.name).replace(file)
+        if "://" in output:
+            _write_to_uri(*filesystem_of(output), data)
+        else:
+            _write_to_path(Path(output).expanduser(), data)
     except OSError as error:
-        raise JobError(
-            f"the report cannot be written to {output}: {error.strerror}: name another place with --output"
-        ) from error
+        why = error.strerror or error
+        raise JobError(f"the report cannot be written to {output}: {why}: name another place with --output") from error
+
+
+def _write_to_uri(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    if filesystem.type_name in OBJECT_STORES:
+        with filesystem.open_output_stream(path) as out:
+            out.write(data)
+        return
+    folder, _, name = path.rpartition("/")
+    unfinished = f"{folder}/.{name}.unfinished"
+    with filesystem.open_output_stream(unfinished) as out:
+        out.write(data)
+    try:
+        filesystem.move(unfinished, path)
+    except OSError:  # HDFS does not rename onto a file that is there
+        filesystem.delete_file(path)
+        filesystem.move(unfinished, path)
+
+
+def _write_to_path(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".report-", delete=False) as out:
+        out.write(data)
+    Path(out.name).chmod(0o666 & ~_umask())
+    Path(out.name).replace(file)
 
 
 def _umask() -> int:

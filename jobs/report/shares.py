@@ -2,18 +2,31 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
 from jobs.audit_report import Hole
-from jobs.report.cluster import GroupLine, hole_json
-from jobs.report.groups import MEMBER_COLUMNS, OPEN, members_picture
-from jobs.report.pictures import Column, Kind, Listing, Picture, cells, deltas, listing
-from jobs.report.reader import Limits, Reader
+from jobs.report.cluster import GroupLine
+from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
+from jobs.report.groups import (
+    MEMBER_COLUMNS,
+    MEMBER_ORDER,
+    SHORTER,
+    holes_of_group,
+    member_flow,
+    member_listing,
+    members_picture,
+    names_of,
+    together_text,
+)
+from jobs.report.pictures import Column, Kind, Listing, Picture, listing
+from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, select
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
 from schemas.tables.silver import (
@@ -89,180 +102,264 @@ START_COLUMNS: Final = (
     Column("record_kind", Kind.TEXT),
     Column("is_complete", Kind.FLAG),
 )
-START_ORDER: Final = ("topic_id", "partition", "log_offset")
+START_ORDER: Final = ("valid_from", "topic_id", "partition", "log_offset")
+
+
+EVENT_TEXTS: Final = ("cause", "likely_cause", "confidence", "method", "topic")
+ARCHIVED_WEIGHT: Final = 1_000
+"""A range that was given up makes a share partition as worth seeing as so many records of its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionFacts:
+    """What is drawn of one share partition."""
+
+    name: str
+    states: Condensed[DeliveryStates]
+    steps: tuple[I64, I64, I64]
+    """Moments at which the start offset moved (epoch ms), start offsets, and what they are at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupFacts:
+    """What is told of one share group, with all the detail that there may be."""
+
+    line: GroupLine
+    states: Listing
+    starts: Listing
+    partitions: list[SharePartitionFacts]
+    """Those worth seeing most, first."""
+    partition_count: int
+    redelivered: Listing
+    archived: Listing
+    redelivered_marks: Condensed[Marks]
+    archived_marks: Condensed[Marks]
+    counts: Listing
+    members: Listing
+    flow: Condensed[Flow]
+
+
+def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[ShareGroupFacts]:
+    """What is told of share groups, each table read once for all of them."""
+    group_ids = [line.group_id for line in lines]
+    if not group_ids:
+        return []
+    reader = reader.of_groups(group_ids)
+    batches = by_group(
+        _named(reader.stretches(SHARE_STATE_BATCHES, names_of(BATCH_COLUMNS, (*BATCH_ORDER, "topic")))), group_ids
+    )
+    states = by_group(
+        _named(reader.stretches(SHARE_PARTITION_STATES, names_of(START_COLUMNS, (*START_ORDER, "topic")))), group_ids
+    )
+    events = [names_of(columns, (*EVENT_ORDER, "topic")) for columns in (REDELIVERY_COLUMNS, ARCHIVED_COLUMNS)]
+    redelivered = by_group(_named(reader.moments(REDELIVERIES, events[0], "at")), group_ids)
+    archived = by_group(_named(reader.moments(ARCHIVED_RECORDS, events[1], "at")), group_ids)
+    names = ("group_id", "first_offset", "last_offset", "to_delivery_count", "kind")
+    is_end = pc.field("kind").isin(pa.array(ENDS))
+    transitions = by_group(reader.moments(SHARE_BATCH_TRANSITIONS, names, "at", is_end), group_ids)
+    members = by_group(reader.stretches(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
+    found = []
+    for line in lines:
+        own, scope = line.group_id, reader.scope.of_group(line.group_id)
+        places = _places(batches[own]) + _places(states[own])
+        for place, count in _places(archived[own]).items():
+            places[place] += ARCHIVED_WEIGHT * count
+        found.append(
+            ShareGroupFacts(
+                line,
+                listing(
+                    "Delivery states",
+                    SHARE_STATE_BATCHES,
+                    BATCH_COLUMNS,
+                    batches[own],
+                    scope.overlapping(),
+                    BATCH_ORDER,
+                    limits.row_count,
+                ),
+                listing(
+                    "Start offset, record by record",
+                    SHARE_PARTITION_STATES,
+                    START_COLUMNS,
+                    states[own],
+                    scope.overlapping(),
+                    START_ORDER,
+                    limits.row_count,
+                ),
+                [
+                    _share_partition(place, batches[own], states[own])
+                    for place in sorted(places, key=lambda place: (-places[place], place))[
+                        : limits.share_partition_count
+                    ]
+                ],
+                len(places),
+                listing(
+                    "Handed back or given out again",
+                    REDELIVERIES,
+                    REDELIVERY_COLUMNS,
+                    redelivered[own],
+                    scope.within("at"),
+                    EVENT_ORDER,
+                    limits.row_count,
+                ),
+                listing(
+                    "Given up",
+                    ARCHIVED_RECORDS,
+                    ARCHIVED_COLUMNS,
+                    archived[own],
+                    scope.within("at"),
+                    EVENT_ORDER,
+                    limits.row_count,
+                ),
+                Condensed(marks(redelivered[own], "at", EVENT_TEXTS, ("partition",))),
+                Condensed(marks(archived[own], "at", EVENT_TEXTS, ("partition",))),
+                _count_listing(transitions[own], scope),
+                member_listing(members[own], scope, limits),
+                member_flow(members[own]),
+            )
+        )
+    return found
 
 
 def share_pictures(
-    reader: Reader, lines: Sequence[GroupLine], holes: Sequence[Hole], limits: Limits
+    groups: Sequence[ShareGroupFacts], holes: Sequence[Hole], limits: Limits
 ) -> dict[str, list[Picture]]:
     """Pictures of share groups, by group id."""
-    if not lines:
-        return {}
-    reader = reader.of_groups([line.group_id for line in lines])
-    batches = _named(reader.stretches(SHARE_STATE_BATCHES, _names(BATCH_COLUMNS, BATCH_ORDER)))
-    states = _named(reader.stretches(SHARE_PARTITION_STATES, _names(START_COLUMNS, (*START_ORDER, "log_partition"))))
-    redeliveries = _named(reader.moments(REDELIVERIES, _names(REDELIVERY_COLUMNS, EVENT_ORDER), "at"))
-    archived = _named(reader.moments(ARCHIVED_RECORDS, _names(ARCHIVED_COLUMNS, EVENT_ORDER), "at"))
-    transitions = reader.moments(
-        SHARE_BATCH_TRANSITIONS,
-        ("group_id", "first_offset", "last_offset", "to_state", "to_delivery_count", "kind"),
-        "at",
-        pc.field("kind").isin(pa.array(ENDS)),
-    )
-    members = reader.stretches(GROUP_MEMBERS, _names(MEMBER_COLUMNS, ("from_log_offset",)))
+    partitions = [partition for group in groups for partition in group.partitions[: limits.share_partition_count]]
+    batch_counts = shared_out(limits.batch_count, [partition.states.whole_count for partition in partitions])
+    states_max = dict(zip(map(id, partitions), batch_counts, strict=True))
+    mark_counts = [
+        shared_out(limits.mark_count, [condensed.whole_count for condensed in found])
+        for found in (
+            [group.redelivered_marks for group in groups],
+            [group.archived_marks for group in groups],
+            [group.flow for group in groups],
+        )
+    ]
     pictures = {}
-    for index, line in enumerate(lines):
-        own, scope = f"s{index}", reader.scope.of_group(line.group_id)
-        logs = {f"{topic}-{partition}" for topic, partition in line.log_partitions}
-        own_holes = [hole_json(hole) for hole in holes if hole.log_partition in logs]
-        of = [_of(rows, line.group_id) for rows in (batches, states, redeliveries, archived, transitions, members)]
-        starts = _starts_listing(of[1], scope, limits)
-        found = [
-            _states_picture(own, of[0], of[1], of[3], starts, scope, limits, len(lines)),
-            _events_picture(own, of[2], of[3], scope, limits),
-            _counts_picture(own, of[4], scope),
-            members_picture(own, of[5], scope, limits),
-        ]
-        for picture in found:
-            if "holes" in picture.data:
-                picture.data["holes"].extend(own_holes)
-        pictures[line.group_id] = [picture for picture in found if any(it.row_count for it in picture.listings)]
+    for index, group in enumerate(groups):
+        own, own_holes = f"s{index}", holes_of_group(group.line, holes)
+        redelivered_max, archived_max, flow_max = (counts[index] for counts in mark_counts)
+        shown = group.partitions[: limits.share_partition_count]
+        found = (
+            _states_picture(own, group, [(it, states_max[id(it)]) for it in shown], own_holes, limits),
+            _events_picture(own, group, own_holes, limits, redelivered_max, archived_max),
+            _counts_picture(own, group),
+            members_picture(own, group.members, group.flow, own_holes, limits, flow_max),
+        )
+        pictures[group.line.group_id] = [picture for picture in found if picture.has_rows]
     return pictures
 
 
 def _states_picture(
     own: str,
-    batches: pa.Table,
-    states: pa.Table,
-    archived: pa.Table,
-    starts: Listing,
-    scope: Scope,
+    group: ShareGroupFacts,
+    partitions: Sequence[tuple[SharePartitionFacts, int]],
+    holes: list[dict[str, Any]],
     limits: Limits,
-    group_count: int,
 ) -> Picture:
-    """Offsets by time, with their delivery states; the start offset over them."""
-    table = listing(
-        "Delivery states",
-        SHARE_STATE_BATCHES,
-        BATCH_COLUMNS,
-        batches,
-        scope.overlapping(),
-        BATCH_ORDER,
-        limits.row_count,
-    )
-    places = Counter(_places(states)) + Counter(_places(batches))
-    for place, count in Counter(_places(archived)).items():
-        places[place] += 1_000 * count
-    shown = [place for place, _ in places.most_common(limits.share_partition_count)]
-    rows_max = limits.batch_count // group_count // max(len(shown), 1)
-    partitions = [_partition_json(place, batches, states, rows_max) for place in shown]
+    """Offsets by time, with their delivery states; the start offset over them. With each share partition comes how
+    many stretches may be drawn of it."""
+    drawn = [_partition_json(partition, stretches_max) for partition, stretches_max in partitions]
     remarks = ["A delivery that is under way (ACQUIRED) is in no log: only what became of it is."]
-    if len(places) > len(shown):
-        remarks.append(f"The {len(shown)} busiest of {len(places):,} share partitions are drawn; the table has all.")
-    if any(partition["left"] for partition in partitions):
+    if group.partition_count > len(drawn):
+        remarks.append(f"The {len(drawn)} busiest of {group.partition_count:,} share partitions are drawn.")
+    joined = [partition for partition, _ in partitions if partition.states.step]
+    if joined:
+        whole_count = sum(partition.states.whole_count for partition in joined)
         remarks.append(
-            "Of some partitions only the first stretches are drawn: a report of a shorter time (--from, --to) "
-            "draws all."
+            f"Of {len(joined)} of them there are {whole_count:,} stretches of delivery states: those of one state that "
+            f"lie close together, in time and by offset, are drawn as one. {SHORTER}"
         )
     return Picture(
         f"{own}-states",
         "drawStates",
         "Delivery state of each offset",
         "Time goes to the right, offsets go up. The line is the start offset: what is below it is done with.",
-        (table, starts),
-        {"partitions": partitions, "states": DELIVERY_STATES, "holes": []},
+        (group.states.cut(limits.row_count), group.starts.cut(limits.row_count)),
+        {"partitions": drawn, "states": DELIVERY_STATES, "holes": holes},
         tuple(remarks),
     )
 
 
-def _partition_json(place: tuple[str, int], batches: pa.Table, states: pa.Table, rows_max: int) -> dict[str, Any]:
-    """Stretches of one share partition in parallel lists: `firsts`, `lasts` (offsets), `states`, `counts`, `starts`,
-    `lengths` (ms), `sure` (0 where it began midway); and the start offset's steps. `left`: stretches left out."""
-    own = _in(batches, place)
-    order = np.lexsort([numbers_of(own["first_offset"]), epoch_ms_column(own["valid_from"])])[:rows_max]
-    starts, ends = epoch_ms_column(own["valid_from"])[order], epoch_ms_column(own["valid_to"])[order]
-    steps = _in(states, place)
-    by_time = np.argsort(numbers_of(steps["log_offset"]), kind="stable")
-    start_offsets = numbers_of(steps["start_offset"])[by_time]
-    effective = numbers_of(steps["effective_start_offset"])[by_time]
-    is_step = np.ones(len(by_time), np.bool_)
-    is_step[1:] = (np.diff(start_offsets) != 0) | (np.diff(effective) != 0)
-    chosen = np.flatnonzero(is_step)[:rows_max]
+def _share_partition(place: tuple[str, int], batches: pa.Table, states: pa.Table) -> SharePartitionFacts:
+    rows, steps = _in(batches, place), _in(states, place)
+    columns = (
+        numbers_of(rows["first_offset"]),
+        numbers_of(rows["last_offset"]),
+        indices_in(rows["delivery_state"], DELIVERY_STATES).astype(np.int64),
+        numbers_of(rows["delivery_count"]),
+        epoch_ms_column(rows["valid_from"]),
+        epoch_ms_column(rows["valid_to"]),
+        numbers_of(rows["is_complete"].cast(pa.int8())),
+    )
+    by_offset = np.argsort(numbers_of(steps["log_offset"]), kind="stable")
+    starts, least = (numbers_of(steps[name])[by_offset] for name in ("start_offset", "effective_start_offset"))
+    is_step = np.ones(len(by_offset), np.bool_)
+    is_step[1:] = (np.diff(starts) != 0) | (np.diff(least) != 0)
+    moments = epoch_ms_column(steps["valid_from"])[by_offset]
+    return SharePartitionFacts(
+        f"{place[0]}-{place[1]}",
+        Condensed(delivery_states(columns)),
+        (moments[is_step], starts[is_step], least[is_step]),
+    )
+
+
+def _partition_json(partition: SharePartitionFacts, stretches_max: int) -> dict[str, Any]:
+    """One share partition as the page draws it. Of too many steps of the start offset, some between are left out."""
+    moments, starts, least = partition.steps
+    steps_max = min(len(moments), max(stretches_max, 2))
+    shown = np.linspace(0, len(moments) - 1, steps_max).astype(np.int64) if len(moments) else moments
     return {
-        "name": f"{place[0]}-{place[1]}",
-        "firsts": deltas(numbers_of(own["first_offset"])[order].tolist()),
-        "lasts": deltas(numbers_of(own["last_offset"])[order].tolist()),
-        "states": indices_in(own["delivery_state"], DELIVERY_STATES)[order].tolist(),
-        "counts": numbers_of(own["delivery_count"])[order].tolist(),
-        "starts": deltas(starts.tolist()),
-        "lengths": np.where(ends == OPEN, OPEN, ends - starts).tolist(),
-        "sure": np.asarray(cells(own["is_complete"]), np.int64)[order].tolist() if own.num_rows else [],
-        "stepTimes": deltas(epoch_ms_column(steps["valid_from"])[by_time][chosen].tolist()),
-        "stepStarts": deltas(start_offsets[chosen].tolist()),
-        "stepEffective": deltas(effective[chosen].tolist()),
-        "left": own.num_rows - len(order),
+        "name": partition.name,
+        **partition.states.at_most(stretches_max).json(),
+        "stepTimes": deltas(moments[shown]),
+        "stepStarts": deltas(starts[shown]),
+        "stepEffective": deltas(least[shown]),
     }
 
 
-def _starts_listing(states: pa.Table, scope: Scope, limits: Limits) -> Listing:
-    return listing(
-        "Start offset, record by record",
-        SHARE_PARTITION_STATES,
-        START_COLUMNS,
-        states,
-        scope.overlapping(),
-        START_ORDER,
-        limits.row_count,
-    )
-
-
-def _events_picture(own: str, redeliveries: pa.Table, archived: pa.Table, scope: Scope, limits: Limits) -> Picture:
+def _events_picture(
+    own: str,
+    group: ShareGroupFacts,
+    holes: list[dict[str, Any]],
+    limits: Limits,
+    redelivered_max: int,
+    archived_max: int,
+) -> Picture:
     """What was handed back, given out again or given up, by its cause."""
-    again = listing(
-        "Handed back or given out again",
-        REDELIVERIES,
-        REDELIVERY_COLUMNS,
-        redeliveries,
-        scope.within("at"),
-        EVENT_ORDER,
-        limits.row_count,
-    )
-    gone = listing(
-        "Given up", ARCHIVED_RECORDS, ARCHIVED_COLUMNS, archived, scope.within("at"), EVENT_ORDER, limits.row_count
-    )
+    redelivered, archived = group.redelivered_marks.at_most(redelivered_max), group.archived_marks.at_most(archived_max)
+    remarks = [
+        together_text(what, condensed)
+        for what, condensed in (
+            ("ranges of offsets that were handed back or given out again", group.redelivered_marks),
+            ("ranges of offsets that were given up", group.archived_marks),
+        )
+        if condensed.step
+    ]
     return Picture(
         f"{own}-events",
         "drawEvents",
         "Redelivered and given up",
         "Each range of offsets that was handed back, given out again or given up, by its cause; larger marks are "
         "longer ranges.",
-        (gone, again),
-        {
-            "redelivered": _events_json(redeliveries, limits.rebalance_count),
-            "archived": _events_json(archived, limits.rebalance_count),
-            "holes": [],
-        },
+        (group.archived.cut(limits.row_count), group.redelivered.cut(limits.row_count)),
+        {"redelivered": redelivered.json(), "archived": archived.json(), "holes": holes},
+        tuple(remarks),
     )
 
 
-def _events_json(rows: pa.Table, rows_max: int) -> dict[str, Any]:
-    """The first rows in the order of time: times (as `deltas`), offsets, and texts by number."""
-    at_ms = epoch_ms_column(rows["at"])
-    order = np.argsort(at_ms, kind="stable")[:rows_max]
-    found: dict[str, Any] = {
-        "at": deltas(at_ms[order].tolist()),
-        "offsets": (numbers_of(rows["last_offset"]) - numbers_of(rows["first_offset"]) + 1)[order].tolist(),
-        "firsts": numbers_of(rows["first_offset"])[order].tolist(),
-        "partitions": numbers_of(rows["partition"])[order].tolist(),
-    }
-    for name in ("topic", "cause", "likely_cause", "confidence", "method"):
-        codes, texts = codes_of(rows[name])
-        found[name] = {"texts": texts, "codes": codes[order].tolist()}
-    return found
-
-
-def _counts_picture(own: str, transitions: pa.Table, scope: Scope) -> Picture:
+def _counts_picture(own: str, group: ShareGroupFacts) -> Picture:
     """How many deliveries records took until they were acknowledged or given up."""
+    return Picture(
+        f"{own}-counts",
+        "drawCounts",
+        "Deliveries until the end",
+        "Offsets by the delivery count at which they were acknowledged or given up.",
+        (group.counts,),
+    )
+
+
+def _count_listing(transitions: pa.Table, scope: Scope) -> Listing:
     columns = (
         Column("delivery_count", Kind.NUMBER, "to_delivery_count"),
         Column("acknowledged", Kind.NUMBER, _offsets_if("ACKNOWLEDGED")),
@@ -282,43 +379,36 @@ def _counts_picture(own: str, transitions: pa.Table, scope: Scope) -> Picture:
         for count in sorted(counts, key=lambda count: (count is not None, count))
     ]
     conditions = [*scope.within("at"), f"kind in ({', '.join(repr(kind) for kind in ENDS)})"]
-    sql = select([it.sql for it in columns], SHARE_BATCH_TRANSITIONS.full_name, conditions, ("delivery_count",))
-    sql = sql.replace("\norder by", "\ngroup by to_delivery_count\norder by")
-    return Picture(
-        f"{own}-counts",
-        "drawCounts",
-        "Deliveries until the end",
-        "Offsets by the delivery count at which they were acknowledged or given up.",
-        (Listing("Delivery counts", columns, rows, len(rows), sql),),
+    sql = select(
+        [it.sql for it in columns],
+        SHARE_BATCH_TRANSITIONS.full_name,
+        conditions,
+        ("delivery_count",),
+        group_by="to_delivery_count",
     )
+    return Listing("Delivery counts", columns, rows, len(rows), sql)
 
 
 def _offsets_if(kind: str) -> str:
     return f"coalesce(sum(case when kind = '{kind}' then last_offset - first_offset + 1 end), 0)"
 
 
-def _names(columns: Sequence[Column], more: Sequence[str]) -> list[str]:
-    return list(
-        dict.fromkeys((*(column.name for column in columns), *more, "topic_id", "group_id"))
-        if columns is not MEMBER_COLUMNS
-        else dict.fromkeys((*(c.name for c in columns), *more, "group_id"))
-    )
-
-
 def _named(rows: pa.Table) -> pa.Table:
     """With the topic's id where no name is known."""
-    index = rows.schema.get_field_index("topic")
-    return rows.set_column(index, "topic", pc.coalesce(rows["topic"], rows["topic_id"]))
+    if not rows["topic"].null_count:
+        return rows
+    names = (rows[name].cast(pa.string()) for name in ("topic", "topic_id"))
+    return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(*names).dictionary_encode())
 
 
-def _places(rows: pa.Table) -> list[tuple[str, int]]:
-    return list(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
+def _places(rows: pa.Table) -> Counter[tuple[str, int]]:
+    """Share partitions, and how many rows there are of each."""
+    counts = rows.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    places = zip(counts["topic"].to_pylist(), counts["partition"].to_pylist(), strict=True)
+    return Counter(dict(zip(places, counts["count_all"].to_pylist(), strict=True)))
 
 
 def _in(rows: pa.Table, place: tuple[str, int]) -> pa.Table:
-    is_topic, is_partition = pc.equal(rows["topic"], pa.scalar(place[0])), pc.equal(rows["partition"], place[1])
-    return rows.filter(pc.and_(is_topic, is_partition))
-
-
-def _of(rows: pa.Table, group_id: str) -> pa.Table:
-    return rows.filter(pc.equal(rows["group_id"], pa.scalar(group_id)))
+    codes, topics = codes_of(rows["topic"])
+    code = topics.index(place[0]) if place[0] in topics else len(topics)
+    return rows.filter(pa.array((codes == code) & (numbers_of(rows["partition"]) == place[1])))

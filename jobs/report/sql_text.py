@@ -56,11 +56,15 @@ def time_literal(timestamp_ms: int) -> str:
     return f"timestamp '{to_datetime(timestamp_ms):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z'"
 
 
-def select(columns: Iterable[str], source: str, conditions: Collection[str], order: Iterable[str]) -> str:
+def select(
+    columns: Iterable[str], source: str, conditions: Collection[str], order: Iterable[str], *, group_by: str = ""
+) -> str:
     """One statement, in lines."""
     lines = [f"select {', '.join(columns)}", f"from {source}"]
     if conditions:
         lines.append("where " + "\n  and ".join(conditions))
+    if group_by:
+        lines.append(f"group by {group_by}")
     return "\n".join([*lines, f"order by {', '.join(order)}"])
 
 

@@ -91,11 +91,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
-    assert len(commands) == 8
+    assert len(commands) == 9
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 4}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 4, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
@@ -108,9 +108,10 @@ def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> No
     """It reaches no command, and no control code reaches the terminal."""
     write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
     told = list(lines(findings(warehouse, CLUSTER)))
-    assert len(told) == 3
+    assert len(told) == 4
     assert all(line.isprintable() for line in told)
     assert [line.rpartition(": ")[2] for line in told[1:]] == [
         "./spark-submit.sh audit --list rebalances",
         "./spark-submit.sh audit --list archived",
+        "./spark-submit.sh report --output report.html",
     ]

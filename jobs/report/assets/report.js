@@ -42,6 +42,20 @@
       Object.fromEntries(columns.map(([name, cells]) => [name, cells[index]])));
   }
 
+  // Moments in the order of time. Where none were put together, the first of them are the rows of a table, which say more
+  function eventsOf(marks, listing = null) {
+    const records = listing === null || marks.counts.length ? [] : recordsOf(listing);
+    const names = Object.keys(marks.columns);
+    return sums(marks.at).map((at, index) => {
+      const event = { ...records[index], at, count: marks.counts[index] ?? 1, first: marks.firsts[index] ?? null, offsets: marks.offsets[index] ?? 0,
+        isTold: index < records.length };
+      for (const name of names) event[name] = marks.columns[name][marks.kinds[index]];
+      return event;
+    });
+  }
+
+  const countOf = (events) => events.reduce((sum, event) => sum + event.count, 0);
+
   // --- words
 
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
@@ -405,7 +419,7 @@
           type: "scatter", mode: "markers", x: seen.map((event) => event.at),
           y: seen.map((event) => lanes.indexOf(event.lane)),
           marker: {
-            size: seen.map((event) => event.size ?? 11), symbol: seen.map((event) => CONFIDENCES[event.confidence] ?? "circle-open"),
+            size: seen.map((event) => event.size ?? 11), symbol: seen.map((event) => (event.count > 1 ? "square-open" : CONFIDENCES[event.confidence] ?? "circle-open")),
             color: seen.map(colourOf), opacity: seen.map((event) => (event.confidence === "GUESS" ? 0.75 : 1)),
             line: { width: 1.5, color: seen.map(colourOf) },
           },
@@ -420,8 +434,8 @@
       const place = Math.floor((event.at - from) / width);
       const key = `${event.lane}|${place}`;
       const bin = bins.get(key) ?? { lane: event.lane, place, count: 0, sample: event, CERTAIN: 0, LIKELY: 0, GUESS: 0 };
-      bin.count += 1;
-      bin[event.confidence] += 1;
+      bin.count += event.count;
+      bin[event.confidence] += event.count;
       bins.set(key, bin);
     }
     const all = [...bins.values()];
@@ -447,15 +461,14 @@
   const DRAW = {};
 
   DRAW.drawGroups = (figure, data, listings) => {
-    const groups = recordsOf(listings[0]);
     const measures = [["rebalances", "Rebalances", "rebalances"], ["unowned_ms", "Time unowned", "partition time without an owner"],
       ["rewinds", "Commits back", "commits that went back"], ["redelivered", "Redelivered", "records handed back or given out again"],
       ["archived", "Given up", "records given up"], ["holes", "Holes", "holes in the group's log partitions"]];
-    let measure = measures.find(([name]) => groups.some((group) => group[name] > 0)) ?? measures[0];
+    let measure = measures.find(([name]) => data.measures[name].count > 0) ?? measures[0];
     const controls = figure.querySelector(".controls");
     const chart = new Chart(figure, () => {
       const [name, , title] = measure;
-      const top = groups.filter((group) => group[name] > 0).sort((a, b) => b[name] - a[name]).slice(0, 15);
+      const { count: having, groups: top } = data.measures[name];
       const shown = (value) => (name === "unowned_ms" ? duration(value) : count(value));
       const most = top.length ? top[0][name] : 1;
       return {
@@ -475,8 +488,8 @@
           yaxis: laneAxis(top.map((group) => group.group_id), [0, 1], { showgrid: false }),
           dragmode: false,
         }),
-        reading: top.length ? `${several(groups.filter((group) => group[name] > 0).length, "group")} of ${count(listings[0].rowCount)}${
-          top.length === 15 ? "; the first fifteen are drawn" : ""}. Blue: consumer and streams groups; orange: share groups.` : "None in any group.",
+        reading: top.length ? `${several(having, "group")} of ${count(listings[0].rowCount)}${
+          having > top.length ? `; the first ${count(top.length)} are drawn` : ""}. Blue: consumer and streams groups; orange: share groups.` : "None in any group.",
       };
     });
     for (const item of measures) {
@@ -522,7 +535,7 @@
   const LANE_HEIGHT = 24;
 
   DRAW.drawOwners = (figure, data, listings) => {
-    const events = recordsOf(listings[0]).map((row) => ({ ...row, at: row.started_at, lane: row.cause }));
+    const events = eventsOf(data.marks, listings[0]).map((event) => ({ ...event, lane: event.cause }));
     const lanes = [...new Set(events.map((event) => event.lane))].sort();
     const [rows, starts] = [sums(data.rows), sums(data.starts)];
     const stops = starts.map((start, index) => (data.lengths[index] === OPEN ? facts.to : start + data.lengths[index]));
@@ -533,14 +546,16 @@
     const owner = (member) => (member === SEVERAL ? "several members in turn"
       : `${plain(label(member))}<br>member ${plain(data.memberIds[member], 70)}<br>from ${plain(data.clients[member][1])}`);
     const colour = (member) => (member === SEVERAL ? css("--hole") : PALETTE[member % PALETTE.length]);
-    const laneText = (event) => [
+    const laneText = (event) => (!event.isTold ? [
+      `${event.count > 1 ? `${count(event.count)} × ` : ""}${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`, time(event.at),
+    ] : [
       `${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, generation ${event.to_generation}`,
       event.duration_ms === null ? "not finished" : `took ${duration(event.duration_ms)}`,
       `${several(event.partitions_moved ?? 0, "partition")} of ${count(event.partitions_total ?? 0)} moved, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
       event.joined_count ? `in: ${plain(event.who_joined, 90)}` : "", event.left_count ? `out: ${plain(event.who_left, 90)}` : "",
       event.in_storm ? "in a storm" : "",
-    ].filter(Boolean).join("<br>");
+    ]).filter(Boolean).join("<br>");
 
     function visible(view) {
       const [low, high] = ends(view.y).map((y, index) => (index ? Math.floor(y + 0.5) : Math.ceil(y - 0.5)));
@@ -616,7 +631,7 @@
           yaxis2: axis({ domain: [0, split - 4 / total], range: view.y, ...ticksOf(names, view.y), showgrid: false }),
           shapes: holeShapes(data.holes, view, { ...size, height: total }),
         }),
-        reading: `${several(marks.seen.length, "rebalance")}${listings[0].rowCount > listings[0].shown ? ` of the first ${count(listings[0].shown)}` : ""}; ${
+        reading: `${several(countOf(marks.seen), "rebalance")}; ${
           several(seen.high - seen.low + 1, "partition")}, ${several(seen.found.length, "stretch").replace("stretchs", "stretches")} of ownership, ${clock(view.x[0], 0).slice(0, 8)} to ${clock(view.x[1], 0).slice(0, 8)}.${
           isBars ? "" : ` Counted together: a cell is ${several(body.perRow, "partition")} and ${duration(body.width)}. Click a cell, or zoom in, to see the owners.`}`,
       };
@@ -625,15 +640,15 @@
   };
 
   DRAW.drawCommits = (figure, data, listings) => {
-    const [bins, odd, lags] = listings.map(recordsOf);
-    const events = odd.map((row) => ({ ...row, lane: row.kind }));
+    const [bins, lags] = [listings[0], listings[2]].map(recordsOf);
+    const events = eventsOf(data.marks, listings[1]).map((event) => ({ ...event, lane: event.kind }));
     const lanes = [...new Set(events.map((event) => event.lane))].sort();
     const home = { x: homeOf(bins.map((row) => row.bin), bins.map((row) => row.bin + data.width), events.map((event) => event.at)) };
     const oddText = (event) => [
-      `${words(event.kind)}, ${words(event.confidence)} (${words(event.method)})`,
+      `${event.count > 1 ? `${count(event.count)} × ` : ""}${words(event.kind)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, ${plain(event.topic)}-${event.partition}`,
-      `from ${event.from_offset === null ? "-" : count(event.from_offset)} to ${event.to_offset === null ? "-" : count(event.to_offset)}`,
-      event.owner_member_id === null ? "" : `owner ${plain(event.owner_member_id, 70)}`,
+      !event.isTold ? "" : `from ${event.from_offset === null ? "-" : count(event.from_offset)} to ${event.to_offset === null ? "-" : count(event.to_offset)}`,
+      (event.owner_member_id ?? null) === null ? "" : `owner ${plain(event.owner_member_id, 70)}`,
       event.likely_cause === null ? "" : `likely: ${words(event.likely_cause)}`,
     ].filter(Boolean).join("<br>");
     return new Chart(figure, (view, size) => {
@@ -674,32 +689,31 @@
           ...(lags.length ? { yaxis3: axis({ domain: [middle + 0.03, 1], rangemode: "tozero", title: titled("lag"), fixedrange: true, nticks: 4 }) } : {}),
           shapes: holeShapes(data.holes, view, { ...size, height: total }),
         }),
-        reading: `${several(all.reduce((sum, [, [commits]]) => sum + commits, 0), "commit")}, ${count(all.reduce((sum, [, [, ahead]]) => sum + ahead, 0))} offsets ahead, ${several(marks.seen.length, "odd commit")}. A bar is ${duration(step)}.`,
+        reading: `${several(all.reduce((sum, [, [commits]]) => sum + commits, 0), "commit")}, ${count(all.reduce((sum, [, [, ahead]]) => sum + ahead, 0))} offsets ahead, ${several(countOf(marks.seen), "odd commit")}. A bar is ${duration(step)}.`,
       };
     }, home);
   };
 
   DRAW.drawMembers = (figure, data, listings) => {
-    const starts = sums(data.starts);
-    const stops = starts.map((start, index) => (data.lengths[index] === OPEN ? null : start + data.lengths[index]));
+    const { came, went } = data.flow;
+    const moments = sums(data.flow.at);
     const members = recordsOf(listings[0]);
-    const home = { x: homeOf(starts, stops) };
-    if (stops.includes(null)) home.x[1] = Math.max(home.x[1], facts.to);
-    const steps = [...starts.map((at) => [at, 1]), ...stops.filter((at) => at !== null).map((at) => [at, -1])].sort((a, b) => a[0] - b[0] || b[1] - a[1]);
-    let members_count = 0;
-    const line = steps.map(([at, by]) => [at, (members_count += by)]);
+    let there = 0;
+    const line = moments.map((at, index) => [at, (there += came[index] - went[index])]);
+    const home = { x: homeOf(moments) };
+    if (there) home.x[1] = Math.max(home.x[1], facts.to);
     return new Chart(figure, (view, size) => {
       const width = (view.x[1] - view.x[0]) / 120;
-      const bins = (list) => {
+      const bins = (counts) => {
         const found = new Map();
-        for (const at of list) {
-          if (at === null || at < view.x[0] || at > view.x[1]) continue;
+        moments.forEach((at, index) => {
+          if (!counts[index] || at < view.x[0] || at > view.x[1]) return;
           const place = Math.floor((at - view.x[0]) / width);
-          found.set(place, (found.get(place) ?? 0) + 1);
-        }
+          found.set(place, (found.get(place) ?? 0) + counts[index]);
+        });
         return [...found];
       };
-      const [joined, left] = [bins(starts), bins(stops)];
+      const [joined, left] = [bins(came), bins(went)];
       const seen = members.filter((row) => row.valid_from < view.x[1] && (row.valid_to ?? facts.to) > view.x[0]);
       const shown = seen.slice(0, 30);
       const before = line.filter(([at]) => at < view.x[0]).at(-1)?.[1] ?? 0;
@@ -728,7 +742,7 @@
           yaxis2: laneAxis(shown.map((row) => row.client_id || row.instance_id || row.member_id), [0, split - 14 / total], { showgrid: false }),
           shapes: holeShapes(data.holes, view, { ...size, height: total }),
         }),
-        reading: `${several(joined.reduce((sum, [, value]) => sum + value, 0), "member")} came (green), ${count(left.reduce((sum, [, value]) => sum + value, 0))} went (orange). Line: members at the time.${seen.length > shown.length ? ` The first ${shown.length} of ${count(seen.length)} stretches are drawn below it; zoom in to see others.` : ""}`,
+        reading: `${several(joined.reduce((sum, [, value]) => sum + value, 0), "member")} came (green), ${count(left.reduce((sum, [, value]) => sum + value, 0))} went (orange). Line: members at the time.${seen.length > shown.length ? ` The first ${shown.length} of ${count(seen.length)} stretches${listings[0].rowCount > listings[0].shown ? " in the table" : ""} are drawn below it; zoom in to see others.` : ""}`,
       };
     }, home);
   };
@@ -759,6 +773,7 @@
       `${STATE_WORDS[data.states[chosen.states[index]]]}, delivery count ${chosen.counts[index]}`,
       `offsets ${count(chosen.firsts[index])} to ${count(chosen.lasts[index])}`,
       time(chosen.starts[index]), chosen.lengths[index] === OPEN ? "still" : time(chosen.stops[index]),
+      chosen.together[index] > 1 ? `${count(chosen.together[index])} stretches, drawn as one` : "",
       chosen.sure[index] ? "" : "not certain: the log began midway",
     ].filter(Boolean).join("<br>");
 
@@ -843,20 +858,16 @@
   };
 
   DRAW.drawEvents = (figure, data) => {
-    const eventsOf = (rows, prefix) => {
-      const texts = (name) => rows[name].codes.map((code) => (code < 0 ? null : rows[name].texts[code]));
-      const [causes, likely, confidences, methods, topics] = ["cause", "likely_cause", "confidence", "method", "topic"].map(texts);
-      return sums(rows.at).map((at, index) => ({
-        at, cause: causes[index], likely: likely[index], confidence: confidences[index], method: methods[index], prefix, lane: `${prefix}: ${words(causes[index])}`,
-        offsets: rows.offsets[index], first: rows.firsts[index], place: `${topics[index]}-${rows.partitions[index]}`, size: Math.min(8 + 3 * Math.log2(rows.offsets[index]), 26),
-      }));
-    };
-    const events = [...eventsOf(data.archived, "given up"), ...eventsOf(data.redelivered, "again")];
+    const rangesOf = (marks, prefix) => eventsOf(marks).map((event) => ({
+      ...event, prefix, lane: `${prefix}: ${words(event.cause)}`, size: Math.min(8 + 3 * Math.log2(event.offsets), 26),
+    }));
+    const events = [...rangesOf(data.archived, "given up"), ...rangesOf(data.redelivered, "again")];
     const lanes = [...new Set(events.map((event) => event.lane))].sort().reverse();
     const home = { x: homeOf(events.map((event) => event.at)) };
     const text = (event) => [
-      `${event.lane}, ${words(event.confidence)} (${words(event.method)})`, event.likely === null ? "" : `likely: ${words(event.likely)}`,
-      `${plain(event.place)}, offsets ${count(event.first)} to ${count(event.first + event.offsets - 1)}`, `${several(event.offsets, "record")}`, time(event.at),
+      `${event.lane}, ${words(event.confidence)} (${words(event.method)})`, event.likely_cause === null ? "" : `likely: ${words(event.likely_cause)}`,
+      `${plain(event.topic)}-${event.partition}, ${event.count > 1 ? `${count(event.count)} ranges from offset ${count(event.first)} on`
+        : `offsets ${count(event.first)} to ${count(event.first + event.offsets - 1)}`}`, `${several(event.offsets, "record")}`, time(event.at),
     ].filter(Boolean).join("<br>");
     return new Chart(figure, (view, size) => {
       const marks = laneTrace(events, lanes, view, (event) => (event.prefix === "given up" ? ALARM : PALETTE[0]), text);

@@ -1,53 +1,72 @@
 """The report: its numbers are gold's, a browser draws all of it by itself, and no name in it is obeyed."""
 
+import os
 import re
 import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
+from jobs.errors import JobError
 from jobs.report.run import BYTES_MAX, run_report
+from jobs.settings import with_options
 from jobs.sinks import OVERWRITE, Warehouse
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT, RECORDINGS
 from tests.jobs.one_process import one_process
+from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.hostile import HOSTILE
 from tests.jobs.test_replay import CLUSTER, Jobs
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
-CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
-LOOKS: Final = {"phone": (390, "dark"), "desktop": (1440, "light")}
-"""Width in pixels, and colour scheme."""
 AXE: Final = "axe-core@4.14.1"
-DRAWN: Final = "figure.picture .js-plotly-plot"
 HOSTILE_COLUMNS: Final = frozenset(
     {"group_id", "client_id", "client_host", "member_id", "instance_id", "rack_id", "topic", "metadata"}
 )
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
+RECORDED: Final = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
+"""All of them, by `make test-live`."""
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """The tables of one recording."""
-    with one_process() as session:
-        jobs = Jobs(session, tmp_path_factory.mktemp("report") / "warehouse", RECORDINGS / "full-a" / "logs")
-        jobs.nightly()
-        return jobs.warehouse
+def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the tables of a recording, once, and the report of all of it; they lie side by side."""
+
+    def make(recording: str) -> Path:
+        folder = tmp_path_factory.mktemp(recording)
+        with one_process() as session:
+            Jobs(session, folder / "warehouse", RECORDINGS / recording / "logs").nightly()
+        return made(Warehouse(str(folder / "warehouse")), folder / "report.html")
+
+    return cache(make)
 
 
 @pytest.fixture(scope="module")
-def report(warehouse: Warehouse, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of all of it."""
-    return made(warehouse, tmp_path_factory.mktemp("page") / "report.html")
+def report(report_of: Callable[[str], Path]) -> Path:
+    """The report of the recording that comes with the project."""
+    return report_of("full-a")
+
+
+@pytest.fixture(scope="module")
+def warehouse(report: Path) -> Warehouse:
+    """The tables of that recording."""
+    return Warehouse(str(report.parent / "warehouse"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with chromium() as running:
+        yield running
 
 
 def made(warehouse: Warehouse, path: Path) -> Path:
@@ -55,39 +74,6 @@ def made(warehouse: Warehouse, path: Path) -> Path:
     written = run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)
     assert path.stat().st_size == written.size_bytes <= BYTES_MAX
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-class Opened:
-    """A page of the browser, and what it did that it should not."""
-
-    def __init__(self, browser: Browser, path: Path, width: int = 1440, scheme: Any = "light") -> None:
-        self.said: list[str] = []
-        self.requests: list[str] = []
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page: Page = context.new_page()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def draw_all(self) -> int:
-        """Scroll to each picture until it is drawn; how many there are."""
-        figures = self.page.locator("figure.picture")
-        for index in range(figures.count()):
-            figures.nth(index).scroll_into_view_if_needed()
-            figures.nth(index).locator(".js-plotly-plot, .chart:empty").first.wait_for(state="attached")
-        self.page.wait_for_timeout(500)
-        return figures.count()
 
 
 class Tiles(HTMLParser):
@@ -149,6 +135,34 @@ def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
         run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["nobody"])
 
 
+def test_nightly_writes_it_at_its_end(tmp_path: Path) -> None:
+    """Where the settings name a file: it says which, and another program learns it, too."""
+    path = tmp_path / "pages" / "night.html"
+    with one_process() as session:
+        jobs = Jobs(session, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")
+        jobs.settings = with_options(jobs.settings, report_file=str(path))
+        jobs.nightly()
+    facts = jobs.steps.facts["report"]
+    assert (facts["output"], facts["size_bytes"]) == (str(path), path.stat().st_size)
+    assert facts["group_count"] >= facts["drawn_count"] >= 1
+    assert jobs.text.getvalue().splitlines()[-1].startswith(f"{path}: ")
+    assert str(tmp_path / "warehouse") in path.read_text(), "commands in it ask the same warehouse"
+
+
+def test_a_file_is_replaced_as_a_whole(warehouse: Warehouse, tmp_path: Path) -> None:
+    """By path or by URI: nothing is left beside it, and where it cannot be written the one before stays."""
+    path = tmp_path / "report.html"
+    for output in (str(path), path.as_uri()):
+        path.write_text("before")
+        run_report(warehouse, CLUSTER, output=output, made_at=MADE_AT, group_ids=["c01-range"])
+        assert path.read_text().startswith("<!doctype html>")
+        assert list(tmp_path.iterdir()) == [path]
+    for output in (f"{path}/below.html", f"{path.as_uri()}/below.html"):
+        with pytest.raises(JobError, match=r"cannot be written to .*: name another place with --output"):
+            run_report(warehouse, CLUSTER, output=output, made_at=MADE_AT, group_ids=["c01-range"])
+    assert path.read_text().startswith("<!doctype html>")
+
+
 def test_the_same_tables_give_the_same_bytes(warehouse: Warehouse, report: Path, tmp_path: Path) -> None:
     """Nothing in it depends on the moment or the process."""
     assert made(warehouse, tmp_path / "again.html").read_bytes() == report.read_bytes()
@@ -168,25 +182,32 @@ def test_its_policy_lets_nothing_else_run(report: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=LOOKS.values(), ids=LOOKS)
-def drawn(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[tuple[Opened, int]]:
-    """The page with all its pictures drawn, at one width and in one colour scheme; and the width."""
-    width, scheme = request.param
-    opened = Opened(browser, report, width, scheme)
+def drawn(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Opened]:
+    """The page with all its pictures drawn, at one width and in one colour scheme."""
+    opened = Opened(browser, report, *request.param)
     assert opened.draw_all() >= 20
-    yield opened, width
-    opened.page.context.close()
+    yield opened
+    opened.close()
 
 
 @needs_chromium
-def test_a_browser_draws_all_of_it(drawn: tuple[Opened, int], report: Path) -> None:
+def test_a_browser_draws_all_of_it(drawn: Opened) -> None:
     """Every picture is drawn, nothing but the file itself asked for, nothing complained of or cut off."""
-    opened, width = drawn
-    page = opened.page
-    assert page.locator(DRAWN).count() >= 20
-    traces = page.evaluate(f"[...document.querySelectorAll('{DRAWN}')].map(it => it.data.length)")
-    assert min(traces) >= 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert (opened.said, opened.requests) == ([], [report.as_uri()])
+    drawn.check()
+
+
+@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it")
+@needs_chromium
+@pytest.mark.parametrize("recording", RECORDED)
+def test_every_recording_is_drawn(browser: Browser, report_of: Callable[[str], Path], recording: str) -> None:
+    """On a phone and on a desktop: all pictures, each of which says more under the mouse and when it is zoomed."""
+    for look in LOOKS.values():
+        opened = Opened(browser, report_of(recording), *look)
+        opened.draw_all()
+        assert opened.hover_all() >= 1
+        assert opened.zoom_all() >= 1
+        opened.check()
+        opened.close()
 
 
 @needs_chromium
@@ -205,7 +226,7 @@ def test_causes_show_on_hover_and_a_stretch_comes_closer(browser: Browser, repor
     opened.page.wait_for_timeout(300)
     assert figure.locator(".reading").inner_text() != before
     assert opened.said == []
-    opened.page.context.close()
+    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +248,9 @@ def axe() -> str:
 
 
 @needs_chromium
-def test_everybody_can_read_it(drawn: tuple[Opened, int], axe: str) -> None:
+def test_everybody_can_read_it(drawn: Opened, axe: str) -> None:
     """axe-core finds nothing serious, contrast included, with every table open."""
-    page = drawn[0].page
+    page = drawn.page
     page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
     page.wait_for_timeout(500)
     page.evaluate(axe)
@@ -279,5 +300,5 @@ def test_names_are_never_obeyed(browser: Browser, warehouse: Warehouse, tmp_path
         assert opened.page.evaluate("window.obeyed") is None
         assert opened.page.evaluate(linked) == 0
         assert (opened.said, len(opened.requests)) == ([], 1), kind
-        opened.page.context.close()
+        opened.close()
     assert counts[0] == counts[1]

@@ -1,0 +1,114 @@
+"""Pages in Debian's Chromium: what they draw, what they say, what they ask for."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
+LOOKS: Final = {"phone": (390, "dark"), "desktop": (1440, "light")}
+"""Width in pixels, and colour scheme."""
+TIMEOUT_MS: Final = 20_000
+DRAWN: Final = "figure.picture .js-plotly-plot"
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser, while it runs."""
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Opened:
+    """A page of the browser, and what it did that it should not."""
+
+    def __init__(self, browser: Browser, path: Path, width: int = 1440, scheme: Any = "light") -> None:
+        self.path, self.width = path, width
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        context.set_default_timeout(TIMEOUT_MS)
+        self.page: Page = context.new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def draw_all(self) -> int:
+        """Scroll to each picture until it is drawn; how many there are."""
+        figures = self.page.locator("figure.picture").all()
+        for figure in figures:
+            figure.scroll_into_view_if_needed()
+            self.page.locator(f"#{figure.get_attribute('id')}[data-drawn]").wait_for(state="attached")
+        self.page.wait_for_timeout(200)
+        return len(figures)
+
+    def section(self, group_id: str) -> Locator:
+        """The part of the page that is about a group."""
+        return self.page.locator("main section").filter(has=self.page.locator("h2 .group", has_text=group_id))
+
+    def check(self) -> None:
+        """Every picture is drawn, the file alone asked for, nothing complained of, and nothing wider than the page."""
+        figures = self.page.locator("figure.picture").count()
+        traces = self.page.evaluate(f"[...document.querySelectorAll('{DRAWN}')].map(it => it.data.length)")
+        assert len(traces) == figures and min(traces) >= 1
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        assert not self.said, self.said
+        assert self.requests == [self.path.as_uri()], self.requests
+
+    def hover_all(self) -> int:
+        """Put the mouse on something in each picture, if there is anything to put it on: it says what that is. How many
+        pictures did."""
+        return sum(self._hover(figure) for figure in self.page.locator("figure.picture").all())
+
+    @staticmethod
+    def _hover(figure: Locator) -> bool:
+        marks = figure.locator(".points path")
+        seen = marks.evaluate_all(
+            """all => all.findIndex(it => {
+                const box = it.getBoundingClientRect();
+                return box.width > 1 && box.height > 1;
+            })"""
+        )
+        if seen < 0:
+            return False
+        # in the middle, where nothing that sticks to the page lies over it
+        marks.nth(seen).evaluate("it => it.scrollIntoView({block: 'center'})")
+        marks.nth(seen).hover(force=True)
+        figure.locator(".hoverlayer .hovertext").first.wait_for()
+        return True
+
+    def zoom_all(self) -> int:
+        """Come closer in each picture that has a time: it then shows half of it. How many pictures did."""
+        zooming = 0
+        for figure in self.page.locator("figure.picture").all():
+            button = figure.get_by_role("button", name="Zoom in")
+            if button.count():
+                before = self._span_ms(figure)
+                button.click()
+                after = self._span_ms(figure)
+                assert after == pytest.approx(before / 2, rel=0.01)
+                zooming += 1
+        return zooming
+
+    @staticmethod
+    def _span_ms(figure: Locator) -> float:
+        span: float = figure.locator(".js-plotly-plot").evaluate(
+            "it => { const [from, to] = it._fullLayout.xaxis.range.map(it._fullLayout.xaxis.r2l); return to - from; }"
+        )
+        return span
+
+    def close(self) -> None:
+        """Close the page, with all that belongs to it."""
+        self.page.context.close()

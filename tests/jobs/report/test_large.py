@@ -1,0 +1,100 @@
+"""A report of more than a page can show one by one: what is large is counted together, nothing of it is lost, and
+every detail is a zoom or a report of a shorter stretch away.
+
+In `make test` a thousandth of it; `make test-live` has 1,000 partitions over 10,000 rebalances beside 2,500 groups.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from playwright.sync_api import Browser
+
+from jobs.report.reader import Limits
+from jobs.report.run import BYTES_MAX, Written, make_report
+from jobs.report.sql_text import Scope
+from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
+from tests.jobs.report.large import BUSY, CLUSTER, SHARE, Size, write_large
+
+MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
+IS_ALL: Final = os.environ.get("LIVE_TESTS") == "all"
+SIZE: Final = Size() if IS_ALL else Size(60, 1_500, 300, 3, 3_000)
+LIMITS: Final = (
+    Limits()
+    if IS_ALL
+    else Limits(
+        stretch_count=20_000,
+        batch_count=2_000,
+        mark_count=1_000,
+        row_count=100,
+        rebalance_count=500,
+        overview_count=200,
+    )
+)
+SECONDS_MAX: Final = 240 if IS_ALL else 30
+
+
+class Made(NamedTuple):
+    """A report, and what it took."""
+
+    path: Path
+    written: Written
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of all groups."""
+    folder = tmp_path_factory.mktemp("large")
+    warehouse = write_large(folder / "warehouse", SIZE)
+    started = time.perf_counter()
+    text, written = make_report(warehouse, Scope(CLUSTER), made_at=MADE_AT, limits=LIMITS)
+    seconds = time.perf_counter() - started
+    path = folder / "report.html"
+    path.write_text(text)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{SIZE}: {written.size_bytes:,} bytes in {seconds:.1f} s, at most {peak / 1024:,.0f} MiB")
+    return Made(path, written, seconds)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with chromium() as running:
+        yield running
+
+
+def test_it_fits(large: Made) -> None:
+    """Ten megabytes hold it, in a time in which one can wait for it."""
+    assert large.written.size_bytes <= BYTES_MAX
+    assert large.written.group_count == SIZE.group_count + 2
+    assert large.seconds < SECONDS_MAX
+
+
+@pytest.mark.skipif(not IS_ALL, reason="half a minute: make test-live runs it")
+@needs_chromium
+@pytest.mark.parametrize("look", LOOKS)
+def test_all_of_it_is_counted(browser: Browser, large: Made, look: str) -> None:
+    """The busy group's and the share group's pictures count every rebalance, odd commit and given up record; a cell of
+    what is counted together comes closer at a click, until single owners are to be seen."""
+    opened = Opened(browser, large.path, *LOOKS[look])
+    opened.draw_all()
+    readings = {name: " ".join(opened.section(name).locator(".reading").all_inner_texts()) for name in (BUSY, SHARE)}
+    assert f"{SIZE.rebalance_count:,} rebalances" in readings[BUSY]
+    assert f"{2 * SIZE.rebalance_count:,} odd commits" in readings[BUSY]
+    lost = len(range(0, SIZE.delivery_count, 70)) * 5 * SIZE.share_partition_count
+    assert f"{lost:,} records given up" in readings[SHARE]
+    owners = opened.section(BUSY).locator("figure.picture").first
+    assert "Counted together" in owners.locator(".reading").inner_text()
+    for _ in range(12):
+        if "Counted together" not in owners.locator(".reading").inner_text():
+            break
+        owners.get_by_role("button", name="Zoom in").click()
+    assert owners.locator(".points path").count() > SIZE.partition_count // 2 or not IS_ALL
+    opened.check()
+    opened.close()

@@ -1,0 +1,113 @@
+"""The SQL below a table of the report: Spark makes the same rows of it, whatever the names in it are."""
+
+import html
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.report.page import unpacked
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope, literal, time_literal
+from jobs.sinks import Warehouse
+from jobs.sql import Catalogue
+from jobs.times import epoch_ms
+from tests.conftest import RECORDINGS
+from tests.jobs.one_process import one_process
+from tests.jobs.report.hostile import HOSTILE
+from tests.jobs.test_replay import CLUSTER, Jobs
+
+MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
+FIGURE: Final = re.compile(r'<figure class="picture" id="([\w-]+)".*?</figure>', re.DOTALL)
+STATEMENT: Final = re.compile(r"<pre[^>]*><code>(.*?)</code></pre>", re.DOTALL)
+GROUPS: Final = ("c01-range", "k06-migrate", "s05-limit")
+"""Classic, changed to consumer midway, share."""
+
+
+class Shown(NamedTuple):
+    """A table of a report."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    row_count: int
+    sql: str
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """The tables of the recording that comes with the project."""
+    root = tmp_path_factory.mktemp("sql") / "warehouse"
+    with one_process() as session:
+        Jobs(session, root, RECORDINGS / "full-a" / "logs").nightly()
+    return Warehouse(str(root))
+
+
+@pytest.fixture(scope="module")
+def catalogue(spark: SparkSession, warehouse: Warehouse) -> Iterator[Catalogue]:
+    """These tables, known to Spark while the tests of this module last."""
+    found = Catalogue(spark, warehouse)
+    for name in found.table_names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")  # another module's
+    yield found
+    for name in found.table_names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def tables_of(text: str) -> Iterator[Shown]:
+    """The tables of a report, as the file has them, each with the SQL below it."""
+    for figure in FIGURE.finditer(text):
+        packed = re.search(rf'<script type="application/json" id="{figure[1]}-data">(.*?)</script>', text)
+        assert packed is not None
+        listings = unpacked(packed[1])["listings"]
+        for listing, sql in zip(listings, STATEMENT.findall(figure[0]), strict=True):
+            cells = [values_of(column) for column in listing["columns"]]
+            names = [column["name"] for column in listing["columns"]]
+            yield Shown(names, list(zip(*cells, strict=True)), listing["rowCount"], html.unescape(sql))
+
+
+def values_of(column: dict[str, Any]) -> list[Any]:
+    """A column, as the page reads it."""
+    if "values" in column:
+        values: list[Any] = column["values"]
+        return values
+    return [None if code < 0 else column["texts"][code] for code in column["codes"]]
+
+
+def answer(catalogue: Catalogue, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Columns and rows that Spark gives; times as epoch milliseconds."""
+    catalogue.prepare(sql)
+    found = catalogue.session.sql(sql)
+    rows = [
+        tuple(epoch_ms(value.astimezone(UTC)) if isinstance(value, datetime) else value for value in row)
+        for row in found.collect()
+    ]
+    return found.columns, rows
+
+
+@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it")
+@pytest.mark.spark
+@pytest.mark.parametrize("scope", [Scope(CLUSTER, GROUPS), Scope(CLUSTER, GROUPS[:1], 1795229894000, 1795229900000)])
+def test_each_table_is_what_its_sql_gives(catalogue: Catalogue, warehouse: Warehouse, scope: Scope) -> None:
+    """Read back from the file: Spark gives these columns, these rows first, and as many rows as the page says."""
+    text, _ = make_report(warehouse, scope, made_at=MADE_AT)
+    shown = list(tables_of(text))
+    assert len(shown) >= 8 and sum(table.row_count > 0 for table in shown) >= 5
+    for table in shown:
+        columns, rows = answer(catalogue, table.sql)
+        assert columns == table.columns, table.sql
+        assert rows[: len(table.rows)] == table.rows, table.sql
+        assert len(rows) == table.row_count, table.sql
+
+
+@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="make test-live runs it")
+@pytest.mark.spark
+def test_literals_are_read_back(spark: SparkSession) -> None:
+    """200 hostile texts as literals are themselves to Spark, and so is a moment."""
+    [row] = spark.sql(f"select {', '.join(map(literal, HOSTILE))}").collect()
+    assert list(row) == list(HOSTILE)
+    [[at]] = spark.sql(f"select {time_literal(1_795_230_000_123)}").collect()
+    assert epoch_ms(at.astimezone(UTC)) == 1_795_230_000_123
