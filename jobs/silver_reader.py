@@ -346,29 +346,37 @@ def new_commits(
 def _commits_by_group(files: SilverFiles, log_partition: int, only: Set[str] | None) -> dict[str, GroupCommits]:
     group_ids: dict[str, int] = {}
     topics: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {}
-    # row group by row group, so that the whole of them is there but once
+    columns: dict[str, Any] = {}
+    # memory that nobody has written to yet costs nothing: each column is put in its place row group by row group
+    count, capacity = 0, files.row_count_max(OFFSET_COMMITS, log_partition)
     for rows in _of_groups(files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS), only):
         piece = {"group": _numbered(rows["group_id"], group_ids), "topic": _numbered(rows["topic"], topics)}
-        for name, values in (piece | _commit_columns(rows)).items():
-            columns.setdefault(name, []).append(values)
-    if not columns:
+        piece |= _commit_columns(rows)
+        end = count + rows.num_rows
+        for name, values in piece.items():
+            same = APPLIED_AS_RECORDED.get(name)
+            if name not in columns:
+                if same is not None and values is piece[same]:
+                    continue
+                columns[name] = np.empty(capacity, values.dtype)
+                if same is not None:
+                    columns[name][:count] = columns[same][:count]
+            columns[name][count:end] = values
+        count = end
+    if not count:
         return {}
-    shared = {name: other for name, other in APPLIED_AS_RECORDED.items() if _are_same(columns[name], columns[other])}
-    for name in shared:
-        del columns[name]
-    joined = {name: np.concatenate(columns.pop(name)) for name in tuple(columns)}
-    group = joined.pop("group")
+    columns = {name: values[:count] for name, values in columns.items()}
+    group = columns.pop("group")
     # filtered rows keep the texts of all
     ends = np.cumsum(np.bincount(group, minlength=len(group_ids))).tolist()
-    order = ordered_by(group, len(group_ids), joined["log_offset"])
-    if not is_ascending(order):
-        for name in joined:
-            joined[name] = joined[name][order]
-    del group, order
-    joined |= {name: joined[other] for name, other in shared.items()}
+    if len(group_ids) > 1 or not is_ascending(columns["log_offset"]):
+        order = ordered_by(group, len(group_ids), columns["log_offset"])
+        for name in columns:
+            columns[name] = columns[name][order]
+    for name, same in APPLIED_AS_RECORDED.items():
+        columns.setdefault(name, columns[same])
     return {
-        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in joined.items()})
+        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
         for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
         if end > begin
     }
@@ -378,14 +386,10 @@ APPLIED_AS_RECORDED: Final = {"applied_log_offset": "log_offset", "applied_at_ms
 """What is the same of all plain commits, and kept but once then."""
 
 
-def _are_same(pieces: Sequence[Any], others: Sequence[Any]) -> bool:
-    return all(piece is other for piece, other in zip(pieces, others, strict=True))
-
-
 def _numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> I32:
-    """Texts as numbers, in order of appearance over all pieces."""
+    """Texts as numbers, in order of appearance over all pieces; -1: null."""
     codes, texts = codes_of(column)
-    of_text = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    of_text = np.array([*(numbers.setdefault(text, len(numbers)) for text in texts), -1], np.int32)
     return of_text[codes]
 
 
