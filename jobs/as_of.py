@@ -10,11 +10,12 @@ for its own end (epochs, states) comes from the events until T.
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import and_, itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -190,9 +191,21 @@ class SilverAt:
         self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
     ) -> None:
         self._whole = WholeRun.newest(warehouse, cluster_id)
-        self._gold = partial(WholeAudit.newest, warehouse, cluster_id)
+        self._gold = cache(partial(WholeAudit.newest, warehouse, cluster_id))
         self.at_ms = at_ms
         self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
+
+    def of_groups(self, group_ids: Collection[str]) -> Self:
+        """Some groups, of the same runs at the same time."""
+        those = copy(self)
+        those._group_ids = pa.array(sorted(set(group_ids)), pa.string())
+        return those
+
+    def at(self, at_ms: int) -> Self:
+        """The same groups of the same runs, at another time."""
+        then = copy(self)
+        then.at_ms = at_ms
+        return then
 
     def groups(self, *, with_offsets: bool = False) -> list[Group]:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""

@@ -139,7 +139,7 @@ def _audit(
     run = WholeRun.newest(warehouse, cluster_id)
     if run.replay_version < 0:
         return AuditSummary({}, skipped=True)
-    newest = WholeAudit.newest(warehouse, cluster_id)
+    newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
     sources = {
         "format": AUDIT_FORMAT,
         "silver_format": SILVER_FORMAT,

@@ -28,18 +28,20 @@ class WholeAudit(HeldTables):
         """An audit began since, and has not ended."""
 
     @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As state.audits has it now."""
+    def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
+        """As state.audits has it now. `is_writer`: whoever asks is about to begin an audit, and nobody else can."""
         columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions"]
         rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)
-        starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
-        begun = max(starts["audit_version"].to_pylist(), default=-1)
-        whole.has_broken_off = begun > whole.audit_version
+
+        def has_begun() -> bool:
+            starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
+            return bool(max(starts["audit_version"].to_pylist(), default=-1) > whole.audit_version)
+
+        whole.has_broken_off = has_begun()
         if not whole.has_broken_off:
-            # whoever tended to the tables since, OPTIMIZE say, left their rows as they were
-            whole._versions = {}
+            whole.watch(lambda: not is_writer and has_begun())
         return whole
 
 

@@ -75,7 +75,7 @@ def _lives(warehouse: Warehouse, cluster_id: str, topic: str, partition: int) ->
     assignments: dict[str, list[AssignmentRow]] = {}
     for row in rows_of(rows, AssignmentRow):
         assignments.setdefault(row.group_id, []).append(row)
-    those = SilverAt(warehouse, cluster_id, group_ids=assignments)
+    those = everybody.of_groups(assignments)
     is_topology = pc.field("event_type") == pc.scalar("TOPOLOGY_CHANGED")
     members = list(rows_of(those.scan(GROUP_MEMBERS, MemberRow._fields), MemberRow))
     events = list(rows_of(those.scan(GROUP_EVENTS, EventRow._fields, is_topology), EventRow))

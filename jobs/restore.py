@@ -73,8 +73,8 @@ def restoration(warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[
 
     Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group.
     """
-    then = SilverAt(warehouse, cluster_id, at_ms, group_ids).committed_offsets()
     newest = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    then = newest.at(at_ms).committed_offsets()
     now = newest.committed_offsets()
     present = {group.group_id: group for group in newest.groups()}
     for group_id in group_ids:

@@ -9,7 +9,7 @@ the same, so tables which have it already are left as they are.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -50,12 +50,36 @@ class Start:
 
 
 class HeldTables:
-    """A cluster's rows of tables, each at the Delta version that is held, or at the newest where none is."""
+    """A cluster's rows of tables, each at the Delta version that is held, or at the newest where none is.
+
+    A run says that it begins before it writes. So where nobody had said so after a table was looked at, what was seen
+    of its newest version is whole; else what is held from then on are the versions that the last whole run left.
+    """
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, versions: Mapping[str, int]) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
         self._versions = dict(versions)
+        self._left: Mapping[str, int] = {}
+        """What is held once another run has begun."""
+        self._has_begun: Callable[[], bool] = lambda: False
+
+    def watch(self, has_begun: Callable[[], bool]) -> None:
+        """Hold nothing until another run has begun: the tables are whole as they stand, whoever tended to them since
+        the last one."""
+        self._left, self._versions, self._has_begun = self._versions, {}, has_begun
+
+    def _is_overtaken(self) -> bool:
+        """Has another run begun, and are other versions held from now on?"""
+        if not self._left or not self._has_begun():
+            return False
+        self._versions, self._left = dict(self._left), {}
+        return True
+
+    def is_readable(self, table: Table) -> bool:
+        """Is the version that is held still there, with all its files? One that is not held always is."""
+        version = self.version_of(table)
+        return version is None or self._warehouse.has_version(table, version)
 
     def version_of(self, table: Table) -> int | None:
         """The Delta version at which to read a table; None: the newest."""
@@ -63,17 +87,18 @@ class HeldTables:
 
     def files(self, table: Table) -> tuple[TableFile, ...]:
         """The files of the cluster's rows."""
-        return tuple(
-            file
-            for file in self._warehouse.files(table, self.version_of(table))
-            if file.partition_values["cluster_id"] == self._cluster_id
-        )
+        files = self._warehouse.files(table, self.version_of(table))
+        if self._is_overtaken():
+            files = self._warehouse.files(table, self.version_of(table))
+        return tuple(file for file in files if file.partition_values["cluster_id"] == self._cluster_id)
 
     def read(self, table: Table, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The cluster's rows, on the driver; `where`: columns which must equal a value."""
-        return self._warehouse.read(
-            table, columns, where={"cluster_id": self._cluster_id, **where}, version=self.version_of(table)
-        )
+        of_cluster = {"cluster_id": self._cluster_id, **where}
+        rows = self._warehouse.read(table, columns, where=of_cluster, version=self.version_of(table))
+        if self._is_overtaken():
+            rows = self._warehouse.read(table, columns, where=of_cluster, version=self.version_of(table))
+        return rows
 
 
 class WholeRun(HeldTables):
@@ -92,16 +117,30 @@ class WholeRun(HeldTables):
         """Of what Admin told, as the run read it."""
 
     @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As state.runs has it now."""
+    def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
+        """As state.runs has it now. `is_writer`: whoever asks is about to begin a run, and nobody else can."""
         columns = ["started_at", "replay_version", "table_versions", "told_version"]
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)
         if broken_off(warehouse, cluster_id, whole) is None:
-            # nobody has begun to write since: the tables are whole as they stand, whoever tended to them meanwhile
-            whole._versions = {}
+            whole.watch(lambda: not is_writer and broken_off(warehouse, cluster_id, whole) is not None)
         return whole
+
+
+def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iterator[WholeRun]:
+    """The whole runs before one, the newest first, each with the tables as it left them.
+
+    Only those since all was made anew: what was there before may be of another format, or of other settings.
+    """
+    starts = warehouse.read(STARTS, ["replay_version", "is_rebuild"], where={"cluster_id": cluster_id}).to_pylist()
+    rebuilt = max((row["replay_version"] for row in starts if row["is_rebuild"]), default=0)
+    columns = ["replay_version", "table_versions", "told_version"]
+    rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
+    by_version = {row["replay_version"]: row for row in rows if row["replay_version"] is not None}
+    for version in sorted(by_version, reverse=True):
+        if rebuilt <= version < whole.replay_version and by_version[version]["table_versions"]:
+            yield WholeRun(warehouse, cluster_id, by_version[version])
 
 
 def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.sinks import Warehouse
-from schemas.tables.state import RUNS
+from schemas.tables.state import RUNS, STARTS
 
 SILVER_FORMAT: Final = 3
 """Raised when the columns of silver, or what replay writes into them, change."""
@@ -36,9 +36,14 @@ def other_version(found: int | None, expected: int) -> str | None:
 
 
 def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
-    """Raises WarehouseError where the silver tables of a cluster are of another version, and says what to run; or
-    where there are other clusters, but no such."""
+    """Raises WarehouseError where the silver tables of a cluster are of another version, or of a first replay that has
+    not ended, and says what to run; or where there are other clusters, but no such."""
     found = silver_format(warehouse, cluster_id)
+    if found is None and warehouse.read(STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
+        raise WarehouseError(
+            f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, where it "
+            f"broke off, run {command('replay')}"
+        )
     clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
     if clusters:
         raise WarehouseError(

@@ -2,13 +2,16 @@
 
 The tables are made known to Spark's catalogue through the API, views and functions by constant statements (`views`):
 no path and no value of ours is put into SQL text.
+
+While a replay or an audit is under way, or after one that broke off, the names of its tables stand for what the last
+whole run left (`held`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
 """
 
 import base64
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -26,11 +29,16 @@ from rich.text import Text
 
 from jobs.answers import csv_cell, printable
 from jobs.errors import JobError
+from jobs.held import Held, held_versions
 from jobs.sinks import Warehouse, spark_uri
 from jobs.views import DEFINITIONS, Definition, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
+NEWEST: Final = "newest"
+"""Database of tables as they stand, where their names stand for what a whole run left."""
+QUERIES: Final = ("select", "with", "from", "table", "values")
+"""How a statement begins that changes nothing, and may be planned twice."""
 TABLE_ROWS_MAX: Final = 1000
 """Rows which a table for people shows; json and csv give all."""
 
@@ -42,21 +50,35 @@ class SqlError(JobError):
 class Catalogue:
     """The tables, views and functions of a warehouse in Spark's catalogue, made known when a statement names them.
 
-    Spark takes half a second to make one table known, and a statement names few. With a metastore they stay known.
+    Spark takes half a second to make one table known, and a statement names few. With a metastore they stay known; else
+    they show whole runs only.
     """
 
     def __init__(self, session: SparkSession, warehouse: Warehouse) -> None:
         self.session = session
         self._warehouse = warehouse
-        self._waiting = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._held: Mapping[Table, Held] = {}
+        self._known: dict[Table, Held] = {}
+        """Tables which are made known, each with what is held of it."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
-        self.table_names = tuple(table.full_name for table in self._waiting)
+        self.table_names = tuple(table.full_name for table in self._tables)
         """Full names of the tables which are there."""
-        for layer in dict.fromkeys(table.layer for table in self._waiting):
+        for layer in dict.fromkeys(table.layer for table in self._tables):
             if not session.catalog.databaseExists(layer):  # IF NOT EXISTS alone makes a metastore log an error
                 # a layer is one of our own words
                 session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
+
+    def frame(self, statement: str) -> DataFrame:
+        """What a statement gives. Spark settles which versions of tables it reads while it plans: where a run began in
+        that moment, it plans again."""
+        self.prepare(statement)
+        frame = self.session.sql(statement)
+        if statement.lower().lstrip(" (").startswith(QUERIES) and self._held_now() != self._held:
+            self.prepare(statement)
+            frame = self.session.sql(statement)
+        return frame
 
     def prepare(self, statement: str) -> None:
         """Make known what the statement may name; all tables for SHOW, which names none."""
@@ -64,27 +86,64 @@ class Catalogue:
         named = definitions_named_in(text)
         sources = {table for definition in named for table in definition.tables}
         is_all = text.startswith("show")
-        self._make_known([table for table in self._waiting if is_all or table.name in text or table in sources])
+        self._make_known([table for table in self._tables if is_all or table.name in text or table in sources])
         for definition in named:
             self._define(definition)
 
     def prepare_all(self) -> None:
         """Make known all that is there: for a metastore which others read."""
-        self._make_known(list(self._waiting))
+        self._make_known(self._tables)
         for definition in DEFINITIONS:
             self._define(definition)
 
     def _make_known(self, tables: Iterable[Table]) -> None:
         # Spark's own, since pyspark's Catalog tells no location, and fails where the folder of a table is gone
         state = self.session._jsparkSession.sessionState()
+        self._held = self._held_now()
         for table in tables:
-            self._waiting.remove(table)
+            wanted = self._held.get(table, {})
+            if self._known.get(table) == wanted:
+                continue
             path = spark_uri(self._warehouse.path(table))
             identifier = state.sqlParser().parseTableIdentifier(table.full_name)
-            if not state.catalog().tableExists(identifier):
-                self.session.catalog.createTable(table.full_name, path=path, source="delta")
-            elif self._is_persistent:
+            is_there = state.catalog().tableExists(identifier)
+            if is_there and self._is_persistent:
                 _require_location(table, state.catalog().getTableMetadata(identifier).location().toString(), path)
+            elif is_there:  # of another moment, or of another warehouse in this session
+                self._forget(table.full_name)
+                is_there = False
+            if wanted:
+                self._hold(table, path, wanted)
+            elif not is_there:
+                self.session.catalog.createTable(table.full_name, path=path, source="delta")
+            self._known[table] = wanted
+
+    def _held_now(self) -> Mapping[Table, Held]:
+        return {} if self._is_persistent else held_versions(self._warehouse)
+
+    def _forget(self, name: str) -> None:
+        """Take a name out of the catalogue. The files are not Spark's own, and stay."""
+        state = self.session._jsparkSession.sessionState()
+        state.catalog().dropTable(state.sqlParser().parseTableIdentifier(name), True, False)
+
+    def _hold(self, table: Table, path: str, held: Held) -> None:
+        """Make a table known as the last whole runs left it."""
+        newest = f"{NEWEST}.{table.layer}_{table.name}"
+        self.session.sql(f"CREATE DATABASE IF NOT EXISTS {NEWEST}")
+        self._forget(newest)
+        self.session.catalog.createTable(newest, path=path, source="delta")
+        fields = self.session.table(newest).schema.fields
+        parts = [f"SELECT * FROM {newest} WHERE cluster_id NOT IN ({', '.join(map(_literal, held))})"]
+        for cluster_id, version in held.items():
+            if version is not None:
+                of_version = f"{newest} VERSION AS OF {version}"
+                stored = set(self.session.sql(f"SELECT * FROM {of_version}").columns)
+                columns = ", ".join(
+                    field.name if field.name in stored else f"CAST(NULL AS {field.dataType.simpleString()})"
+                    for field in fields
+                )
+                parts.append(f"SELECT {columns} FROM {of_version} WHERE cluster_id = {_literal(cluster_id)}")
+        self.session.sql(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL '.join(parts)}")
 
     def _define(self, definition: Definition) -> None:
         """Make a view or function, unless it is there or a table which it reads is not."""
@@ -92,6 +151,11 @@ class Catalogue:
         if is_able and definition not in self._defined:
             self.session.sql(definition.statement(is_persistent=self._is_persistent))
             self._defined.add(definition)
+
+
+def _literal(text: str) -> str:
+    """A text as SQL takes it, of hexadecimal digits alone: whatever is in it is no SQL."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def has_metastore(session: SparkSession) -> bool:
@@ -126,9 +190,7 @@ def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO 
     """Run one statement and print what it gives. Raises SqlError."""
     out = out or sys.stdout
     try:
-        catalogue.prepare(query)
-        result = catalogue.session.sql(query.strip().rstrip(";"))
-        write_rows(result, output_format, out)
+        write_rows(catalogue.frame(query.strip().rstrip(";")), output_format, out)
     except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
 

@@ -1,6 +1,7 @@
 """What a report reads: rows of a cluster's tables in a stretch of time, without Spark."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,7 +90,10 @@ class Reader:
 
     def of_groups(self, group_ids: Sequence[str]) -> "Reader":
         """The same stretch of some groups."""
-        return Reader(self.warehouse, self.scope._replace(group_ids=tuple(group_ids)))
+        those = copy(self)
+        those.scope = self.scope._replace(group_ids=tuple(group_ids))
+        those._silver = self._silver.of_groups(group_ids)
+        return those
 
     def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
         """Rows whose time is in the stretch, in no order; texts are coded."""
