@@ -38,12 +38,14 @@ from jobs.locks import only_one
 from jobs.privacy import HostPseudonyms
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
+    EarlierStand,
     LogPartition,
     OffsetRange,
     SavedLog,
     Step,
     Watermark,
     bronze_ranges,
+    earlier_stands,
     log_name,
     read_watermarks,
     saved_logs,
@@ -53,6 +55,7 @@ from jobs.replay_state import (
 )
 from jobs.replay_tasks import (
     METADATA_TOPIC,
+    NAMED_TABLES,
     OFFSETS_TOPIC,
     SHARE_TOPIC,
     TABLES_OF_TOPIC,
@@ -63,7 +66,7 @@ from jobs.replay_tasks import (
     ReplayWork,
     replay_logs,
 )
-from jobs.runs import Start, WholeRun, broken_off
+from jobs.runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
@@ -80,6 +83,9 @@ TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 """Log partitions of one task together; a larger one has a task of its own."""
 TASKS_PER_CORE: Final = 2
 """Enough tasks that the cores end together, few enough that part files stay large."""
+
+MADE_ANEW: Final = frozenset({Step.AFRESH, Step.GO_BACK})
+"""Where rows of runs before are made anew."""
 
 LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
@@ -116,6 +122,8 @@ class Plan:
     """Of all log partitions, once the run is done."""
     again: frozenset[LogPartition] = frozenset()
     """Those of which runs before made rows that this one makes anew."""
+    earlier: Mapping[LogPartition, EarlierStand] = dataclasses.field(default_factory=dict)
+    """From where those go on that go back."""
 
     @property
     def is_afresh(self) -> bool:
@@ -198,7 +206,7 @@ def _replay(
     rebuild: bool,
     hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
-    whole = WholeRun.newest(warehouse, cluster_id)
+    whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
     broken = broken_off(warehouse, cluster_id, whole)
     is_rebuild = rebuild or other is not None or not whole.is_known
@@ -208,8 +216,9 @@ def _replay(
             # parts of it may be there: only what replaces everything is sure to put them right
             is_rebuild = True
         else:
+            _refuse_to_forget(warehouse, cluster_id, broken.bronze_version, whole, is_rebuild=broken.is_rebuild)
             repeated = _run(session, warehouse, cluster_id, broken, whole, batch_decompressed_bytes_max, hosts)
-            whole = WholeRun.newest(warehouse, cluster_id)
+            whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
             is_rebuild = False
     bronze_version = warehouse.version(RECORD_BATCHES)
     told = told_versions(warehouse)
@@ -260,6 +269,7 @@ def _plan(warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: Who
         {} if is_rebuild else read_watermarks(whole),
         {} if is_rebuild else saved_logs(whole),
         dropped_ranges(warehouse, cluster_id),
+        earlier_runs(warehouse, cluster_id, whole),
     )
 
 
@@ -308,13 +318,13 @@ def _run(
     topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
     name_of = {row["topic_id"]: row["topic"] for row in topics}
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
-    is_rewritten = not plan.is_afresh and (bool(plan.again) or is_renamed)
+    rewritten = {} if plan.is_afresh else _rewritten(warehouse, plan, former, is_renamed=is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled=SilverFiles({}))
     works = _works(session, naming, second)
     unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
     if unnamed:
         works.append(dataclasses.replace(naming, unnamed=unnamed))
-    works += [dataclasses.replace(naming, carried=carried) for carried in _carried(session, plan, former, is_rewritten)]
+    works += [dataclasses.replace(naming, carried=carried) for carried in _carried(session, plan, former, rewritten)]
     works = [dataclasses.replace(item, number=len(done) + index) for index, item in enumerate(works)]
     done += run_tasks(session, replay_logs, works, "share state")
     delete_folder(staging.folder)
@@ -330,15 +340,21 @@ def _run(
         WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
     }
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
-    of_rows = of_cluster if plan.is_afresh or is_rewritten else of_cluster | {"is_settled": False}
     of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
-    committed = {
-        table.full_name: warehouse.commit(
-            table, _files_of(done, table), app_id=app_id, version=version, mode=OVERWRITE, replace=replace
+    committed = {}
+    for table in (*REPLAY_TABLES, LOGS, GROUPS):
+        removed = rewritten.get(table.full_name, ())
+        is_whole = plan.is_afresh or (bool(removed) and len(removed) == len(former[table.full_name][True]))
+        of_rows = of_cluster if is_whole else of_cluster | {"is_settled": False}
+        committed[table.full_name] = warehouse.commit(
+            table,
+            _files_of(done, table),
+            app_id=app_id,
+            version=version,
+            mode=OVERWRITE,
+            replace=of_rows if table in REPLAY_TABLES else of_logs,
+            removed=() if is_whole else removed,
         )
-        for tables, replace in ((REPLAY_TABLES, of_rows), ((LOGS, GROUPS), of_logs))
-        for table in tables
-    }
     for table, rows in driver_rows.items():
         committed[table.full_name] = warehouse.write(
             table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
@@ -395,24 +411,34 @@ def make_plan(
     watermarks: Mapping[LogPartition, Watermark],
     saved: Mapping[str, SavedLog],
     dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
+    runs_before: Iterable[WholeRun] = (),
 ) -> Plan:
-    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's; `dropped` is
-    what retention took out of bronze, which the runs before had replayed."""
-    steps: dict[LogPartition, Step] = {}
+    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
+    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed.
+    """
+    now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
+    known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
+    steps = {log: step_of(ranges, known.get(log)) for log, ranges in now.items()}
+    late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
+    earlier = earlier_stands(runs_before, late, _tables_of)
+    steps |= dict.fromkeys(earlier, Step.GO_BACK)
     logs = []
-    after = {}
-    for log, log_files in files.items():
-        ranges = tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())]))
-        before = watermarks.get(log) if log_name(*log) in saved else None
-        step = steps[log] = step_of(ranges, before)
-        after[log] = watermark_of(ranges)
-        if step is Step.AFRESH:
-            logs.append(LogFiles(*log, log_files))
-        elif step is Step.GO_ON:
-            assert before is not None
-            logs.append(LogFiles(*log, log_files, before.next_offset, saved[log_name(*log)]))
-    again = frozenset(log for log, step in steps.items() if step is Step.AFRESH and log in watermarks)
-    return Plan(steps, tuple(logs), after, again)
+    for log, step in steps.items():
+        match step:
+            case Step.AFRESH:
+                logs.append(LogFiles(*log, files[log]))
+            case Step.GO_BACK:
+                logs.append(LogFiles(*log, files[log], earlier[log].watermark.next_offset, earlier[log].saved))
+            case Step.GO_ON:
+                logs.append(LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)]))
+    again = frozenset(log for log, step in steps.items() if step in MADE_ANEW and log in watermarks)
+    after = {log: watermark_of(ranges) for log, ranges in now.items()}
+    return Plan(steps, tuple(logs), after, again, earlier)
+
+
+def _tables_of(log: LogPartition) -> tuple[Table, ...]:
+    """What a run that goes back reads of the earlier one beside the state: settled rows, and changes of configs."""
+    return (CONFIG_CHANGES,) if log[0] == METADATA_TOPIC else TABLES_OF_TOPIC.get(log[0], ())
 
 
 FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
@@ -429,11 +455,36 @@ def _former_files(whole: WholeRun) -> FormerFiles:
     return former
 
 
-def _carried(session: SparkSession, plan: Plan, former: FormerFiles, is_rewritten: bool) -> list[Carried]:
+def _rewritten(
+    warehouse: Warehouse, plan: Plan, former: FormerFiles, *, is_renamed: bool
+) -> dict[str, tuple[TableFile, ...]]:
+    """By table, the files of settled rows which go, and whose rows are written anew: those of rows which this run makes
+    itself, and, where a name was learned, all that carry names."""
+    rewritten = {}
+    for topic, tables in TABLES_OF_TOPIC.items():
+        partitions = [partition for name, partition in plan.again if name == topic]
+        for table in tables:
+            settled = former[table.full_name][True]
+            files = tuple(file for file in settled if any(_may_hold(file, partition) for partition in partitions))
+            is_all = (is_renamed and table in NAMED_TABLES) or (bool(files) and not _stand(warehouse, table, settled))
+            rewritten[table.full_name] = settled if is_all else files
+    return rewritten
+
+
+def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
+    """Can single ones of these files be taken out of a table? Not in the Spark lane, nor where maintain put others in
+    their place after a run that broke off."""
+    return warehouse.is_arrow_lane and {file.path for file in files} <= {file.path for file in warehouse.files(table)}
+
+
+def _carried(
+    session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
+) -> list[Carried]:
     """Rows of the runs before which this run writes anew: unsettled ones of log partitions which it does not touch,
-    and, where rows have to go or to be named, the settled ones."""
+    and the settled ones of the files in `rewritten`, but for those which it makes itself. Of a log partition that goes
+    back, those that the earlier run had."""
     carried = []
-    touched = plan.made(Step.AFRESH, Step.GO_ON)
+    touched = plan.made(*MADE_ANEW, Step.GO_ON)
     resting = plan.made(Step.REST)
     unsettled = tuple(
         (table.full_name, False, file)
@@ -444,13 +495,28 @@ def _carried(session: SparkSession, plan: Plan, former: FormerFiles, is_rewritte
     )
     if unsettled:
         carried.append(Carried(unsettled, touched))
-    if is_rewritten:
-        settled = [(table.full_name, True, file) for table in REPLAY_TABLES for file in former[table.full_name][True]]
-        bins = balanced(
-            [file.size_bytes for *_, file in settled], _tasks_max(session, (f.size_bytes for *_, f in settled))
+    settled = [(name, True, file) for name, files in rewritten.items() for file in files]
+    weights = [file.size_bytes for *_, file in settled]
+    carried += [
+        Carried(tuple(settled[index] for index in indices), plan.made(*MADE_ANEW))
+        for indices in balanced(weights, _tasks_max(session, weights))
+    ]
+    for (topic, partition), stand in plan.earlier.items():
+        files = tuple(
+            (table.full_name, True, file)
+            for table in TABLES_OF_TOPIC.get(topic, ())
+            for file in stand.run.files(table)
+            if file.partition_values["is_settled"] and _may_hold(file, partition)
         )
-        carried += [Carried(tuple(settled[index] for index in indices), plan.made(Step.AFRESH)) for indices in bins]
+        if files:
+            carried.append(Carried(files, only={topic: frozenset({partition})}))
     return carried
+
+
+def _may_hold(file: TableFile, log_partition: int) -> bool:
+    """May rows of a log partition be in a file of silver?"""
+    name = "log_partition"
+    return bool(file.minimum.get(name, log_partition) <= log_partition <= file.maximum.get(name, log_partition))
 
 
 def _files_of(done: Iterable[ReplayDone], table: Table) -> list[WrittenFile]:
@@ -541,7 +607,8 @@ def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> 
     if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
         return changes
     names = [field.name for field in dataclasses.fields(ConfigChanged)]
-    former = whole.read(CONFIG_CHANGES, names).to_pylist()
+    run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
+    former = run.read(CONFIG_CHANGES, names).to_pylist()
     return [*(ConfigChanged(**row | {"at": epoch_ms(row["at"])}) for row in former), *changes]
 
 
@@ -636,14 +703,18 @@ def _runs_table(
 def _commit_quarantine(
     warehouse: Warehouse, done: Iterable[ReplayDone], cluster_id: str, app_id: str, version: int, plan: Plan
 ) -> int:
-    """Add this run's findings; of log partitions replayed from their beginning they come in place of those of the runs
-    before. What capture found stays. Rows there then, in all."""
+    """Add this run's findings; where a log partition is replayed again, they come in place of those of the runs before.
+    What capture found stays. Rows there then, in all."""
     rows = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
     is_kept = is_of_capture(rows)
     if not plan.is_afresh:
         names = pc.binary_join_element_wise(rows["topic"], rows["partition"].cast(pa.string()), "-")
         afresh = [log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH]
-        is_kept = pc.or_(is_kept, pc.invert(pc.is_in(names, value_set=pa.array(afresh, pa.string()))))
+        is_again = pc.is_in(names, value_set=pa.array(afresh, pa.string()))
+        for log, stand in plan.earlier.items():
+            is_behind = pc.greater_equal(pc.coalesce(rows["offset"], rows["base_offset"]), stand.watermark.next_offset)
+            is_again = pc.or_(is_again, pc.and_(pc.equal(names, log_name(*log)), pc.fill_null(is_behind, True)))
+        is_kept = pc.or_(is_kept, pc.invert(is_again))
     kept = rows.filter(is_kept).cast(arrow_schema(QUARANTINE))
     files = _files_of(done, QUARANTINE)
     if not files and kept.num_rows == rows.num_rows:

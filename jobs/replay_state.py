@@ -1,10 +1,11 @@
 """Where replay stands: what a run leaves behind for the next, by log partition.
 
-A log partition's replay goes on from its state when all that is new lies behind what was replayed. When older offsets
-came, it is replayed from its beginning: state only leads forward.
+A log partition's replay goes on from its state when all that is new lies behind what was replayed. State only leads
+forward: when older offsets came, the replay goes on from the state that the last run before them left, as far as Delta
+still has it, else from the beginning of the log partition.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -20,6 +21,7 @@ from jobs.arrow_schemas import arrow_schema
 from jobs.capture_writer import DAMAGED
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, read_file
+from schemas.tables.declare import Table
 from schemas.tables.state import GROUPS, LOGS, WATERMARKS
 
 OffsetRange = tuple[int, int]
@@ -33,6 +35,7 @@ class Step(Enum):
 
     REST = "nothing is new"
     GO_ON = "go on from where the last run stopped"
+    GO_BACK = "go on from where an earlier run stopped: older offsets came"
     AFRESH = "from its beginning"
 
 
@@ -62,7 +65,7 @@ def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
 
 
 def step_of(now: tuple[OffsetRange, ...], before: Watermark | None) -> Step:
-    """What to do with a log partition of which bronze has `now`."""
+    """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH."""
     if before is None:
         return Step.AFRESH
     new = subtract(now, before.replayed)
@@ -147,6 +150,41 @@ def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
         rows = read_file(file, GROUPS, ["group_id", "changed_version"])
         versions.update(zip(rows["group_id"].to_pylist(), rows["changed_version"].to_pylist(), strict=True))
     return versions
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStand:
+    """Where an earlier run had come to in a log partition."""
+
+    run: WholeRun
+    watermark: Watermark
+    saved: SavedLog
+
+
+def earlier_stands(
+    runs: Iterable[WholeRun],
+    logs: Mapping[LogPartition, tuple[OffsetRange, ...]],
+    tables_of: Callable[[LogPartition], Sequence[Table]],
+) -> dict[LogPartition, EarlierStand]:
+    """By log partition, the first of some runs (the newest first) from which its replay can go on.
+
+    That is one which had replayed all that bronze has of it (`logs`) up to some offset, and nothing else, and whose
+    state and `tables_of` the log partition can still be read. Log partitions without any are left out.
+    """
+    stands: dict[LogPartition, EarlierStand] = {}
+    for run in runs if logs else ():
+        if len(stands) == len(logs) or not run.is_readable(WATERMARKS):
+            break  # runs before are no more readable: VACUUM takes the oldest first
+        watermarks = read_watermarks(run)
+        waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in stands}
+        able = {log: mark for log, mark in waiting.items() if step_of(logs[log], mark) is Step.GO_ON}
+        if not able or not run.is_readable(LOGS) or not run.is_readable(GROUPS):
+            continue
+        saved = saved_logs(run)
+        for log, mark in able.items():
+            if log_name(*log) in saved and all(run.is_readable(table) for table in tables_of(log)):
+                stands[log] = EarlierStand(run, mark, saved[log_name(*log)])
+    return stands
 
 
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:

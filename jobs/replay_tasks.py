@@ -113,12 +113,14 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Rows of former runs that are written anew: those of the log partitions not in `left_out`."""
+    """Rows of former runs that are written anew: those of some log partitions."""
 
     files: tuple[tuple[str, bool, TableFile], ...]
     """Table, whether its rows are settled, file."""
-    left_out: Mapping[str, frozenset[int]]
+    left_out: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By internal topic, log partitions whose rows this run makes itself."""
+    only: Mapping[str, frozenset[int]] | None = None
+    """By internal topic, the log partitions whose rows are carried; None: all the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,15 +382,17 @@ def _name_assignments(work: ReplayWork, parts: _Parts) -> None:
 
 def _carry(carried: Carried, work: ReplayWork, parts: _Parts) -> None:
     """Write rows of former runs anew, under the names known now."""
-    left_out = {
-        table.full_name: pa.array(sorted(carried.left_out.get(topic, ())), pa.int32())
+    named = carried.left_out if carried.only is None else carried.only
+    partitions = {
+        table.full_name: pa.array(sorted(named.get(topic, ())), pa.int32())
         for topic, tables in TABLES_OF_TOPIC.items()
         for table in tables
     }
     for name, is_settled, file in carried.files:
         table = TABLES[name]
         for rows in _row_groups(file, table):
-            kept = rows.filter(pc.invert(pc.is_in(rows["log_partition"], value_set=left_out[name])))
+            is_named = pc.is_in(rows["log_partition"], value_set=partitions[name])
+            kept = rows.filter(pc.invert(is_named) if carried.only is None else is_named)
             if table in NAMED_TABLES:
                 _write_named(table, kept, work, parts, is_settled)
             else:

@@ -412,19 +412,20 @@ class Warehouse:
         version: int,
         mode: str = APPEND,
         replace: Mapping[str, Any] | None = None,
+        removed: Sequence[TableFile] = (),
     ) -> Committed:
         """Commit part files in one Delta transaction, or skip it when the application has come this far already.
 
         The files must be those of `target(table, app_id=app_id, version=version)`. `mode` "overwrite" takes all
         former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
-        partitions. Raises
+        partitions, and those of the files in `removed`, which are of others (Arrow lane alone). Raises
         WarehouseError when a file is not there as it was written, or another writer was faster.
         """
         self.ensure(table)
         commit = self._commit_by_delta_rs if self.is_arrow_lane else self._commit_by_spark
         reached(f"before {table.full_name}")
         try:
-            committed = commit(table, files, app_id, version, mode, replace)
+            committed = commit(table, files, app_id, version, mode, replace, removed)
         except CommitFailedError as error:
             # the other writer may have been an earlier attempt of this very run
             if self.last_version(table, app_id) >= version:
@@ -589,7 +590,9 @@ class Warehouse:
             return []
         if not self.is_arrow_lane:
             return self._files_by_spark(table, version)
-        delta = DeltaTable(self.path(table), version=version)
+        return self._files_of(DeltaTable(self.path(table), version=version), table)
+
+    def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
         actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
         return [_table_file(action, self.path(table)) for action in actions]
 
@@ -635,6 +638,7 @@ class Warehouse:
         version: int,
         mode: str,
         replace: Mapping[str, Any] | None,
+        removed: Sequence[TableFile],
     ) -> Committed:
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
         # does refuse a commit when the same application committed after this handle was opened.
@@ -648,8 +652,17 @@ class Warehouse:
             else (name, "=", _partition_text(value))
             for name, value in (replace or {}).items()
         ]
+        removals: list[RemoveAction] = []
+        if removed:
+            # its own overwrite takes out whole partitions only
+            there = self._files_of(delta, table)
+            if not {file.path for file in removed} <= {file.path for file in there}:
+                raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
+            gone = [*removed, *(file for file in there if _is_in(file, replace or {}))]
+            removals = self._remove_actions(table, gone, at=datetime.now(UTC), data_change=True)
+            mode, filters = APPEND, []
         delta.create_write_transaction(
-            self._add_actions(table, files, data_change=True),
+            [*self._add_actions(table, files, data_change=True), *removals],
             mode=mode,
             schema=delta.schema(),
             partition_by=list(table.partition_by),
@@ -676,18 +689,11 @@ class Warehouse:
         delta = DeltaTable(self.path(table), version=version)
         stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
         stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
-        removals = [
-            RemoveAction(
-                path=file.path[len(self.path(table)) + 1 :],
-                data_change=changes_rows,
-                deletion_timestamp=epoch_ms(at),
-                size=file.size_bytes,
-                partition_values={name: _partition_text(value) for name, value in file.partition_values.items()},
-            )
-            for file in removed
-        ]
         delta.create_write_transaction(
-            [*self._add_actions(table, added, data_change=changes_rows), *removals],
+            [
+                *self._add_actions(table, added, data_change=changes_rows),
+                *self._remove_actions(table, removed, at=at, data_change=changes_rows),
+            ],
             mode=APPEND,
             schema=delta.schema(),
             partition_by=list(table.partition_by),
@@ -719,6 +725,20 @@ class Warehouse:
                 stats=file.stats,
             )
             for file, info in zip(files, infos, strict=True)
+        ]
+
+    def _remove_actions(
+        self, table: Table, files: Iterable[TableFile], *, at: datetime, data_change: bool
+    ) -> list[RemoveAction]:
+        return [
+            RemoveAction(
+                path=file.path[len(self.path(table)) + 1 :],
+                data_change=data_change,
+                deletion_timestamp=epoch_ms(at),
+                size=file.size_bytes,
+                partition_values={name: _partition_text(value) for name, value in file.partition_values.items()},
+            )
+            for file in files
         ]
 
     # --- the Spark lane
@@ -780,7 +800,10 @@ class Warehouse:
         version: int,
         mode: str,
         replace: Mapping[str, Any] | None,
+        removed: Sequence[TableFile],
     ) -> Committed:
+        if removed:
+            raise ValueError("single files are taken out in the Arrow lane alone")
         if self._last_version_by_spark(table, app_id) >= version:
             return Committed(self.version(table), 0, skipped=True)
         target = self.target(table, app_id=app_id, version=version)
@@ -983,6 +1006,14 @@ def _upper_bound(value: Any) -> Any:
     while end < len(value) and value[end] == LAST_CHARACTER:
         end += 1
     return value[:end] + LAST_CHARACTER
+
+
+def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
+    """Is a file in some partitions, as `commit` names them?"""
+    return all(
+        file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
+        for name, value in partitions.items()
+    )
 
 
 def _table_file(action: Mapping[str, Any], folder: str) -> TableFile:

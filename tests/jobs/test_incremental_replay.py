@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,13 +12,16 @@ from pyspark.sql import SparkSession
 
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
+from jobs.maintain import maintain
 from jobs.nightly import DONE, run_replay
+from jobs.replay_state import LogPartition, log_name
 from jobs.runs import WholeRun
 from jobs.settings import with_options
 from jobs.sinks import Committed, Warehouse
-from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import RUNS, WATERMARKS
+from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
+from schemas.tables.state import GROUPS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
+from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 
@@ -69,47 +73,80 @@ def test_nights_make_what_one_run_makes(spark: SparkSession, tmp_path: Path, who
     assert records == 4000, "every record was read by one run"
 
 
-def test_older_stretch_replays_its_log_partition_alone(
-    spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]
+LATE: tuple[LogPartition, ...] = ("__consumer_offsets", 1), ("__share_group_state", 2), ("__cluster_metadata", 0)
+"""Log partitions of which an older stretch comes last."""
+
+
+def is_late(folder: str) -> bool:
+    """Is a folder that of a late log partition?"""
+    return folder in {log_name(*log) for log in LATE}
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_older_stretch_is_replayed_from_the_last_state_before_it(
+    tmp_path: Path, whole: dict[str, list[str]], has_state: bool
 ) -> None:
-    """The first half of some log partitions comes last: these are replayed from their beginning, and only these."""
-    late = "__consumer_offsets-1", "__share_group_state-2", "__cluster_metadata-0"
-    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5, 0.5] if name not in late else [0.0, 0.5])
-    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    """The second third of some log partitions comes last: these alone are replayed, from where the first night ended;
+    from their beginning where VACUUM took away what that night left."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.3, 0.6] if is_late(name) else [0.6, 0.6])
+    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs.run(parts[0], "night-0")
+    before = watermarks(jobs)
+    jobs.run(parts[2], "night-1")
+    if not has_state:
+        jobs.warehouse.vacuum(GROUPS, retention_hours=0)
+    jobs.run(parts[1], "night-2")
+    assert_same(jobs, whole)
+    for log in LATE:
+        assert jobs.replayed()[log[0]] == watermarks(jobs)[log] - (before[log] if has_state else 0)
+
+
+def test_the_first_stretch_that_comes_last_is_replayed_with_all_behind_it(
+    tmp_path: Path, whole: dict[str, list[str]]
+) -> None:
+    """No run had a state before it: log partitions whose first half comes last are replayed from their beginning."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.0, 0.5] if is_late(name) else [0.5, 0.5])
+    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
     for night, index in enumerate((0, 2, 1)):
         jobs.run(parts[index], f"night-{night}")
     assert_same(jobs, whole)
-    counts = jobs.replayed()
-    watermarks = {(row["topic"], row["partition"]): row for row in jobs.warehouse.read(WATERMARKS).to_pylist()}
-    assert counts["__share_group_state"] < sum(
-        row["next_offset"] for (topic, _), row in watermarks.items() if topic == "__share_group_state"
-    )
+    assert {log[0]: watermarks(jobs)[log] for log in LATE} == {log[0]: jobs.replayed()[log[0]] for log in LATE}
+
+
+def watermarks(jobs: Nights) -> dict[LogPartition, int]:
+    """How far each log partition is replayed: so many records it has had."""
+    return {(row["topic"], row["partition"]): row["next_offset"] for row in jobs.warehouse.read(WATERMARKS).to_pylist()}
 
 
 class BrokenOffError(Exception):
     """What ends a run in these tests."""
 
 
-@pytest.mark.parametrize("commit", [1, 4, 9, 14])
-def test_a_run_that_breaks_off_is_repeated(
-    spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
-) -> None:
-    """Whichever table it had come to: readers see the run before it, and the next run makes it good."""
-    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.4, 0.8])
-    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
-    jobs.run(parts[0], "night-0")
-    before = whole_silver(jobs)
-    left = [commit]
+def break_off(monkeypatch: pytest.MonkeyPatch, commit_count: int, job: str = "replay") -> None:
+    """Let a job fail after so many commits."""
+    left = [commit_count]
     commits = Warehouse.commit
 
     def breaking(self: Warehouse, *arguments: Any, **options: Any) -> Committed:
-        if options["app_id"].startswith("groupledger/replay"):
+        if options["app_id"].startswith(f"groupledger/{job}/"):
             left[0] -= 1
             if left[0] < 0:
                 raise BrokenOffError
         return commits(self, *arguments, **options)
 
     monkeypatch.setattr(Warehouse, "commit", breaking)
+
+
+@pytest.mark.parametrize("commit", [1, 4, 9, 14])
+def test_a_run_that_breaks_off_is_repeated(
+    tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
+) -> None:
+    """Whichever table it had come to: readers see the run before it, and the next run makes it good."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.4, 0.8])
+    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs.run(parts[0], "night-0")
+    before = whole_silver(jobs)
+    break_off(monkeypatch, commit)
     with pytest.raises(BrokenOffError):
         jobs.run(parts[1], "night-1")
     monkeypatch.undo()
@@ -119,15 +156,35 @@ def test_a_run_that_breaks_off_is_repeated(
     assert whole_silver(jobs) == {table.full_name: len(whole[table.full_name]) for table in SILVER_TABLES}
 
 
+def test_maintain_between_a_backfill_that_broke_off_and_its_repetition(
+    tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files whose rows were to go are not there any more, and their rows are in others."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.3, 0.6] if is_late(name) else [0.3, 0.3])
+    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs.run(parts[0], "night-0")
+    jobs.run(parts[2], "night-1")
+    break_off(monkeypatch, 4)
+    with pytest.raises(BrokenOffError):
+        jobs.run(parts[1], "night-2")
+    monkeypatch.undo()
+    merging = replace(jobs.settings, maintain=replace(jobs.settings.maintain, merge_file_count_min=2))
+    files = jobs.warehouse.files(SHARE_STATE_BATCHES)
+    maintain(jobs.session, jobs.warehouse, merging, started_at=STARTED_AT)
+    assert jobs.warehouse.files(SHARE_STATE_BATCHES) != files
+    jobs.run(parts[1], "night-3")
+    assert_same(jobs, whole)
+
+
 def whole_silver(jobs: Jobs) -> dict[str, int]:
     """Row counts of silver as readers see it."""
     run = WholeRun.newest(jobs.warehouse, CLUSTER)
     return {table.full_name: run.read(table, ["cluster_id"]).num_rows for table in SILVER_TABLES}
 
 
-def test_a_second_run_at_the_same_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
     """It says who is at work; once that has ended, it may."""
-    jobs = Jobs(spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
+    jobs = Jobs(in_process(), tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
     with (
         only_one(jobs.warehouse, "replay", CLUSTER, since=STARTED_AT),
         pytest.raises(WarehouseError, match=rf"another replay of cluster .* \(process {os.getpid()}, since 20"),

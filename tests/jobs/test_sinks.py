@@ -1,6 +1,7 @@
 """The one door for writes: both lanes leave the same rows, a repeated commit changes nothing."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.arrow_schemas import arrow_schema, spark_schema
 from jobs.errors import WarehouseError
-from jobs.sinks import OVERWRITE, PartWriter, Warehouse, WrittenFile, write_part, write_parts
+from jobs.sinks import OVERWRITE, PartWriter, TableFile, Warehouse, WrittenFile, write_part, write_parts
 from schemas.tables import TABLES, Table
 
 COMMITS = TABLES["silver.offset_commits"]
@@ -290,3 +291,31 @@ def test_written_files_are_small_to_send() -> None:
 
     file = WrittenFile("p", 1, 2, "{}", (("cluster_id", "c"),))
     assert pickle.loads(pickle.dumps(file)) == file
+
+
+def test_single_files_go_with_those_of_a_partition(warehouse: Warehouse) -> None:
+    """In one transaction; files which are gone already are not taken out twice."""
+
+    def put(version: int, *, is_settled: bool, removed: Sequence[TableFile] = ()) -> None:
+        target = warehouse.target(EVENTS, app_id="a", version=version)
+        shared = {"cluster_id": "c", "is_settled": is_settled}
+        parts = [
+            write_part(
+                target, rows(EVENTS, shared | {"log_partition": partition, "log_offset": version * 10 + partition})
+            )
+            for partition in (0, 1)
+        ]
+        replace = {"cluster_id": "c", "is_settled": False}
+        warehouse.commit(EVENTS, parts, app_id="a", version=version, mode=OVERWRITE, replace=replace, removed=removed)
+
+    put(1, is_settled=True)
+    put(2, is_settled=False)
+    of_first = [
+        file
+        for file in warehouse.files(EVENTS)
+        if file.partition_values["is_settled"] and file.minimum["log_partition"] == 0
+    ]
+    put(3, is_settled=True, removed=of_first)
+    assert sorted(warehouse.read(EVENTS, ["log_offset"])["log_offset"].to_pylist()) == [11, 30, 31]
+    with pytest.raises(WarehouseError, match="took files out meanwhile"):
+        put(4, is_settled=True, removed=of_first)
