@@ -602,7 +602,7 @@
         perRow, width,
         trace: {
           type: "heatmap", xaxis: "x", yaxis: "y2", x0: view.x[0] + width / 2, dx: width, y0: middle(0), dy: perRow, z: changes.map((line) => line.map((value) => value || null)),
-          zmin: 0, colorscale: root.dataset.theme === "dark" ? [[0, "#1d3a52"], [0.5, "#3f8fc9"], [1, "#d9efff"]] : [[0, "#d3e6f4"], [0.5, "#3f8fc9"], [1, "#08325a"]],
+          zmin: 0, zmax: Math.max(...changes.flat(), 1), colorscale: root.dataset.theme === "dark" ? [[0, "#1d3a52"], [0.5, "#3f8fc9"], [1, "#d9efff"]] : [[0, "#d3e6f4"], [0.5, "#3f8fc9"], [1, "#08325a"]],
           colorbar: { thickness: 10, len: 0.7, yanchor: "bottom", y: 0, title: { text: "changes", font: { size: 11 } }, outlinewidth: 0, tickfont: { size: 11 } }, showscale: !isSmall(), hoverongaps: false,
           customdata: changes.map((line, row) => line.map((_, column) => ({ zoom: {
             x: [view.x[0] + (column - 1.5) * width, view.x[0] + (column + 2.5) * width], y: [last(row) + 0.5, low + row * perRow - 0.5] } }))),
