@@ -26,6 +26,13 @@ FIGURE: Final = re.compile(r'<figure class="picture" id="([\w-]+)".*?</figure>',
 STATEMENT: Final = re.compile(r"<pre[^>]*><code>(.*?)</code></pre>", re.DOTALL)
 GROUPS: Final = ("c01-range", "k06-migrate", "s05-limit")
 """Classic, changed to consumer midway, share."""
+SCOPES: Final = (
+    Scope(CLUSTER, GROUPS[:1], 1_795_229_894_000, 1_795_229_900_000),
+    pytest.param(
+        Scope(CLUSTER, GROUPS),
+        marks=pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it"),
+    ),
+)
 
 
 class Shown(NamedTuple):
@@ -88,9 +95,8 @@ def answer(catalogue: Catalogue, sql: str) -> tuple[list[str], list[tuple[Any, .
     return found.columns, rows
 
 
-@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it")
 @pytest.mark.spark
-@pytest.mark.parametrize("scope", [Scope(CLUSTER, GROUPS), Scope(CLUSTER, GROUPS[:1], 1795229894000, 1795229900000)])
+@pytest.mark.parametrize("scope", SCOPES)
 def test_each_table_is_what_its_sql_gives(catalogue: Catalogue, warehouse: Warehouse, scope: Scope) -> None:
     """Read back from the file: Spark gives these columns, these rows first, and as many rows as the page says."""
     text, _ = make_report(warehouse, scope, made_at=MADE_AT)
@@ -103,7 +109,6 @@ def test_each_table_is_what_its_sql_gives(catalogue: Catalogue, warehouse: Wareh
         assert len(rows) == table.row_count, table.sql
 
 
-@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="make test-live runs it")
 @pytest.mark.spark
 def test_literals_are_read_back(spark: SparkSession) -> None:
     """200 hostile texts as literals are themselves to Spark, and so is a moment."""
