@@ -1,22 +1,96 @@
 """Readers see whole runs only: while one is under way, after one that broke off, and when one begins as they read."""
 
+import io
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.as_of import SilverAt
 from jobs.errors import WarehouseError
+from jobs.findings import findings
+from jobs.held import held_versions
+from jobs.owner import owners_at
 from jobs.runs import WholeRun
+from jobs.settings import with_options
 from jobs.silver_format import require_current_silver
 from jobs.sinks import Warehouse
-from jobs.sql import Catalogue
-from schemas.tables.silver import OFFSET_COMMITS
+from jobs.sql import Catalogue, run_query
+from schemas.tables import TABLES
+from schemas.tables.gold import GOLD_TABLES, REBALANCES
+from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUNS, STARTS
+from tests.conftest import RECORDINGS
+from tests.jobs.in_process import in_process
+from tests.jobs.slices import slices_of
+from tests.jobs.test_incremental_replay import BrokenOffError, break_off
+from tests.jobs.test_replay import CLUSTER, Jobs
 from tests.jobs.test_sinks import rows
 
+LOGS: Final = RECORDINGS / "codec-gzip" / "logs"
+TOPIC: Final = "r02-consumer-live"
+OF_SILVER: Final = tuple(table.full_name for table in SILVER_TABLES)
+OF_GOLD: Final = tuple(table.full_name for table in GOLD_TABLES)
+ASKED: Final = ("silver.offset_commits", "silver.group_events", "gold.partition_owners", "gold.group_summary")
+"""Of each layer a table that a run which breaks off has written already, and one that it has not."""
+QUERIES: Final = {
+    "current_offsets": "select * from current_offsets order by all",
+    "owner_at": f"select * from owner_at('{TOPIC}', 0, timestamp'2030-01-01T00:00:00Z') order by all",
+}
+READ_GOLD: Final = ("gold.partition_owners", "gold.group_summary", "owner_at", "rebalances", "findings")
+"""Answers made of gold."""
 HOSTILE: Final = "b'); drop table x; --"
 """A cluster id."""
+
+
+def answers(spark: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
+    """What readers of all kinds are told, by a catalogue of their own."""
+    catalogue = Catalogue(spark, warehouse)
+    newest = SilverAt(warehouse, CLUSTER)
+    told: dict[str, Any] = {
+        "describe": newest.groups(with_offsets=True),
+        "owner": owners_at(warehouse, CLUSTER, topic=TOPIC, partition=0),
+        "rebalances": sorted(map(repr, newest.scan(REBALANCES, ["group_id", "started_at", "cause"]).to_pylist())),
+        "findings": findings(warehouse, CLUSTER),
+    }
+    sums = " union all ".join(f"select '{name}', sum(hash(to_json(struct(*)))) from {name}" for name in ASKED)
+    told |= dict(map(tuple, catalogue.frame(sums).collect()))
+    for name, query in QUERIES.items():
+        out = io.StringIO()
+        run_query(catalogue, query, "csv", out)
+        told[name] = out.getvalue()
+    return told
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("application", ["replay", "audit"])
+def test_a_run_broken_off_between_two_tables_changes_no_answer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
+) -> None:
+    """SQL, its views and functions, describe, owner and what is found: all as before, until the next run is whole."""
+    parts = slices_of(LOGS, tmp_path / "parts", lambda name: [0.6])
+    jobs = Jobs(in_process(), tmp_path / "warehouse", parts[0])
+    jobs.nightly("night-0")
+    before = answers(spark, jobs.warehouse)
+    assert held_versions(jobs.warehouse) == {}
+    jobs.settings = with_options(jobs.settings, segments=(str(parts[1]),))
+    break_off(monkeypatch, 5, application)
+    with pytest.raises(BrokenOffError):
+        jobs.nightly("night-1")
+    monkeypatch.undo()
+    of_run = OF_SILVER if application == "replay" else OF_GOLD
+    held = {table.full_name: versions[CLUSTER] for table, versions in held_versions(jobs.warehouse).items()}
+    written = [name for name in of_run if held[name] != jobs.warehouse.version(TABLES[name])]
+    assert 0 < len(written) < len(of_run), "it broke off between two tables"
+    now = answers(spark, jobs.warehouse)
+    # after an audit that broke off silver is whole, and its readers have what is new
+    same = now.keys() if application == "replay" else READ_GOLD
+    assert {name: now[name] for name in same} == {name: before[name] for name in same}
+    jobs.nightly("night-2")
+    assert held_versions(jobs.warehouse) == {}
+    after = answers(spark, jobs.warehouse)
+    assert {name for name in written if name in ASKED and after[name] != before[name]}
 
 
 def begin(warehouse: Warehouse, cluster_id: str, version: int) -> None:
