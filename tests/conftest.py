@@ -8,6 +8,7 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
+IS_TEST_LIVE = os.environ.get("LIVE_TESTS") == "all"
 REPORT_LINE = "line of the report"
 """Name of the property by which a test hands over a line for the end of the run, from whichever process it ran in."""
 OF_SMALL_TESTS = PROJECT_ROOT / "tests" / "coordinator_core"
@@ -21,6 +22,9 @@ from pyspark.sql import SparkSession
 
 from jobs.session import spark_defaults, start_session
 from jobs.sinks import Warehouse
+
+takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
+"""Marks what would make `make test` too long."""
 
 hypothesis_settings.register_profile("deterministic", derandomize=True, deadline=None)
 hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)

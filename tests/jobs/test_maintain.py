@@ -20,6 +20,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUNS, STARTS
+from tests.conftest import takes_minutes
 from tests.jobs.one_process import one_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import FULL_A, Nights
@@ -176,6 +177,7 @@ def test_a_writer_that_a_swap_crossed_is_refused(warehouse: Warehouse) -> None:
     assert offsets(warehouse) == [1, 2]
 
 
+@takes_minutes
 def test_the_spark_lane_swaps_files_too(spark: SparkSession, tmp_path: Path) -> None:
     """Through Delta's own transaction, which sees for itself that a version is stale."""
     warehouse = Warehouse(str(tmp_path / "a b%25"), lane="spark", session=spark)

@@ -21,7 +21,7 @@ from jobs.nightly import DONE, run_nightly
 from jobs.progress import Steps
 from jobs.settings import load_settings
 from jobs.sinks import Warehouse
-from tests.conftest import PROJECT_ROOT, RECORDINGS
+from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
 
 pytestmark = pytest.mark.spark
 
@@ -122,7 +122,7 @@ print(json.dumps([counts, [line for line in said if line.startswith("tables, vie
 """
 
 
-@pytest.mark.slow
+@takes_minutes
 def test_a_metastore_knows_all_that_there_is(tmp_path: Path) -> None:
     """After nightly, a session that knows the metastore alone finds tables, views and functions; one metastore takes
     one warehouse, and says so."""

@@ -1,7 +1,6 @@
 """nightly and replay: real Spark tasks, real Delta tables, on recordings and on logs with something wrong in them."""
 
 import gzip
-import os
 import struct
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import RUNS
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 
 CLUSTER = "test"
 TOPIC = "__consumer_offsets"
@@ -132,7 +131,7 @@ def test_running_again_changes_nothing(full_a: tuple[Jobs, int]) -> None:
     assert {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES} != versions
 
 
-@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="minutes: make test-live runs it")
+@takes_minutes
 def test_spark_lane_makes_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Both write lanes end in the same tables."""
     logs = RECORDINGS / "codec-zstd" / "logs"

@@ -20,12 +20,12 @@ from jobs.settings import load_settings
 from jobs.simulate import SimulateError, simulate
 from jobs.sinks import Warehouse
 from schemas.tables import TABLES
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
 
 SCENARIOS = PROJECT_ROOT / "scenarios"
 CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once"]
 """Scenarios which go all the way through Spark here."""
-if os.environ.get("LIVE_TESTS") == "all":
+if IS_TEST_LIVE:
     CHECKED.append("busy-day")  # many minutes: with `make test-live`
 
 Rows = list[dict[str, Any]]

@@ -1,7 +1,6 @@
 """Real brokers: with simulated scenarios in their logs (`make test` takes the short one, `make test-live` all of them),
 and with real clients."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,14 @@ from tests.conformance.dump import DumpBatch
 from tests.conformance.recordings import make_warehouse
 from tests.conformance.tables import Tables, read_tables
 from tests.conformance.truth import Truth
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
 from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
 from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
-IS_WHOLE: Final = os.environ.get("LIVE_TESTS") == "all"
+IS_WHOLE: Final = IS_TEST_LIVE
 """Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
 SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
 SCENARIOS: Final = PROJECT_ROOT / "scenarios"

@@ -4,7 +4,6 @@ every detail is a zoom or a report of a shorter stretch away.
 In `make test` a thousandth of it; `make test-live` has 1,000 partitions over 10,000 rebalances beside 2,500 groups.
 """
 
-import os
 import resource
 import time
 from collections.abc import Iterator
@@ -18,15 +17,15 @@ from playwright.sync_api import Browser
 from jobs.report.reader import Limits
 from jobs.report.run import BYTES_MAX, Written, make_report
 from jobs.report.sql_text import Scope
+from tests.conftest import IS_TEST_LIVE, takes_minutes
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import BUSY, CLUSTER, SHARE, Size, write_large
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
-IS_ALL: Final = os.environ.get("LIVE_TESTS") == "all"
-SIZE: Final = Size() if IS_ALL else Size(60, 1_500, 300, 3, 3_000)
+SIZE: Final = Size() if IS_TEST_LIVE else Size(60, 1_500, 300, 3, 3_000)
 LIMITS: Final = (
     Limits()
-    if IS_ALL
+    if IS_TEST_LIVE
     else Limits(
         stretch_count=20_000,
         batch_count=2_000,
@@ -36,7 +35,7 @@ LIMITS: Final = (
         overview_count=200,
     )
 )
-SECONDS_MAX: Final = 240 if IS_ALL else 30
+SECONDS_MAX: Final = 240 if IS_TEST_LIVE else 30
 
 
 class Made(NamedTuple):
@@ -76,7 +75,7 @@ def test_it_fits(large: Made) -> None:
     assert large.seconds < SECONDS_MAX
 
 
-@pytest.mark.skipif(not IS_ALL, reason="half a minute: make test-live runs it")
+@takes_minutes
 @needs_chromium
 @pytest.mark.parametrize("look", LOOKS)
 def test_all_of_it_is_counted(browser: Browser, large: Made, look: str) -> None:
@@ -95,6 +94,6 @@ def test_all_of_it_is_counted(browser: Browser, large: Made, look: str) -> None:
         if "Counted together" not in owners.locator(".reading").inner_text():
             break
         owners.get_by_role("button", name="Zoom in").click()
-    assert owners.locator(".points path").count() > SIZE.partition_count // 2 or not IS_ALL
+    assert owners.locator(".points path").count() > SIZE.partition_count // 2 or not IS_TEST_LIVE
     opened.check()
     opened.close()

@@ -1,6 +1,5 @@
 """The report: its numbers are gold's, a browser draws all of it by itself, and no name in it is obeyed."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from jobs.report.run import BYTES_MAX, run_report
 from jobs.settings import with_options
 from jobs.sinks import OVERWRITE, Warehouse
 from schemas.tables import TABLES
-from tests.conftest import PROJECT_ROOT, RECORDINGS
+from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
 from tests.jobs.one_process import one_process
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.hostile import HOSTILE
@@ -196,7 +195,7 @@ def test_a_browser_draws_all_of_it(drawn: Opened) -> None:
     drawn.check()
 
 
-@pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it")
+@takes_minutes
 @needs_chromium
 @pytest.mark.parametrize("recording", RECORDED)
 def test_every_recording_is_drawn(browser: Browser, report_of: Callable[[str], Path], recording: str) -> None:

@@ -1,7 +1,6 @@
 """The SQL below a table of the report: Spark makes the same rows of it, whatever the names in it are."""
 
 import html
-import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from jobs.report.sql_text import Scope, literal, time_literal
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue
 from jobs.times import epoch_ms
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.one_process import one_process
 from tests.jobs.report.hostile import HOSTILE
 from tests.jobs.test_replay import CLUSTER, Jobs
@@ -30,7 +29,7 @@ SCOPES: Final = (
     Scope(CLUSTER, GROUPS[:1], 1_795_229_894_000, 1_795_229_900_000),
     pytest.param(
         Scope(CLUSTER, GROUPS),
-        marks=pytest.mark.skipif(os.environ.get("LIVE_TESTS") != "all", reason="a minute: make test-live runs it"),
+        marks=takes_minutes,
     ),
 )
 
