@@ -615,7 +615,7 @@
 
     const chart = new Chart(figure, (view, size) => {
       const seen = visible(view);
-      const isBars = seen.found.length <= BARS_MAX && seen.high - seen.low < 120;
+      const isBars = seen.found.length <= BARS_MAX; // of many partitions each is a thin line, and tells more than a cell without a change
       const rowHeight = isBars ? 19 : 9;
       const laneHeight = lanes.length * LANE_HEIGHT + 8;
       const gantt = Math.min(Math.max((seen.high - seen.low + 1) * rowHeight, 110), 560);
