@@ -80,6 +80,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module")
+def own_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for what makes names known: it finds none of another module's, and leaves none.
+
+    Temporary views and functions are the session's own; databases and tables belong to all sessions of the process.
+    """
+    session = spark.newSession()
+    yield session
+    for database in session.catalog.listDatabases():
+        if database.name != "default":
+            session.sql("DROP DATABASE IDENTIFIER(:name) CASCADE", args={"name": database.name})
+
+
 @pytest.fixture
 def left_sockets() -> Iterator[None]:
     """kafka-python leaves sockets that could not connect to the garbage collector: they are gone before the next test.

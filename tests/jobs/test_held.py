@@ -44,9 +44,9 @@ HOSTILE: Final = "b'); drop table x; --"
 """A cluster id."""
 
 
-def answers(spark: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
+def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
     """What readers of all kinds are told, by a catalogue of their own."""
-    catalogue = Catalogue(spark, warehouse)
+    catalogue = Catalogue(session, warehouse)
     newest = SilverAt(warehouse, CLUSTER)
     told: dict[str, Any] = {
         "describe": newest.groups(with_offsets=True),
@@ -66,13 +66,13 @@ def answers(spark: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.parametrize("application", ["replay", "audit"])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
+    own_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
 ) -> None:
     """SQL, its views and functions, describe, owner and what is found: all as before, until the next run is whole."""
     parts = slices_of(LOGS, tmp_path / "parts", lambda name: [0.6])
     jobs = Jobs(in_process(), tmp_path / "warehouse", parts[0])
     jobs.nightly("night-0")
-    before = answers(spark, jobs.warehouse)
+    before = answers(own_session, jobs.warehouse)
     assert held_versions(jobs.warehouse) == {}
     jobs.settings = with_options(jobs.settings, segments=(str(parts[1]),))
     break_off(monkeypatch, 5, application)
@@ -83,13 +83,13 @@ def test_a_run_broken_off_between_two_tables_changes_no_answer(
     held = {table.full_name: versions[CLUSTER] for table, versions in held_versions(jobs.warehouse).items()}
     written = [name for name in of_run if held[name] != jobs.warehouse.version(TABLES[name])]
     assert 0 < len(written) < len(of_run), "it broke off between two tables"
-    now = answers(spark, jobs.warehouse)
+    now = answers(own_session, jobs.warehouse)
     # after an audit that broke off silver is whole, and its readers have what is new
     same = now.keys() if application == "replay" else READ_GOLD
     assert {name: now[name] for name in same} == {name: before[name] for name in same}
     jobs.nightly("night-2")
     assert held_versions(jobs.warehouse) == {}
-    after = answers(spark, jobs.warehouse)
+    after = answers(own_session, jobs.warehouse)
     assert {name for name in written if name in ASKED and after[name] != before[name]}
 
 
@@ -117,10 +117,10 @@ def end(warehouse: Warehouse, cluster_id: str, version: int, table_version: int)
 
 
 @pytest.mark.spark
-def test_each_cluster_is_held_at_a_version_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_cluster_is_held_at_a_version_of_its_own(own_session: SparkSession, tmp_path: Path) -> None:
     """One is whole, one at work on its second run, one on its first: the shell that is open sees all of it change."""
     warehouse = Warehouse(str(tmp_path / "warehouse"))
-    catalogue = Catalogue(spark, warehouse)
+    catalogue = Catalogue(own_session, warehouse)
 
     def seen() -> list[tuple[str, int]]:
         query = f"select cluster_id, log_offset from {OFFSET_COMMITS.full_name} order by all"
@@ -129,7 +129,7 @@ def test_each_cluster_is_held_at_a_version_of_its_own(spark: SparkSession, tmp_p
     for cluster_id in ("a", HOSTILE):
         begin(warehouse, cluster_id, 1)
         end(warehouse, cluster_id, 1, commits(warehouse, cluster_id, 1))
-    catalogue = Catalogue(spark, warehouse)
+    catalogue = Catalogue(own_session, warehouse)
     assert seen() == [("a", 1), (HOSTILE, 1)]
     for cluster_id in (HOSTILE, "c"):
         begin(warehouse, cluster_id, 2)

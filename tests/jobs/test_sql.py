@@ -19,7 +19,7 @@ COMMITS, EVENTS = TABLES["silver.offset_commits"], TABLES["silver.group_events"]
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+def tables(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
     """A catalogue which knows the tables of a warehouse in a folder with an awkward name."""
     warehouse = Warehouse(str(tmp_path_factory.mktemp("sql") / "a'b`c d"))
     evil = "\x1b[31m'; drop table x; --[bold]"
@@ -32,7 +32,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cat
     warehouse.write(
         EVENTS, rows(EVENTS, {"cluster_id": "c", "log_offset": 2, "details": [("k", None)]}), app_id="a", version=1
     )
-    catalogue = Catalogue(spark, warehouse)
+    catalogue = Catalogue(own_session, warehouse)
     assert catalogue.table_names == ("silver.offset_commits", "silver.group_events")
     return catalogue
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, run_query
-from jobs.views import DEFINITIONS, Kind, definitions_named_in
+from jobs.views import definitions_named_in
 from schemas.tables import TABLES
 from tests.jobs.history import HOSTILE
 from tests.jobs.test_sinks import rows
@@ -125,19 +124,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def catalogue(spark: SparkSession, root: str) -> Iterator[Catalogue]:
-    """The catalogue of that warehouse; other tests find nothing of it."""
-    catalogue = Catalogue(spark, Warehouse(root))
-    for name in DATA:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")  # another module's
-    yield catalogue
-    for definition in DEFINITIONS:
-        if definition.kind is Kind.VIEW:
-            spark.catalog.dropTempView(definition.name)
-        else:
-            spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {definition.name}")
-    for name in DATA:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")
+def catalogue(own_session: SparkSession, root: str) -> Catalogue:
+    """The catalogue of that warehouse."""
+    return Catalogue(own_session, Warehouse(root))
 
 
 def ask(catalogue: Catalogue, query: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -229,7 +218,7 @@ def test_hostile_ids_give_their_own_rows(catalogue: Catalogue) -> None:
 
 
 @pytest.mark.spark
-def test_they_are_there_when_named(spark: SparkSession, catalogue: Catalogue, tmp_path: Path) -> None:
+def test_they_are_there_when_named(catalogue: Catalogue, tmp_path: Path) -> None:
     """Through `sql` with named arguments; SHOW lists them; without the tables there is none, and Spark says so."""
     out = io.StringIO()
     query = "SELECT member_id FROM Owner_At(topic => 't', partition => 0, time => timestamp'2026-01-01 00:12:00Z')"
@@ -238,7 +227,7 @@ def test_they_are_there_when_named(spark: SparkSession, catalogue: Catalogue, tm
     catalogue.prepare("SHOW VIEWS")
     assert {name for (_, name, *_) in ask(catalogue, "SHOW VIEWS")} >= {"current_groups", "current_offsets"}
     assert definitions_named_in("select 1 from silver.topics") == []
-    Catalogue(spark, Warehouse(str(tmp_path))).prepare("select * from current_groups")
+    Catalogue(catalogue.session, Warehouse(str(tmp_path))).prepare("select * from current_groups")
 
 
 def test_the_same_tables_elsewhere(root: str) -> None:

@@ -53,14 +53,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 
 @pytest.fixture(scope="module")
-def catalogue(spark: SparkSession, warehouse: Warehouse) -> Iterator[Catalogue]:
+def catalogue(own_session: SparkSession, warehouse: Warehouse) -> Catalogue:
     """These tables, known to Spark while the tests of this module last."""
-    found = Catalogue(spark, warehouse)
-    for name in found.table_names:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")  # another module's
-    yield found
-    for name in found.table_names:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    return Catalogue(own_session, warehouse)
 
 
 def tables_of(text: str) -> Iterator[Shown]:
