@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from jobs.session import spark_defaults, start_session
 from jobs.sinks import Warehouse
+from tests.jobs.in_process import in_process
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
 """Marks what would make `make test` too long."""
@@ -78,6 +79,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", overrides)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def no_spark() -> SparkSession:
+    """For tests of what tasks do with the Arrow lane, where Spark would only carry them to another process: a tenth of
+    the time. What Spark makes of the same jobs is compared by the tests of `nightly`, of faults and of both lanes."""
+    return in_process()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conformance.recordings import (
     COPIES,
@@ -109,9 +110,9 @@ def _family_id(file: FamilyFile) -> str:
 
 
 @pytest.fixture(scope="session")
-def silver_maker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SilverMaker:
+def silver_maker(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SilverMaker:
     """Makes what the jobs make of a recording, each once."""
-    return SilverMaker(lambda: request.getfixturevalue("spark"), tmp_path_factory.mktemp("conformance"))
+    return SilverMaker(no_spark, tmp_path_factory.mktemp("conformance"))
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ WarehouseOf = Callable[[Recording], Path]
 class SilverMaker:
     """Makes the tables of a recording on first asking, and keeps them for the session."""
 
-    def __init__(self, session: Callable[[], SparkSession], scratch: Path) -> None:
+    def __init__(self, session: SparkSession, scratch: Path) -> None:
         self._session = session
         self._scratch = scratch
         self._roots: dict[Recording, Path] = {}
@@ -89,7 +89,7 @@ class SilverMaker:
         if recording not in self._roots:
             name = cluster_id_of(recording)
             root = self._scratch / f"{len(self._roots)}-{name}"
-            make_warehouse(self._session(), recording.logs, root, cluster_id=name)
+            make_warehouse(self._session, recording.logs, root, cluster_id=name)
             self._roots[recording] = root
         return self._roots[recording]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conformance import compare
 from tests.conformance.dump import DumpBatch, UnreadableDump, parse_dump
@@ -289,7 +290,7 @@ def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_o
 
 
 @pytest.mark.spark
-def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, spark: Any) -> None:
+def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: SparkSession) -> None:
     """Of a share state log that begins in the middle, rows are not complete until a snapshot of their key, and the end
     state is the one of the whole log."""
     whole = Recording(COPIES / "compact", LOGS_BEFORE)
@@ -301,7 +302,7 @@ def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, spa
         folder = tmp_path / LOGS / source.parent.name
         folder.mkdir(parents=True)
         (folder / own[0].file_name).write_bytes(source.read_bytes()[own[0].position :])
-    make_warehouse(spark, tmp_path / LOGS, tmp_path / "warehouse", cluster_id="pruned")
+    make_warehouse(no_spark, tmp_path / LOGS, tmp_path / "warehouse", cluster_id="pruned")
     tables = read_tables(tmp_path / "warehouse")
     tally = compare.compare_share_states(tables, cut)
     assert not tally.failures, tally.report

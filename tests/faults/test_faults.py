@@ -68,9 +68,9 @@ by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+def undisturbed(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
     """The tables of one night without any fault."""
-    jobs = Jobs(spark, tmp_path_factory.mktemp("undisturbed") / "warehouse", FULL_A)
+    jobs = Jobs(no_spark, tmp_path_factory.mktemp("undisturbed") / "warehouse", FULL_A)
     jobs.nightly()
     return digests(jobs.warehouse)
 

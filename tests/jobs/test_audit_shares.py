@@ -19,7 +19,7 @@ LOGS = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
 
 
 @pytest.mark.spark
-def test_topics_without_names_have_their_ids(spark: SparkSession, tmp_path: Path) -> None:
+def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: Path) -> None:
     """`__share_group_state` alone names no topic: gold has the same rows as with names, by topic id."""
     counts = {}
     for name, topics in (("all", ()), ("alone", ("__share_group_state",))):
@@ -27,10 +27,10 @@ def test_topics_without_names_have_their_ids(spark: SparkSession, tmp_path: Path
             {"warehouse": str(tmp_path / name), "cluster_id": "c", "segments": (str(LOGS),), "topics": topics},
             environment={},
         )
-        warehouse = Warehouse(settings.warehouse, session=spark)
-        steps = Steps(spark, Console(file=StringIO(), width=200))
+        warehouse = Warehouse(settings.warehouse, session=no_spark)
+        steps = Steps(no_spark, Console(file=StringIO(), width=200))
         started_at = datetime(2026, 1, 1, tzinfo=UTC)
-        assert run_nightly(spark, warehouse, settings, run_id="r", started_at=started_at, steps=steps) == DONE
+        assert run_nightly(no_spark, warehouse, settings, run_id="r", started_at=started_at, steps=steps) == DONE
         for table in (REDELIVERIES, ARCHIVED_RECORDS):
             rows = warehouse.read(table).to_pylist()
             assert {row["topic"] is None for row in rows} == {name == "alone"}

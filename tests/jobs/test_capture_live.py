@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
-from jobs import capture as capture_job
 from jobs.capture import RECORD_BATCHES, Bronze, CaptureSummary, Sources, capture_logs, find_sources, refuse_other_logs
 from jobs.capture_stream import next_offset
 from jobs.capture_writer import CaptureRun
@@ -21,10 +19,10 @@ from schemas.tables import TABLES
 from tests.jobs import fake_kafka
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.jobs.fake_kafka import TOPIC, FakeKafka, code
-from tests.jobs.one_process import run_here
+from tests.jobs.in_process import in_process
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-SESSION: Final[Any] = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+SESSION: Final = in_process()
 LOG: Final = [batch(0, 3), batch(3), batch(4, 6), batch(10)]
 
 pytestmark = [
@@ -95,7 +93,6 @@ def _up_to(log: Any, offset: int) -> Any:
 @pytest.fixture
 def run(warehouse: Warehouse, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> Capturing:
     """Captures into an empty warehouse."""
-    monkeypatch.setattr(capture_job, "run_tasks", run_here)
     return Capturing(warehouse, kafka)
 
 

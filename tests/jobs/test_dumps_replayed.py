@@ -37,7 +37,7 @@ WAYS: Final = ("segments", "rows", "printed")
 
 
 @pytest.fixture(scope="module")
-def warehouses(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Warehouse]:
+def warehouses(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Warehouse]:
     """The recording read in each of the three ways."""
     root = tmp_path_factory.mktemp("dumps")
     rows = kafka_rows(FULL_A / "logs")
@@ -48,7 +48,7 @@ def warehouses(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         "printed": {"dumps": (str(FULL_A / "decoded"),)},
     }
     for name in WAYS:
-        make_warehouse_of(spark, root / name, cluster_id=CLUSTER, **sources[name])
+        make_warehouse_of(no_spark, root / name, cluster_id=CLUSTER, **sources[name])
     return {name: Warehouse(str(root / name)) for name in WAYS}
 
 
@@ -116,22 +116,22 @@ def test_bronze_says_that_it_is_a_dump(warehouses: Mapping[str, Warehouse]) -> N
 
 
 def test_export_of_a_printed_log_is_the_log(
-    spark: SparkSession, warehouses: Mapping[str, Warehouse], tmp_path: Path
+    no_spark: SparkSession, warehouses: Mapping[str, Warehouse], tmp_path: Path
 ) -> None:
     """Segments exported of what kafka-dump-log printed are those of the broker, byte for byte."""
-    export_segments(spark, warehouses["printed"], cluster_id=CLUSTER, output=str(tmp_path / "out"), topics=[OFFSETS])
+    export_segments(no_spark, warehouses["printed"], cluster_id=CLUSTER, output=str(tmp_path / "out"), topics=[OFFSETS])
     written = {path.relative_to(tmp_path / "out"): path.read_bytes() for path in (tmp_path / "out").glob("*/*.log")}
     logs = FULL_A / "logs"
     assert written == {path.relative_to(logs): path.read_bytes() for path in logs.glob(f"{OFFSETS}-*/*.log")}
 
 
-def capture_of(spark: SparkSession, warehouse: Warehouse, **options: Any) -> Any:
+def capture_of(no_spark: SparkSession, warehouse: Warehouse, **options: Any) -> Any:
     """One capture."""
     settings = load_settings({"cluster_id": CLUSTER, **options}, environment={})
-    return capture(spark, warehouse, settings, capture_id="again", captured_at=CAPTURED_AT)
+    return capture(no_spark, warehouse, settings, capture_id="again", captured_at=CAPTURED_AT)
 
 
-def test_sources_of_one_log_join(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_sources_of_one_log_join(no_spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
     """A dump of all and segments of a part: the segments give their part, the dump the rest, nothing comes twice; a
     capture of a longer dump adds what is new, and one of the same adds nothing."""
     rows = kafka_rows(FULL_A / "logs", [OFFSETS])
@@ -143,11 +143,11 @@ def test_sources_of_one_log_join(spark: SparkSession, warehouse: Warehouse, tmp_
     pq.write_table(early, tmp_path / "early.parquet")
     pq.write_table(rows, tmp_path / "all.parquet")
     captured = capture_of(
-        spark, warehouse, segments=(str(tmp_path / "logs"),), dumps=(str(tmp_path / "early.parquet"),)
+        no_spark, warehouse, segments=(str(tmp_path / "logs"),), dumps=(str(tmp_path / "early.parquet"),)
     )
     assert captured.quarantined_count == 0
-    assert capture_of(spark, warehouse, dumps=(str(tmp_path / "all.parquet"),)).quarantined_count == 0
-    again = capture_of(spark, warehouse, dumps=(str(tmp_path / "all.parquet"),))
+    assert capture_of(no_spark, warehouse, dumps=(str(tmp_path / "all.parquet"),)).quarantined_count == 0
+    again = capture_of(no_spark, warehouse, dumps=(str(tmp_path / "all.parquet"),))
     assert (again.batch_count, again.quarantined_count) == (0, 0)
     assert not list(Path(warehouse.root).glob("_staging/dumps/*"))
     batches = warehouse.read(TABLES["bronze.record_batches"]).to_pylist()
@@ -160,30 +160,30 @@ def test_sources_of_one_log_join(spark: SparkSession, warehouse: Warehouse, tmp_
     assert others == sum(partition > 0 for partition in rows["partition"].to_pylist())
 
 
-def test_faults_of_a_dump_are_in_quarantine(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_faults_of_a_dump_are_in_quarantine(no_spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
     """Bad lines are rows of bronze.quarantine, the same after a second capture, and gone when the dump is mended."""
     dump = tmp_path / "rows.json"
     dump.write_text('{"topic": "__consumer_offsets", "partition": 0, "offset": -1}\n{"junk\n', encoding="utf-8")
     for _ in range(2):
-        assert capture_of(spark, warehouse, dumps=(str(dump),)).quarantined_count == 2
+        assert capture_of(no_spark, warehouse, dumps=(str(dump),)).quarantined_count == 2
         found = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
         assert sorted((row["stage"], row["code"], row["byte_position"], row["source"]) for row in found) == [
             ("FILE", "BAD_ROW", 0, str(dump)),
             ("FILE", "BAD_ROW", 62, str(dump)),
         ]
     dump.write_text('{"topic": "__consumer_offsets", "partition": 0, "offset": 1, "key": "AAE="}', encoding="utf-8")
-    assert capture_of(spark, warehouse, dumps=(str(dump),)).is_clean is False  # offset 0 was never seen
+    assert capture_of(no_spark, warehouse, dumps=(str(dump),)).is_clean is False  # offset 0 was never seen
     assert warehouse.read(TABLES["bronze.quarantine"]).num_rows == 0
 
 
-def test_formatter_lines_meet_no_other_source(spark: SparkSession, warehouse: Warehouse) -> None:
+def test_formatter_lines_meet_no_other_source(no_spark: SparkSession, warehouse: Warehouse) -> None:
     """Records without offsets are captured alone, again without effect, and are refused beside the log itself."""
     formatted = (str(FULL_A / "truth" / "formatters"),)
-    first = capture_of(spark, warehouse, dumps=formatted)
+    first = capture_of(no_spark, warehouse, dumps=formatted)
     assert first.record_count == 1719
-    assert capture_of(spark, warehouse, dumps=formatted).record_count == 0
+    assert capture_of(no_spark, warehouse, dumps=formatted).record_count == 0
     with pytest.raises(SourceError, match="--cluster-id"):
-        capture_of(spark, warehouse, dumps=formatted, segments=(str(FULL_A / "logs"),))
-    capture_of(spark, warehouse, cluster_id="other", segments=(str(FULL_A / "logs"),))
+        capture_of(no_spark, warehouse, dumps=formatted, segments=(str(FULL_A / "logs"),))
+    capture_of(no_spark, warehouse, cluster_id="other", segments=(str(FULL_A / "logs"),))
     with pytest.raises(SourceError, match="--cluster-id"):
-        capture_of(spark, warehouse, cluster_id="other", dumps=formatted)
+        capture_of(no_spark, warehouse, cluster_id="other", dumps=formatted)

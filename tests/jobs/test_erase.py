@@ -22,7 +22,6 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
 from schemas.tables.state import STARTS
-from tests.jobs.one_process import one_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT
@@ -41,18 +40,11 @@ Erased = tuple[Nights, list[Path], dict[str, list[str]]]
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    """Tasks of all jobs run in this process."""
-    with one_process() as stands_for_spark:
-        yield stands_for_spark
-
-
-@pytest.fixture(scope="module")
-def erased_once(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
+def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
     """Two nights of three, then the erasure; and what the tables held before."""
     folder = tmp_path_factory.mktemp("erased")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.5, 0.8])
-    jobs = Nights(session, folder / "warehouse", parts[0])
+    jobs = Nights(no_spark, folder / "warehouse", parts[0])
     for night in range(2):
         jobs.run(parts[night], f"night-{night}")
     before = {name: jobs.rows(name) for name, table in TABLES.items() if jobs.warehouse.exists(table)}
@@ -63,11 +55,11 @@ def erased_once(session: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def erased(erased_once: Erased, session: SparkSession, tmp_path: Path) -> Erased:
+def erased(erased_once: Erased, no_spark: SparkSession, tmp_path: Path) -> Erased:
     """The same, in a warehouse of the test's own."""
     jobs, parts, before = erased_once
     shutil.copytree(jobs.warehouse.root, tmp_path / "erased")
-    return Nights(session, tmp_path / "erased", parts[1]), parts, before
+    return Nights(no_spark, tmp_path / "erased", parts[1]), parts, before
 
 
 def all_bytes(root: Path) -> Iterator[tuple[Path, bytes]]:
@@ -144,12 +136,12 @@ def test_wrong_words_are_refused() -> None:
     ]
 
 
-def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, session: SparkSession) -> None:
+def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: SparkSession) -> None:
     """What it is repeated with must stay as it is until it is."""
     start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
     warehouse.write(STARTS, start.table(CLUSTER), app_id="a", version=1)
     with pytest.raises(WarehouseError, match="broke off"):
-        erase(session, warehouse, ids=[CLIENT], key=KEY, at=AT)
+        erase(no_spark, warehouse, ids=[CLIENT], key=KEY, at=AT)
 
 
 def test_values_of_every_type(warehouse: Warehouse) -> None:

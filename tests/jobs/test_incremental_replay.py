@@ -43,9 +43,9 @@ class Nights(Jobs):
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Silver of one run over all."""
-    jobs = Jobs(spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    jobs = Jobs(no_spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
     jobs.nightly()
     return jobs.silver()
 
@@ -56,7 +56,7 @@ def assert_same(jobs: Jobs, whole: dict[str, list[str]]) -> None:
         assert jobs.rows(table.full_name) == whole[table.full_name], table.full_name
 
 
-def test_nights_make_what_one_run_makes(spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]) -> None:
+def test_nights_make_what_one_run_makes(no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]) -> None:
     """Each log partition is cut at places of its own: transactions, intervals and names are open across the runs."""
 
     def cuts(name: str) -> Sequence[float]:
@@ -64,7 +64,7 @@ def test_nights_make_what_one_run_makes(spark: SparkSession, tmp_path: Path, who
         return sorted(random.random() for _ in range(3))
 
     parts = slices_of(FULL_A, tmp_path / "parts", cuts)
-    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    jobs = Nights(no_spark, tmp_path / "warehouse", parts[0])
     records = 0
     for index, part in enumerate(parts):
         jobs.run(part, f"night-{index}")
@@ -193,13 +193,13 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
     assert jobs.nightly() == DONE
 
 
-def test_nothing_new_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_new_writes_nothing(no_spark: SparkSession, tmp_path: Path) -> None:
     """A run that finds nothing new leaves every table at its version."""
-    jobs = Jobs(spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
+    jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
     jobs.nightly("r1")
     versions = {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES}
     run_replay(
-        spark,
+        no_spark,
         jobs.warehouse,
         jobs.settings,
         run_id="r2",

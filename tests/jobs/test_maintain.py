@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +20,6 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUNS, STARTS
 from tests.conftest import takes_minutes
-from tests.jobs.one_process import one_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
@@ -40,29 +38,22 @@ def tended(jobs: Jobs, *, at: datetime = STARTED_AT, days: dict[str, int] | None
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    """Tasks of all jobs run in this process."""
-    with one_process() as stands_for_spark:
-        yield stands_for_spark
-
-
-@pytest.fixture(scope="module")
-def two_nights(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+def two_nights(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """A warehouse after two nights of three, and the logs of all three."""
     folder = tmp_path_factory.mktemp("nights")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.4, 0.8])
-    jobs = Nights(session, folder / "warehouse", parts[0])
+    jobs = Nights(no_spark, folder / "warehouse", parts[0])
     for night in range(2):
         jobs.run(parts[night], f"night-{night}")
     return folder / "warehouse", parts
 
 
 @pytest.fixture
-def nights(session: SparkSession, two_nights: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Nights, list[Path]]:
+def nights(no_spark: SparkSession, two_nights: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Nights, list[Path]]:
     """Two nights of three, in a warehouse of the test's own; the last is to come."""
     warehouse, parts = two_nights
     shutil.copytree(warehouse, tmp_path / "nights")
-    return Nights(session, tmp_path / "nights", parts[0]), parts
+    return Nights(no_spark, tmp_path / "nights", parts[0]), parts
 
 
 def contents(jobs: Jobs) -> dict[str, list[str]]:
@@ -71,9 +62,9 @@ def contents(jobs: Jobs) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Silver of one run over all."""
-    jobs = Jobs(session, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    jobs = Jobs(no_spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
     jobs.nightly()
     return jobs.silver()
 
@@ -252,15 +243,15 @@ def test_versions_that_readers_are_held_at_are_kept(warehouse: Warehouse) -> Non
     }
 
 
-def test_a_short_retention_is_refused(session: SparkSession, tmp_path: Path) -> None:
+def test_a_short_retention_is_refused(no_spark: SparkSession, tmp_path: Path) -> None:
     """Below what readers need it takes a word of its own; a table that is none is named."""
-    jobs = Jobs(session, tmp_path / "warehouse", FULL_A)
+    jobs = Jobs(no_spark, tmp_path / "warehouse", FULL_A)
     with pytest.raises(SettingsError, match="--allow-short-retention"):
-        maintain(session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1)
+        maintain(no_spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1)
     with pytest.raises(SettingsError, match=r"no table 'silver\.nope'"):
-        maintain(session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, tables=["silver.nope"])
+        maintain(no_spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, tables=["silver.nope"])
     assert maintain(
-        session, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1, allows_short_retention=True
+        no_spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT, vacuum_after_ms=1, allows_short_retention=True
     ) == MaintainSummary(())
 
 

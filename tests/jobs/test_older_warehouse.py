@@ -165,10 +165,10 @@ def test_the_newest_run_tells_the_format(
 
 
 @pytest.fixture(scope="module")
-def older_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
+def older_folder(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
     """A warehouse as before silver had numbers, and the silver it should have."""
     folder = tmp_path_factory.mktemp("older") / "warehouse"
-    jobs = Jobs(spark, folder, LOGS)
+    jobs = Jobs(no_spark, folder, LOGS)
     assert jobs.nightly("r1") == DONE
     silver = jobs.silver()
     assert silver[CONFIGS.full_name]
@@ -179,10 +179,10 @@ def older_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def older(spark: SparkSession, tmp_path: Path, older_folder: tuple[Path, dict[str, list[str]]]) -> Jobs:
+def older(no_spark: SparkSession, tmp_path: Path, older_folder: tuple[Path, dict[str, list[str]]]) -> Jobs:
     """A copy of it."""
     shutil.copytree(older_folder[0], tmp_path / "w")
-    return Jobs(spark, tmp_path / "w", LOGS)
+    return Jobs(no_spark, tmp_path / "w", LOGS)
 
 
 COMMANDS = {

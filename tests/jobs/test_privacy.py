@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.errors import SettingsError
 from jobs.privacy import HostPseudonyms, host_pseudonyms, pseudonym
@@ -13,7 +14,6 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, SILVER_TABLES
 from tests.conftest import RECORDINGS
-from tests.jobs.one_process import one_process
 from tests.jobs.test_replay import Jobs
 from tests.jobs.test_sinks import rows
 
@@ -65,17 +65,16 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     assert host_pseudonyms(load_settings(environment={})) is None
 
 
-def test_no_host_is_in_silver_and_gold(tmp_path: Path, key_file: Path) -> None:
+def test_no_host_is_in_silver_and_gold(no_spark: SparkSession, tmp_path: Path, key_file: Path) -> None:
     """Over a recording, two runs of it: only bronze has the address; the rows are the same but for it."""
     tables = [*SILVER_TABLES, *GOLD_TABLES]
     logs = RECORDINGS / "codec-gzip" / "logs"
-    with one_process() as session:
-        plain = Jobs(session, tmp_path / "plain", logs)
-        plain.nightly()
-        jobs = Jobs(session, tmp_path / "warehouse", logs)
-        jobs.settings = with_options(jobs.settings, privacy_hosts="pseudonym", privacy_key_file=str(key_file))
-        jobs.nightly()
-        jobs.replay("again", rebuild=True)
+    plain = Jobs(no_spark, tmp_path / "plain", logs)
+    plain.nightly()
+    jobs = Jobs(no_spark, tmp_path / "warehouse", logs)
+    jobs.settings = with_options(jobs.settings, privacy_hosts="pseudonym", privacy_key_file=str(key_file))
+    jobs.nightly()
+    jobs.replay("again", rebuild=True)
     made = pseudonym("/127.0.0.1", KEY)
     for table in tables:
         shown = jobs.rows(table.full_name)

@@ -142,9 +142,9 @@ def test_spark_lane_makes_the_same_rows(spark: SparkSession, tmp_path: Path) -> 
     assert not list((tmp_path / "spark" / "_staging").rglob("*.parquet"))
 
 
-def test_another_cluster_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_cluster_is_left_alone(no_spark: SparkSession, tmp_path: Path) -> None:
     """Two clusters in one warehouse: a run of one replaces nothing of the other."""
-    first = Jobs(spark, tmp_path, RECORDINGS / "codec-gzip" / "logs")
+    first = Jobs(no_spark, tmp_path, RECORDINGS / "codec-gzip" / "logs")
     first.nightly()
     before = first.silver()
     settings = load_settings(
@@ -152,12 +152,12 @@ def test_another_cluster_is_left_alone(spark: SparkSession, tmp_path: Path) -> N
         environment={},
     )
     run_nightly(
-        spark,
+        no_spark,
         first.warehouse,
         settings,
         run_id="o1",
         started_at=STARTED_AT,
-        steps=Steps(spark, Console(file=StringIO())),
+        steps=Steps(no_spark, Console(file=StringIO())),
     )
     assert first.silver() == before
     assert first.warehouse.read(TABLES["silver.offset_commits"], where={"cluster_id": "other"}).num_rows > 0
@@ -231,10 +231,10 @@ DAMAGES: dict[str, tuple[bytes, tuple[str, str], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_said_and_the_rest_is_replayed(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_path: Path, name: str) -> None:
     """One damaged log beside a good one: its row in quarantine, everything else in silver, exit code 3."""
     damaged, (stage, code), replayed = DAMAGES[name]
-    jobs = Jobs(spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [GOOD, damaged]))
+    jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [GOOD, damaged]))
     exit_code = jobs.nightly()
     assert (stage, code, 1) in {row[:3] for row in jobs.quarantine()}
     commits = jobs.warehouse.read(TABLES["silver.offset_commits"], ["log_partition", "log_offset"]).to_pylist()
@@ -249,10 +249,10 @@ def test_damage_is_said_and_the_rest_is_replayed(spark: SparkSession, tmp_path: 
     )
 
 
-def test_quarantine_rows_stay_when_nothing_is_new(spark: SparkSession, tmp_path: Path) -> None:
+def test_quarantine_rows_stay_when_nothing_is_new(no_spark: SparkSession, tmp_path: Path) -> None:
     """Rows of capture and of replay are both there after a second run, once each."""
     damaged, _, _ = DAMAGES["bomb"]
-    jobs = Jobs(spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged, DAMAGES["flipped bit"][0]]))
+    jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged, DAMAGES["flipped bit"][0]]))
     assert jobs.nightly("r1") == INCOMPLETE
     first = jobs.quarantine()
     assert {row[1] for row in first} == {"DECOMPRESSED_TOO_LARGE", "CRC_MISMATCH"}
@@ -261,10 +261,10 @@ def test_quarantine_rows_stay_when_nothing_is_new(spark: SparkSession, tmp_path:
     assert jobs.quarantine() == first
 
 
-def test_damaged_batch_stays_in_bronze(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_batch_stays_in_bronze(no_spark: SparkSession, tmp_path: Path) -> None:
     """A batch with a wrong checksum is kept as it is, marked, and covered as CORRUPT."""
     damaged, _, _ = DAMAGES["flipped bit"]
-    jobs = Jobs(spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged]))
+    jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged]))
     jobs.nightly()
     batches = jobs.warehouse.read(RECORD_BATCHES, ["base_offset", "batch", "crc_valid"]).sort_by("base_offset")
     assert b"".join(batches["batch"].to_pylist()) == damaged
@@ -273,15 +273,15 @@ def test_damaged_batch_stays_in_bronze(spark: SparkSession, tmp_path: Path) -> N
     assert [tuple(row.values()) for row in coverage] == [(0, 1, "CAPTURED"), (2, 2, "CORRUPT"), (3, 3, "CAPTURED")]
 
 
-def test_later_segments_extend_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_later_segments_extend_what_is_there(no_spark: SparkSession, tmp_path: Path) -> None:
     """A log that grew: the second run takes what is new, and the tables equal those of one run over all."""
     logs = log_folder(tmp_path / "logs", [FIRST + SECOND])
-    grown = Jobs(spark, tmp_path / "grown", logs)
+    grown = Jobs(no_spark, tmp_path / "grown", logs)
     grown.nightly("r1")
     segment = logs / f"{TOPIC}-0" / f"{0:020d}.log"
     segment.write_bytes(FIRST + SECOND + THIRD)
     grown.nightly("r2")
-    at_once = Jobs(spark, tmp_path / "at-once", logs)
+    at_once = Jobs(no_spark, tmp_path / "at-once", logs)
     at_once.nightly("r1")
     assert grown.silver() == at_once.silver()
     assert sorted(grown.warehouse.read(RECORD_BATCHES, ["base_offset"])["base_offset"].to_pylist()) == [0, 2, 3]

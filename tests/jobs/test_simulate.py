@@ -66,11 +66,11 @@ class Simulated:
 
 @pytest.fixture(scope="module", params=CHECKED)
 def simulated(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Simulated:
     """One scenario after another."""
     name: str = request.param
-    return Simulated(spark, SCENARIOS / f"{name}.toml", tmp_path_factory.mktemp(name))
+    return Simulated(no_spark, SCENARIOS / f"{name}.toml", tmp_path_factory.mktemp(name))
 
 
 def test_nightly_reads_every_record(simulated: Simulated) -> None:

@@ -66,10 +66,10 @@ def gold_and_truth(
 
 
 @pytest.mark.parametrize("scenario", ["bad-day", "consumer-protocol", "rolling-deploy"])
-def test_causes_are_the_true_ones(spark: SparkSession, tmp_path: Path, scenario: str) -> None:
+def test_causes_are_the_true_ones(no_spark: SparkSession, tmp_path: Path, scenario: str) -> None:
     """CERTAIN causes are true without exception, LIKELY ones in nine of ten, and every generation has its row; those
     of rolling deployments are marked, and no others are."""
-    rows, reasons, deployed = gold_and_truth(spark, scenario, tmp_path)
+    rows, reasons, deployed = gold_and_truth(no_spark, scenario, tmp_path)
     right: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {"CERTAIN": [], "LIKELY": [], "GUESS": []}
     for row in rows:

@@ -94,9 +94,9 @@ class Replayed:
 
 
 @pytest.fixture(scope="module")
-def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
+def replayed(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
     """One replay for all tests here."""
-    replayed = Replayed(spark, tmp_path_factory.mktemp("whatif"))
+    replayed = Replayed(no_spark, tmp_path_factory.mktemp("whatif"))
     assert replayed.code == DONE
     yield replayed
 

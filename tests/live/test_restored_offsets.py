@@ -54,7 +54,7 @@ def offsets(table: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def test_offsets_come_back(home: KafkaHome, spark: SparkSession, tmp_path: Path) -> None:
+def test_offsets_come_back(home: KafkaHome, no_spark: SparkSession, tmp_path: Path) -> None:
     """Two groups are moved on, one of their topics is deleted, the other gets a partition more: the file of a moment
     before brings both back to what is still there, and describe shows that moment."""
     for topic in (TOPIC, DELETED):
@@ -72,7 +72,7 @@ def test_offsets_come_back(home: KafkaHome, spark: SparkSession, tmp_path: Path)
         change_topic(home, broker, "--delete", "--topic", "payments")
         change_topic(home, broker, "--alter", "--topic", "orders", "--partitions", "3")
         told(home, broker, *reset, "--topic", "orders", "--to-offset", "70")
-        make_warehouse(spark, broker.data, tmp_path / "warehouse", cluster_id="live")
+        make_warehouse(no_spark, broker.data, tmp_path / "warehouse", cluster_id="live")
         warehouse, file = Warehouse(str(tmp_path / "warehouse")), tmp_path / "offsets.csv"
         asked = {"group_ids": GROUPS, "output": str(file), "output_format": "table", "out": io.StringIO()}
         run_restore(warehouse, "live", at_ms=at_ms, **asked)  # type: ignore[arg-type]

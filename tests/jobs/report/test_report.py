@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser
+from pyspark.sql import SparkSession
 
 from jobs.errors import JobError
 from jobs.report.run import BYTES_MAX, run_report
@@ -21,7 +22,6 @@ from jobs.settings import with_options
 from jobs.sinks import OVERWRITE, Warehouse
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
-from tests.jobs.one_process import one_process
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.hostile import HOSTILE
 from tests.jobs.test_replay import CLUSTER, Jobs
@@ -37,13 +37,12 @@ RECORDED: Final = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
 
 
 @pytest.fixture(scope="module")
-def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def report_of(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Makes the tables of a recording, once, and the report of all of it; they lie side by side."""
 
     def make(recording: str) -> Path:
         folder = tmp_path_factory.mktemp(recording)
-        with one_process() as session:
-            Jobs(session, folder / "warehouse", RECORDINGS / recording / "logs").nightly()
+        Jobs(no_spark, folder / "warehouse", RECORDINGS / recording / "logs").nightly()
         return made(Warehouse(str(folder / "warehouse")), folder / "report.html")
 
     return cache(make)
@@ -134,13 +133,12 @@ def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
         run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["nobody"])
 
 
-def test_nightly_writes_it_at_its_end(tmp_path: Path) -> None:
+def test_nightly_writes_it_at_its_end(no_spark: SparkSession, tmp_path: Path) -> None:
     """Where the settings name a file: it says which, and another program learns it, too."""
     path = tmp_path / "pages" / "night.html"
-    with one_process() as session:
-        jobs = Jobs(session, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")
-        jobs.settings = with_options(jobs.settings, report_file=str(path))
-        jobs.nightly()
+    jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")
+    jobs.settings = with_options(jobs.settings, report_file=str(path))
+    jobs.nightly()
     facts = jobs.steps.facts["report"]
     assert (facts["output"], facts["size_bytes"]) == (str(path), path.stat().st_size)
     assert facts["group_count"] >= facts["drawn_count"] >= 1

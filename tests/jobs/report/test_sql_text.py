@@ -16,7 +16,6 @@ from jobs.sinks import Warehouse
 from jobs.sql import Catalogue
 from jobs.times import epoch_ms
 from tests.conftest import RECORDINGS, takes_minutes
-from tests.jobs.one_process import one_process
 from tests.jobs.report.hostile import HOSTILE
 from tests.jobs.test_replay import CLUSTER, Jobs
 
@@ -44,11 +43,10 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+def warehouse(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The tables of the recording that comes with the project."""
     root = tmp_path_factory.mktemp("sql") / "warehouse"
-    with one_process() as session:
-        Jobs(session, root, RECORDINGS / "full-a" / "logs").nightly()
+    Jobs(no_spark, root, RECORDINGS / "full-a" / "logs").nightly()
     return Warehouse(str(root))
 
 
