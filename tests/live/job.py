@@ -36,15 +36,21 @@ class Job:
         self._name = job
         self._bronze = folder / "warehouse" / "bronze" / "record_batches"
         self._said = folder / f"{job}.out"
-        options = ["--warehouse", str(folder / "warehouse"), "--cluster-id", CLUSTER_ID]
         with self._said.open("a") as said:
             self._process = subprocess.Popen(
-                [str(PROJECT_ROOT / "spark-submit.sh"), *spark_options, job, *options, *words],
+                [
+                    str(PROJECT_ROOT / "spark-submit.sh"),
+                    *spark_options,
+                    job,
+                    "--warehouse",
+                    str(folder / "warehouse"),
+                    *words,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env=os.environ | (environment or {}),
+                env=os.environ | {"GROUPLEDGER_CLUSTER_ID": CLUSTER_ID} | (environment or {}),
                 start_new_session=True,  # a group of processes, to be killed together
             )
 
