@@ -25,7 +25,7 @@ from jobs.sinks import Warehouse
 from tests.jobs.in_process import in_process
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
-"""Marks what would make `make test` too long."""
+"""Marks what would make `make test` too long: whole tests, and cases of which one is enough there."""
 
 hypothesis_settings.register_profile("deterministic", derandomize=True, deadline=None)
 hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)

@@ -25,8 +25,6 @@ from schemas.tables.silver import SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of
 
-pytestmark = pytest.mark.spark
-
 Event = Mapping[str, Any]
 Place = tuple[str, str]
 """Group, and topic-partition as clients print it."""

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-import pytest
-
 from coordinator_core.inference.groups import GroupGold, audit_group
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -20,8 +18,6 @@ from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.group_truth import EXPIRED, LEFT, GroupTruth, read_group_truth
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of
-
-pytestmark = pytest.mark.spark
 
 LIKELY_MIN: Final = 0.9
 CLOCK_MS: Final = 5

@@ -106,7 +106,6 @@ def _another_state(told: Json) -> None:
     told["state"] = "Dead"
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "lie",
     [
@@ -136,7 +135,6 @@ def test_a_lie_about_a_group_is_found(
     assert (len(tally.failures), tally.explained) == (1, honest.explained)
 
 
-@pytest.mark.spark
 def test_a_group_which_the_broker_does_not_list_is_found(
     recording: Recording, truth: Truth, silver_of: SilverOf
 ) -> None:
@@ -150,7 +148,6 @@ def test_a_group_which_the_broker_does_not_list_is_found(
     assert removed in tally.failures[0]
 
 
-@pytest.mark.spark
 def test_a_group_which_the_tables_lack_is_found(recording: Recording, truth: Truth, silver_of: SilverOf) -> None:
     """A group that the broker lists must be in the tables, whatever else they hold."""
     told = _consumer_answer(truth)
@@ -163,7 +160,6 @@ def test_a_group_which_the_tables_lack_is_found(recording: Recording, truth: Tru
     assert compare.compare_groups(Tables(rows), truth).failures
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("place", "change"), [(0, -1), (1, 1), (2, 2), (3, 1)], ids=["first", "last", "state", "count"]
 )
@@ -176,7 +172,6 @@ def test_a_lie_about_a_share_partition_is_found(
     assert len(tally.failures) == 1
 
 
-@pytest.mark.spark
 def test_a_share_partition_which_the_broker_does_not_list_is_found(
     recording: Recording, truth: Truth, silver_of: SilverOf
 ) -> None:
@@ -191,7 +186,6 @@ def test_a_share_partition_which_the_broker_does_not_list_is_found(
     assert (len(tally.failures), tally.explained.total()) == (1, 0)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [
@@ -224,7 +218,6 @@ def test_a_wrong_column_is_found(
     assert _failures(Tables({**honest.rows, table: rows}), recording)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "table",
     [
@@ -266,7 +259,6 @@ def _failures(tables: Tables, recording: Recording) -> list[str]:
     return [failure for tally in tallies for failure in tally.failures]
 
 
-@pytest.mark.spark
 def test_bytes_which_decode_to_something_else_are_found(recording: Recording, silver_of: SilverOf) -> None:
     """A dump that prints another value than the batch holds differs in that record alone."""
     dumps = compare.dumps_of(recording.decoded)
@@ -278,7 +270,6 @@ def test_bytes_which_decode_to_something_else_are_found(recording: Recording, si
     assert "metadata" in tally.failures[0]
 
 
-@pytest.mark.spark
 def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_of: SilverOf, tmp_path: Path) -> None:
     """Assignments, commits and ends of transactions of clients that the tables do not have are failures."""
     (tmp_path / "truth").mkdir()
@@ -289,7 +280,6 @@ def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_o
     assert {failure.split()[0] for failure in told.failures} == {"assigned", "commit", "txn"}
 
 
-@pytest.mark.spark
 def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: SparkSession) -> None:
     """Of a share state log that begins in the middle, rows are not complete until a snapshot of their key, and the end
     state is the one of the whole log."""

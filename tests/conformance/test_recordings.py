@@ -17,8 +17,6 @@ from tests.conformance.explained import (
 from tests.conformance.recordings import COPIES, LOGS_BEFORE, Recording, SilverOf
 from tests.conformance.truth import CONSUMER_OFFSETS, SHARE_GROUP_STATE, read_truth
 
-pytestmark = pytest.mark.spark
-
 ReportLine = Callable[[str], None]
 
 

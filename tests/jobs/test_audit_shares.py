@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -18,7 +17,6 @@ from tests.conftest import PROJECT_ROOT
 LOGS = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
 
 
-@pytest.mark.spark
 def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: Path) -> None:
     """`__share_group_state` alone names no topic: gold has the same rows as with names, by topic id."""
     counts = {}

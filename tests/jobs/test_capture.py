@@ -26,7 +26,6 @@ QUARANTINE = TABLES["bronze.quarantine"]
 START = datetime(2024, 1, 1, tzinfo=UTC)
 OFFSETS, SHARE = "__consumer_offsets", "__share_group_state"
 
-pytestmark = pytest.mark.spark
 
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
 

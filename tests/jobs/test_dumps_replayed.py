@@ -21,8 +21,6 @@ from tests.conformance.recordings import CAPTURED_AT, make_warehouse_of
 from tests.conftest import RECORDINGS
 from tests.jobs.dump_builders import kafka_rows
 
-pytestmark = pytest.mark.spark
-
 FULL_A: Final = RECORDINGS / "full-a"
 OFFSETS: Final = "__consumer_offsets"
 CLUSTER: Final = "c"

@@ -21,7 +21,7 @@ from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUNS, STARTS
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError, break_off
@@ -64,7 +64,7 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("application", ["replay", "audit"])
+@pytest.mark.parametrize("application", ["replay", pytest.param("audit", marks=takes_minutes)])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
     own_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
 ) -> None:

@@ -21,7 +21,7 @@ from jobs.sinks import Committed, Warehouse
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
-from tests.conftest import RECORDINGS
+from tests.conftest import IS_TEST_LIVE, RECORDINGS
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError
@@ -167,11 +167,12 @@ def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.
     monkeypatch.setattr(Warehouse, "commit", breaking)
     with pytest.raises(BrokenOffError):
         nights.run(parts[1], "night-1")
-    for commit in range(1, len(GOLD_TABLES) + 3):
+    last = len(GOLD_TABLES) + 2
+    for commit in range(1, last + 1) if IS_TEST_LIVE else (2, 6, last):
         left[0] = commit
         with pytest.raises(BrokenOffError):
             nights.audit(f"again-{commit}")
-        if commit in {2, 6, len(GOLD_TABLES) + 2}:
+        if commit in {2, 6, last}:
             assert nights.gold() == before
     monkeypatch.undo()
     assert nights.audit("last")

@@ -20,7 +20,7 @@ from jobs.settings import with_options
 from jobs.sinks import Committed, Warehouse
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUPS, RUNS, WATERMARKS
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
@@ -137,7 +137,7 @@ def break_off(monkeypatch: pytest.MonkeyPatch, commit_count: int, job: str = "re
     monkeypatch.setattr(Warehouse, "commit", breaking)
 
 
-@pytest.mark.parametrize("commit", [1, 4, 9, 14])
+@pytest.mark.parametrize("commit", [1, *(pytest.param(commit, marks=takes_minutes) for commit in (4, 9)), 14])
 def test_a_run_that_breaks_off_is_repeated(
     tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
 ) -> None:

@@ -13,7 +13,7 @@ from jobs.errors import SourceError
 from jobs.sources.kafka_log import KafkaLogDataSource, KafkaLogStreamReader, selection
 from jobs.sources.log_offsets import Limits
 from jobs.sources.segments import SOURCE_SCHEMA, find_partitions, read_segment
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.builders import batch, write_segment
 from tests.jobs.fake_kafka import TOPIC, FakeKafka
 
@@ -62,7 +62,7 @@ def test_options_choose_and_filters_stay_filters(source: SparkSession) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batch_count_max", [None, 100, 333])
+@pytest.mark.parametrize("batch_count_max", [None, pytest.param(100, marks=takes_minutes), 333])
 def test_stream_gives_each_batch_once(source: SparkSession, tmp_path: Path, batch_count_max: int | None) -> None:
     """With AvailableNow all batches come once, at most so many a micro-batch; a second run gives nothing more."""
     sizes: list[int] = []

@@ -19,8 +19,6 @@ from jobs.sinks import Warehouse
 from schemas.tables.gold import REBALANCES
 from tests.conftest import PROJECT_ROOT
 
-pytestmark = pytest.mark.spark
-
 CAUSES_OF: Final = {
     "MEMBER_JOINED": {"MEMBER_JOINED", "FIRST"},
     "STATIC_MEMBER_BACK": {"MEMBER_JOINED", "FIRST", "STATIC_MEMBER_REPLACED"},
