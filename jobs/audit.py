@@ -6,9 +6,10 @@ audited by the log partitions of `__share_group_state`, their epochs and members
 both know of a group's days meets on the driver.
 
 What is new since the last audit is audited. Of share partitions that is what lies behind where the last audit settled
-(`inference.share_past`): settled rows stay, the others are made anew. Of groups it is all of those which did more than
-commit on (`inference.quiet`); of the others gold stays, but for the counts of days. `state.audits` says which silver
-gold is of, and by which settings it was made; where neither has changed, there is nothing to do.
+(`inference.share_past`): settled rows stay, the others are made anew. Of groups it is the commits since, and of those
+which did more than commit on (`inference.quiet`) what else there is; of the others gold stays, but for counts of days.
+`state.audits` says which silver gold is of, and by which settings it was made; where neither has changed, there is
+nothing to do.
 """
 
 import dataclasses
@@ -56,7 +57,7 @@ from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
-AUDIT_FORMAT: Final = 4
+AUDIT_FORMAT: Final = 5
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
 TASKS_PER_CORE: Final = 2

@@ -1,36 +1,50 @@
-"""The audit of `__consumer_offsets`: owners, rebalances, odd commits, lag, days; one log partition at a time."""
+"""The audit of `__consumer_offsets`: owners, rebalances, odd commits, lag, days; one log partition at a time.
 
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+Of a log partition that was audited before, the commits which came since are read, and of groups of which they or
+anything else says more than that they commit on, the other tables. `inference.group_past` says what is kept for that.
+"""
+
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import Final
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.broken_rules import group_anomalies
-from coordinator_core.inference.groups import GroupGold, audit_group
-from coordinator_core.inference.quiet import Quiet, commit_counts, is_noted
-from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.group_past import (
+    GroupBefore,
+    GroupedCommits,
+    GroupFacts,
+    HeardBuilder,
+    MembersHeard,
+    PastTooShort,
+    Piece,
+    kept_commits,
+)
+from coordinator_core.inference.groups import GroupGold, Judged, judge_group
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
+from coordinator_core.log.chunk import BoolArray
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import AuditParts, AuditWork
+from jobs.group_state import SavedGroups
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
-from jobs.silver_reader import group_lives, new_commits
-from schemas.tables.declare import Table
+from jobs.silver_reader import bundles, group_lives, lives_without_commits, new_commits
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
+from schemas.tables.silver import OFFSET_COMMITS
 
 BUFFERED_ROWS_MAX: Final = 100_000
-"""Gold rows held before a row group is written."""
+"""Gold rows, and commits, held before more is made of them."""
+NEW_COMMIT_WEIGHT: Final = 2
+"""A new commit takes as much memory as so many that are read by group."""
 
-
-GROUP_GOLD_KEPT: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES)
-"""Of which nothing changes while a group only commits on."""
-GROUP_GOLD: Final = (*GROUP_GOLD_KEPT, GROUP_SUMMARY, LAG_HISTORY)
+GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY)
 
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
@@ -39,92 +53,219 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     lags = LagWriter(work.files, work.inference, parts)
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
-        saved = KnownGroups({}, {}) if packed is None else KnownGroups.unpacked(packed)
-        if log_partition in work.resting:
-            _carry(log_partition, work, parts, frozenset())
-            parts.done.days.extend(chain.from_iterable(saved.days.values()))
-            parts.done.states[work.topic, log_partition] = saved.packed()
-            continue
-        only = _noted_groups(log_partition, saved, work, parts) if packed is not None and work.keeps_groups else None
-        left = KnownGroups({}, {}) if only is None else saved.without(only)
-        gold = GroupGold()
-        for life in group_lives(work.files, log_partition, only):
-            made = audit_group(life, work.inference, known)
-            left.quiet[life.group_id] = Quiet.of(life, work.inference)
-            if made.share_days:
-                left.days[life.group_id] = made.share_days
-            gold.extend(made)
-            lags.add(life)
-            write_broken_rules(group_anomalies(life), work.topic, parts)
-            if len(gold) > BUFFERED_ROWS_MAX:
-                _write(gold, log_partition, parts)
-                gold = GroupGold()
-        _write(gold, log_partition, parts)
-        lags.flush()
+        saved = None if packed is None else SavedGroups.unpacked(packed)
+        if saved is not None and log_partition in work.resting:
+            for table in GROUP_GOLD:
+                parts.carry(table, log_partition)
+            parts.carry_broken_rules(log_partition)
+            left = saved
+        elif saved is not None and work.keeps_groups:
+            left = _NewAudit(work, parts, known, log_partition, saved).run()
+        else:
+            left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.done.states[work.topic, log_partition] = left.packed()
 
 
-@dataclass(frozen=True, slots=True)
-class KnownGroups:
-    """What an audit leaves of a log partition of `__consumer_offsets`, by group."""
+def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:
+    """Audit the groups of a log partition from their beginning."""
+    made, kept = _Made(work, parts, log_partition), _KeptBuilder()
+    for life in group_lives(work.files, log_partition):
+        made.add(judge_group(life, work.inference, known))
+        kept.add(life)
+        lags.add(life)
+    lags.flush()
+    return made.left(kept.built(), MembersHeard(), SavedGroups())
 
-    quiet: dict[str, Quiet]
-    days: dict[str, list[ShareGroupDayRow]]
-    """Of share groups."""
 
-    def without(self, group_ids: Set[str]) -> "KnownGroups":
-        """The others."""
-        return KnownGroups(
-            {group_id: quiet for group_id, quiet in self.quiet.items() if group_id not in group_ids},
-            {group_id: days for group_id, days in self.days.items() if group_id not in group_ids},
-        )
+class _Made:
+    """What an audit makes of the groups of one log partition: rows, written some at a time, and what is kept."""
 
-    def packed(self) -> bytes:
-        """As bytes."""
-        days = {group_id: [tuple(day) for day in days] for group_id, days in self.days.items()}
-        packed: bytes = msgpack.packb([{group_id: tuple(quiet) for group_id, quiet in self.quiet.items()}, days])
-        return packed
+    def __init__(self, work: AuditWork, parts: AuditParts, log_partition: int) -> None:
+        self._work = work
+        self._parts = parts
+        self._log_partition = log_partition
+        self._gold = GroupGold()
+        self._pasts: dict[str, GroupFacts] = {}
+        self._days: dict[str, list[ShareGroupDayRow]] = {}
+        self._heard = HeardBuilder()
 
-    @classmethod
-    def unpacked(cls, packed: bytes) -> "KnownGroups":
-        """From the bytes of `packed`. Raises StateUnreadable for any other."""
+    def add(self, judged: Judged, from_log_offset: int = 0) -> None:
+        """What was found of one group, of broken rules what is behind a place in the log."""
+        group_id = judged.life.group_id
+        self._pasts[group_id] = judged.past
+        if judged.gold.share_days:
+            self._days[group_id] = judged.gold.share_days
+        self._heard.add(judged.life, judged.gold.owners, judged.heard)
+        self._gold.extend(judged.gold)
+        write_broken_rules(group_anomalies(judged.life, from_log_offset), self._work.topic, self._parts)
+        if len(self._gold) > BUFFERED_ROWS_MAX:
+            self._write()
+
+    def left(self, commits: GroupedCommits, heard: MembersHeard, others: SavedGroups) -> SavedGroups:
+        """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
+        `heard` of their members."""
+        self._write()
+        days = {group_id: found for group_id, found in others.days.items() if group_id not in self._pasts}
+        return SavedGroups(others.pasts | self._pasts, days | self._days, commits, self._heard.built(heard))
+
+    def _write(self) -> None:
+        """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
+        for table, rows in (
+            (PARTITION_OWNERS, self._gold.owners),
+            (REBALANCES, self._gold.rebalances),
+            (COMMIT_ANOMALIES, self._gold.anomalies),
+            (GROUP_SUMMARY, self._gold.days),
+        ):
+            self._parts.write_rows(table, rows, self._log_partition)
+        self._gold = GroupGold()
+
+
+class _KeptBuilder:
+    """What is kept of all commits of groups, many small groups at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, GroupCommits]] = []
+        self._waiting_count = 0
+        self._kept: list[Piece] = []
+
+    def add(self, life: GroupLife) -> None:
+        """The commits of one group."""
+        if len(life.commits) > BUFFERED_ROWS_MAX:
+            rows = kept_commits(life.commits)
+            self._kept.append((life.commits.taken(rows), np.zeros(len(rows), np.int64), (life.group_id,)))
+            return
+        # a copy: the columns are those of all groups that were read together
+        self._waiting.append((life.group_id, life.commits.taken(np.arange(len(life.commits)))))
+        self._waiting_count += len(life.commits)
+        if self._waiting_count > BUFFERED_ROWS_MAX:
+            self._keep()
+
+    def built(self) -> GroupedCommits:
+        """Of all groups that were added."""
+        self._keep()
+        return GroupedCommits.of(self._kept)
+
+    def _keep(self) -> None:
+        self._kept.append(GroupedCommits.of_groups(self._waiting).kept().piece)
+        self._waiting, self._waiting_count = [], 0
+
+
+class _NewAudit:
+    """The audit of what is new in one log partition: so many groups at a time as fit into memory."""
+
+    def __init__(
+        self, work: AuditWork, parts: AuditParts, known: Configs, log_partition: int, saved: SavedGroups
+    ) -> None:
+        self._work = work
+        self._parts = parts
+        self._known = known
+        self._log_partition = log_partition
+        self._saved = saved
+        self._place = work.next_offsets[log_partition]
+        # what became of transactions that were open is new, too
+        self._begin = min([self._place, *saved.commits.pending.tolist()])
+        self._made = _Made(work, parts, log_partition)
+        self._heard = saved.heard
+        self._heard_before = saved.heard.by_group()
+        self._summary = list(parts.former_rows(GROUP_SUMMARY, log_partition))
+        self._days_before = _days_of(self._summary)
+        self._noted: set[str] = set()
+        """Groups of which more is new than that they committed on."""
+        self._whole: set[str] = set()
+        """Those of them that are audited from their beginning."""
+        self._counts: dict[tuple[str, int], int] = {}
+        """New commits of the others, by group and day."""
+        self._quiet_days: list[GroupDayRow] = []
+        """Days of the others on which they had not committed before."""
+
+    def run(self) -> SavedGroups:
+        """Write what gold says of the groups now; what was said of them before stays where it still holds."""
+        work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
+        versions = changed_versions(work.group_files.get(log_partition, ())).items()
+        changed = {group_id for group_id, version in versions if version is None or version > work.audited_version}
+        weights = {OFFSET_COMMITS: NEW_COMMIT_WEIGHT}
+        kept: list[Piece] = []
+        seen: set[str] = set()
+        for some in bundles(work.files, log_partition, None, weights, from_log_offset=self._begin):
+            before = saved.commits if some is None else saved.commits.of_some(some)
+            pieces = new_commits(work.files, log_partition, self._begin, some)
+            both, is_new = before.and_new(pieces, place)
+            self._audit(both, is_new, changed if some is None else changed & some)
+            kept.append(both.kept().piece)
+            seen |= set(both.group_ids)
+        if not changed <= self._noted:
+            nothing = GroupedCommits.of(())
+            self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
+        first = min((saved.pasts[group_id].first_log_offset for group_id in self._whole), default=0)
+        for life in group_lives(work.files, log_partition, self._whole, from_log_offset=first):
+            self._made.add(judge_group(life, work.inference, self._known))
+        self._carry()
+        kept.append(saved.commits.of_some(seen, are_others=True).piece)
+        return self._made.left(GroupedCommits.of(kept), self._heard.without(self._noted), saved)
+
+    def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
+        """Audit groups that `changed`, and those of which the new ones of some commits say more than that they were
+        committed; count those of the others."""
+        saved = self._saved
+        new = commits.taken(is_new)
+        is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
+        noted = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()} | changed
+        for at, count in commit_counts(new.commits, new.group, new.group_ids).items():
+            group_id, day = at
+            if group_id in noted:
+                continue
+            self._counts[at] = count
+            if day not in self._days_before.get(group_id, {}):
+                row = quiet_day(saved.pasts[group_id], group_id, day, count)
+                if row is None:
+                    noted.add(group_id)
+                else:
+                    self._quiet_days.append(row)
+        self._noted |= noted
+        self._heard = self._heard.and_new(new)
+        slices = commits.slices()
+        for life in lives_without_commits(self._work.files, self._log_partition, noted):
+            rows = slices.get(life.group_id, slice(0, 0))
+            self._judge(life._replace(commits=commits.commits.taken(rows)), is_new[rows])
+
+    def _judge(self, life: GroupLife, is_new: BoolArray) -> None:
+        """Audit one group from where the last audit stopped, if what is kept of it will do."""
+        group_id = life.group_id
+        past = self._saved.pasts.get(group_id)
+        before = None
+        if past is not None:
+            heard, days = self._heard_before.get(group_id, {}), self._days_before.get(group_id, {})
+            before = GroupBefore(past, self._place, is_new, heard, days)
         try:
-            quiet, days = msgpack.unpackb(packed)
-            return cls(
-                {group_id: Quiet(*one) for group_id, one in quiet.items()},
-                {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in days.items()},
-            )
-        except (AttributeError, TypeError, ValueError, msgpack.UnpackException) as error:
-            raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
+            judged = judge_group(life, self._work.inference, self._known, before)
+        except PastTooShort:
+            self._whole.add(group_id)
+        else:
+            self._made.add(judged, self._place)
+
+    def _carry(self) -> None:
+        """Write what was said before and still holds."""
+        parts, log_partition = self._parts, self._log_partition
+        for table in (PARTITION_OWNERS, REBALANCES):
+            parts.carry(table, log_partition, self._noted)
+        parts.carry(COMMIT_ANOMALIES, log_partition, self._whole)
+        parts.carry_broken_rules(log_partition, left_out=self._whole)
+        for rows in self._summary:
+            _write_counted(rows, self._counts, self._noted, parts)
+        days = [day for day in self._quiet_days if day.group_id not in self._noted]
+        parts.write_rows(GROUP_SUMMARY, days, log_partition)
 
 
-def _noted_groups(log_partition: int, saved: KnownGroups, work: AuditWork, parts: AuditParts) -> frozenset[str]:
-    """Groups to be audited. Gold of the others is written as it was, new commits added to the counts of their days."""
-    changed = changed_versions(work.group_files.get(log_partition, ())).items()
-    noted = {group_id for group_id, version in changed if version is None or version > work.audited_version}
-    noted |= {group_id for group_id, quiet in saved.quiet.items() if quiet.has_pending}
-    added: Counter[tuple[str, int]] = Counter()
-    for commits, group, group_ids in new_commits(work.files, log_partition, work.next_offsets[log_partition]):
-        quiet = [saved.quiet.get(group_id) for group_id in group_ids]
-        is_odd = is_noted(commits, group, quiet, work.inference)
-        noted |= {group_ids[code] for code in np.unique(group[is_odd]).tolist()}
-        added.update(commit_counts(commits, group, group_ids))
-    counts = {place: count for place, count in added.items() if place[0] not in noted}
-    summary = list(parts.former_rows(GROUP_SUMMARY, log_partition))
-    known = {
-        place
-        for rows in summary
-        for place in zip(rows["group_id"].to_pylist(), epoch_ms_column(rows["day"]).tolist(), strict=True)
-    }
-    days = {place: saved.quiet[place[0]].day(*place, count) for place, count in counts.items() if place not in known}
-    noted |= {group_id for (group_id, _), day in days.items() if day is None}
-    _carry(log_partition, work, parts, noted, GROUP_GOLD_KEPT)
+def _days_of(summary: Iterable[pa.Table]) -> dict[str, dict[int, DayCounts]]:
+    """What was counted, by group and first instant of the day."""
+    found: dict[str, dict[int, DayCounts]] = {}
     for rows in summary:
-        _write_counted(rows, counts, noted, parts)
-    new_days = [day for (group_id, _), day in days.items() if day is not None and group_id not in noted]
-    parts.write_rows(GROUP_SUMMARY, new_days, log_partition)
-    return frozenset(noted)
+        counts = zip(rows["commit_count"].to_pylist(), rows["commit_anomaly_count"].to_pylist(), strict=True)
+        days = epoch_ms_column(rows["day"]).tolist()
+        for group_id, day, count in zip(rows["group_id"].to_pylist(), days, counts, strict=True):
+            found.setdefault(group_id, {})[day] = DayCounts(*count)
+    return found
 
 
 def _write_counted(
@@ -136,24 +277,3 @@ def _write_counted(
     added = np.array([counts.get(place, 0) for place in places], np.int64)
     counted = rows.set_column(column, rows.schema.field(column), pa.array(numbers_of(rows[column]) + added))
     parts.write(GROUP_SUMMARY, counted.filter(pa.array([group_id not in left_out for group_id in group_ids])))
-
-
-def _carry(
-    log_partition: int,
-    work: AuditWork,
-    parts: AuditParts,
-    left_out: Set[str],
-    tables: Sequence[Table] = GROUP_GOLD,
-) -> None:
-    """Gold of the groups of a log partition as it was, but for some of them."""
-    for table in tables:
-        parts.carry(table, log_partition, left_out)
-    parts.carry_broken_rules(log_partition, left_out=left_out)
-
-
-def _write(gold: GroupGold, log_partition: int, parts: AuditParts) -> None:
-    """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
-    parts.write_rows(PARTITION_OWNERS, gold.owners, log_partition)
-    parts.write_rows(REBALANCES, gold.rebalances, log_partition)
-    parts.write_rows(COMMIT_ANOMALIES, gold.anomalies, log_partition)
-    parts.write_rows(GROUP_SUMMARY, gold.days, log_partition)

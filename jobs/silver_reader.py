@@ -74,6 +74,15 @@ class _Footer(NamedTuple):
     last_offsets: tuple[int | None, ...]
     """Highest log offset of each row group; None where the file does not say."""
 
+    def wanted(self, log_partition: int, from_log_offset: int) -> list[int]:
+        """The row groups that may hold rows of a log partition from a place on."""
+        return [
+            index
+            for index, (bounds, last_offset) in enumerate(zip(self.bounds, self.last_offsets, strict=True))
+            if (bounds is None or bounds[0] <= log_partition <= bounds[1])
+            and (last_offset is None or last_offset >= from_log_offset)
+        ]
+
 
 class SilverFiles:
     """The files of some silver tables, of one cluster. Small and picklable: it goes to every task."""
@@ -122,13 +131,14 @@ class SilverFiles:
                 parts.append(as_read(rows, schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
-    def row_count_max(self, table: Table, log_partition: int) -> int:
-        """The most rows that one log partition can have, as the ends of the files tell."""
+    def row_count_max(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> int:
+        """The most rows that one log partition can have from a place on, as the ends of the files tell."""
         return sum(
             footer.metadata.row_group(index).num_rows
-            for footer in map(self._footer, self._files[table.full_name])
-            for index, bounds in enumerate(footer.bounds)
-            if bounds is None or bounds[0] <= log_partition <= bounds[1]
+            for file in self._files[table.full_name]
+            if file.maximum.get(LOG_OFFSET, from_log_offset) >= from_log_offset
+            for footer in (self._footer(file),)
+            for index in footer.wanted(log_partition, from_log_offset)
         )
 
     def iterate(
@@ -146,12 +156,7 @@ class SilverFiles:
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
             footer = self._footer(file)
-            wanted = [
-                index
-                for index, (bounds, last_offset) in enumerate(zip(footer.bounds, footer.last_offsets, strict=True))
-                if (bounds is None or bounds[0] <= log_partition <= bounds[1])
-                and (last_offset is None or last_offset >= from_log_offset)
-            ]
+            wanted = footer.wanted(log_partition, from_log_offset)
             if not wanted:
                 continue
             filesystem, path = filesystem_of(file.path)
@@ -207,23 +212,34 @@ def _rows_of(
     return rows.filter(pc.equal(rows[LOG_PARTITION], log_partition))
 
 
-def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
+def group_lives(
+    files: SilverFiles, log_partition: int, only: Set[str] | None = None, *, from_log_offset: int = 0
+) -> Iterator[GroupLife]:
     """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id.
 
-    So many are read at a time as fit into memory; a larger one alone.
+    So many are read at a time as fit into memory; a larger one alone. `from_log_offset`: no commits were before.
     """
     if only is not None and not only:
         return
-    for some in _bundles(files, log_partition, only):
-        yield from _lives(files, log_partition, some)
+    for some in bundles(files, log_partition, only, GROUP_WEIGHTS, from_log_offset=from_log_offset):
+        commits = _commits_by_group(files, log_partition, some, from_log_offset)
+        yield from _lives(files, log_partition, some, commits)
 
 
-def _lives(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Iterator[GroupLife]:
+def lives_without_commits(files: SilverFiles, log_partition: int, only: Set[str]) -> Iterator[GroupLife]:
+    """As `group_lives`, all of `only`, whether there are rows of them or not, and no commits."""
+    weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
+    for some in bundles(files, log_partition, only, weights) if only else ():
+        yield from _lives(files, log_partition, some, dict.fromkeys(some or (), GroupCommits()))
+
+
+def _lives(
+    files: SilverFiles, log_partition: int, only: Set[str] | None, commits: dict[str, GroupCommits]
+) -> Iterator[GroupLife]:
     generations = _by_group(files, GROUP_GENERATIONS, GenerationRow, log_partition, only)
     members = _by_group(files, GROUP_MEMBERS, MemberRow, log_partition, only)
     assignments = _by_group(files, MEMBER_ASSIGNMENTS, AssignmentRow, log_partition, only)
     events = _by_group(files, GROUP_EVENTS, EventRow, log_partition, only)
-    commits = _commits_by_group(files, log_partition, only)
     for group_id in sorted({*generations, *members, *assignments, *events, *commits}):
         yield GroupLife(
             group_id,
@@ -249,27 +265,43 @@ BUNDLE_WEIGHT_MAX: Final = 4_000_000
 """Of the groups that are read at a time: about 250 MB."""
 
 
-def _bundles(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Iterator[Set[str] | None]:
-    """The groups in bundles, by group id; None where all are wanted and one bundle holds them."""
-    if sum(weight * files.row_count_max(table, log_partition) for table, weight in GROUP_WEIGHTS.items()) <= (
-        BUNDLE_WEIGHT_MAX
+def bundles(
+    files: SilverFiles,
+    log_partition: int,
+    only: Set[str] | None,
+    weights: Mapping[Table, int],
+    *,
+    from_log_offset: int = 0,
+) -> Iterator[Set[str] | None]:
+    """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
+
+    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are.
+    """
+    begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
+    if (
+        sum(
+            weight * files.row_count_max(table, log_partition, from_log_offset=begins[table])
+            for table, weight in weights.items()
+        )
+        <= BUNDLE_WEIGHT_MAX
     ):
         yield only
         return
-    weights: Counter[str] = Counter()
-    for table, weight in GROUP_WEIGHTS.items():
-        for rows in files.iterate(table, ["group_id"], log_partition, ["group_id"]):
+    weight_of: Counter[str] = Counter()
+    for table, weight in weights.items():
+        columns = ["group_id", LOG_OFFSET] if begins[table] else ["group_id"]
+        for rows in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=begins[table]):
             group, group_ids = codes_of(rows["group_id"])
             counts = np.bincount(group, minlength=len(group_ids)).tolist()
-            weights.update({group_id: weight * count for group_id, count in zip(group_ids, counts, strict=True)})
+            weight_of.update({group_id: weight * count for group_id, count in zip(group_ids, counts, strict=True)})
     bundle: set[str] = set()
     filled = 0
-    for group_id in sorted(weights if only is None else only):
-        if bundle and filled + weights[group_id] > BUNDLE_WEIGHT_MAX:
+    for group_id in sorted(weight_of if only is None else only):
+        if bundle and filled + weight_of[group_id] > BUNDLE_WEIGHT_MAX:
             yield bundle
             bundle, filled = set(), 0
         bundle.add(group_id)
-        filled += weights[group_id]
+        filled += weight_of[group_id]
     yield bundle
 
 
@@ -331,25 +363,27 @@ def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.
 
 
 def new_commits(
-    files: SilverFiles, log_partition: int, from_log_offset: int
+    files: SilverFiles, log_partition: int, from_log_offset: int, only: Set[str] | None = None
 ) -> Iterator[tuple[GroupCommits, I64, Sequence[str]]]:
-    """Commits of all groups of one log partition from a place in the log on, piece by piece, and the group of each: an
-    index into the ids."""
-    for rows in files.iterate(
-        OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset
-    ):
+    """Commits of all groups of one log partition, or `only` some, from a place in the log on, piece by piece, and the
+    group of each: an index into the ids."""
+    pieces = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
+    for rows in _of_groups(pieces, only):
         group, group_ids = codes_of(rows["group_id"])
         topic, topics = codes_of(rows["topic"])
         yield GroupCommits(tuple(topics), topic=topic.astype(np.int32), **_commit_columns(rows)), group, group_ids
 
 
-def _commits_by_group(files: SilverFiles, log_partition: int, only: Set[str] | None) -> dict[str, GroupCommits]:
+def _commits_by_group(
+    files: SilverFiles, log_partition: int, only: Set[str] | None, from_log_offset: int
+) -> dict[str, GroupCommits]:
     group_ids: dict[str, int] = {}
     topics: dict[str, int] = {}
     columns: dict[str, Any] = {}
     # memory that nobody has written to yet costs nothing: each column is put in its place row group by row group
-    count, capacity = 0, files.row_count_max(OFFSET_COMMITS, log_partition)
-    for rows in _of_groups(files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS), only):
+    count, capacity = 0, files.row_count_max(OFFSET_COMMITS, log_partition, from_log_offset=from_log_offset)
+    pieces = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
+    for rows in _of_groups(pieces, only):
         piece = {"group": _numbered(rows["group_id"], group_ids), "topic": _numbered(rows["topic"], topics)}
         piece |= _commit_columns(rows)
         end = count + rows.num_rows

@@ -9,6 +9,7 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.inference.configs import NO_CONFIGS
+from coordinator_core.inference.heard import hear_all, hear_holders, latest_of
 from coordinator_core.inference.ordering import ordered_by
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
@@ -118,6 +119,9 @@ def warm_up() -> None:
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
     kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
     ordered_by(np.zeros(2, np.int64), 1, np.array([1, 0]))
+    one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
+    hear_all(one, one, one, bounds, one, one, one + 1, one, latest)
+    hear_holders(one, one, bounds, one, latest)
     pack_records(dump_records())
     for segment in (offsets_log(), share_log()):
         scan_segment(segment, base_offset=0)

@@ -15,12 +15,13 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `settings.InferenceSettings`: thresholds, and what is assumed where no log tells it (delivery limit, lock duration).
 * `configs.Configs`: what the metadata log tells of them, over time.
 * `life.GroupLife`, `life.GroupCommits`: all silver rows of one group.
-* `groups.audit_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`,
-  `rebalances` (with `causes`, `departures`: left or expired, `movement`, `storms`) and `commit_anomalies`.
+* `groups.judge_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`, `heard`,
+  `departures` (left or expired), `rebalances` (with `causes`, `movement`, `storms`) and `commit_anomalies`.
 * `share_log.ShareLog`: the silver rows of the share partitions of one log partition, as columns.
 * `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
   `archived`.
-* `share_past`, `quiet`: what an audit keeps of share partitions and of groups, so that the next one goes on.
+* `share_past`, `group_past`: what an audit keeps of share partitions and of groups, so that the next one goes on.
+  `quiet`: of which groups nothing but commits is new.
 * `lag.lag_history`: lag at each commit, where end offsets were sampled. `broken_rules`: where a log breaks the
   coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, less `cluster_id`.

@@ -7,13 +7,14 @@ several clusters, or damaged, shows the same. A defect is named only where its e
 comments in `RULES` say how it comes about.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core import anomalies
+from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
@@ -172,14 +173,15 @@ class LogAnomalyRow(NamedTuple):
     confidence: str
 
 
-def group_anomalies(life: GroupLife) -> list[LogAnomalyRow]:
-    """Broken rules in the log of one group, in log order."""
-    rows = [*_from_events(life), *_orphaned_offsets(life)]
+def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
+    """Broken rules in the log of one group from a place on, in log order."""
+    events = [event for event in life.events if event.log_offset >= from_log_offset]
+    rows = [*_from_events(life, events), *_orphaned_offsets(life, events)]
     return sorted(rows, key=lambda row: (row.log_offset, row.ordinal, row.rule))
 
 
-def _from_events(life: GroupLife) -> Iterator[LogAnomalyRow]:
-    for event in life.events:
+def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
+    for event in events:
         if event.event_type != "ANOMALY":
             continue
         code = event.details.get("code", OTHER)
@@ -203,9 +205,9 @@ def _from_events(life: GroupLife) -> Iterator[LogAnomalyRow]:
         )
 
 
-def _orphaned_offsets(life: GroupLife) -> Iterator[LogAnomalyRow]:
+def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
     """Offsets which were in force when their group was deleted, and after. The row is at the group's deletion."""
-    deletions = [event for event in life.events if event.event_type == "GROUP_DELETED"]
+    deletions = [event for event in events if event.event_type == "GROUP_DELETED"]
     commits = life.commits
     if not deletions or not len(commits):
         return

@@ -64,20 +64,30 @@ class Verdict(NamedTuple):
     likely_cause: str | None = None
 
 
-def find_anomalies(life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings) -> list[AnomalyRow]:
-    """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`."""
+def find_anomalies(
+    life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings, is_new: BoolArray | None = None
+) -> list[AnomalyRow]:
+    """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`.
+
+    `is_new`: which of the commits are to be judged; of those before, only what is needed for that is there
+    (`group_past`).
+    """
     commits = life.commits
-    if not len(commits):
+    if not len(commits) or not (is_new is None or is_new.any()):
         return []
     groups = GenerationsAt(life.generations, life.events)
     verdicts: dict[int, Verdict] = {}
     # later lines have the last word: what says more comes later
-    verdicts |= _stalled(commits, settings)
+    verdicts |= dict.fromkeys(stalled(commits, settings), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
     verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
     verdicts |= _resets(commits, groups)
+    if is_new is None:
+        verdicts |= _set_once(commits, groups)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
     verdicts |= _deleted(life, groups, settings)
+    if is_new is not None:
+        verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
     if not verdicts:
         return []
     owned = OwnersAt(owners)
@@ -93,10 +103,18 @@ class GenerationsAt:
 
     def __init__(self, generations: Iterable[GenerationRow], events: Iterable[EventRow]) -> None:
         # a stretch counts from the last record of its operation; what made a group is empty from its first one on
-        created = {event.at: event.log_offset for event in events if event.event_type == "GROUP_CREATED"}
+        created: dict[int, list[int]] = {}
+        for event in events:
+            if event.event_type == "GROUP_CREATED":
+                created.setdefault(event.at, []).append(event.log_offset)
         self._rows = sorted(generations, key=lambda row: row.from_log_offset)
         begins = [
-            row.from_log_offset if row.member_count else created.get(row.valid_from, row.from_log_offset)
+            row.from_log_offset
+            if row.member_count
+            else max(
+                (place for place in created.get(row.valid_from, ()) if place <= row.from_log_offset),
+                default=row.from_log_offset,
+            )
             for row in self._rows
         ]
         self._from = np.minimum.accumulate(np.array(begins[::-1], np.int64))[::-1]
@@ -146,6 +164,11 @@ class GenerationsAt:
         index = np.searchsorted(self._from, log_offsets, side="right") - 1
         at = np.maximum(index, 0)
         return (index >= 0) & (log_offsets < self._to[at]) & self._is_empty[at] & self._had_members[at], at
+
+    def emptied_since(self) -> int:
+        """Where the newest stretch begins, if nobody is in the group then and it had members before; else -1."""
+        is_emptied, at = self.emptied(np.array([np.iinfo(np.int64).max - 1], np.int64))
+        return self._begins[int(at[0])] if is_emptied[0] else -1
 
 
 class OwnersAt:
@@ -260,7 +283,7 @@ _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
 def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
-    """Plain commits while an emptied group had no member, and first ones of a group which never had any."""
+    """Plain commits while an emptied group had no member."""
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     is_emptied, stretch = groups.emptied(commits.log_offset)
     verdicts: dict[int, Verdict] = {}
@@ -272,13 +295,32 @@ def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
             verdicts |= dict.fromkeys(rows, Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN))
         else:
             verdicts[rows[0]] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
-    is_value = commits.change != DELETE
-    if (is_plain & (commits.change == FIRST))[is_value].all() and not is_emptied.any():
-        # put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted log
-        for row in _rows(is_value):
-            if groups.is_empty_at(int(commits.log_offset[row])):
-                verdicts[row] = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
     return verdicts
+
+
+def _set_once(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
+    """Offsets put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted
+    log."""
+    if not is_set_once(commits) or groups.emptied(commits.log_offset)[0].any():
+        return {}
+    return {
+        row: Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
+        for row in _rows(commits.change != DELETE)
+        if groups.is_empty_at(int(commits.log_offset[row]))
+    }
+
+
+def jumps(commits: GroupCommits, settings: InferenceSettings) -> BoolArray:
+    """Which of the commits go so far ahead that they may be skips."""
+    delta = commits.committed_offset - commits.previous_offset
+    found: BoolArray = (commits.change == ADVANCE) & (delta >= settings.skip_offset_count)
+    return found
+
+
+def is_set_once(commits: GroupCommits) -> bool:
+    """Is each of the commits of a group a plain first one to its partition, deletions aside?"""
+    is_first = (commits.outcome == APPLIED) & (commits.change == FIRST) & ~commits.is_transactional
+    return bool(is_first[commits.change != DELETE].all())
 
 
 def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings) -> dict[int, Verdict]:
@@ -296,7 +338,7 @@ def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings
 def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
     """Advances which are far longer and far faster than the partition's median advance."""
     delta = commits.committed_offset - commits.previous_offset
-    candidates = np.flatnonzero((commits.change == ADVANCE) & (delta >= settings.skip_offset_count))
+    candidates = np.flatnonzero(jumps(commits, settings))
     if not len(candidates):
         return {}
     rows, starts = by_partition(commits, commits.change == ADVANCE)
@@ -328,21 +370,26 @@ def _rates(commits: GroupCommits, rows: I64, delta: I64) -> Any:
     return rates
 
 
-def _stalled(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
-    """The commit at which an offset has stayed for `stalled_ms`, once for each time that it stays."""
+def stalled(commits: GroupCommits, settings: InferenceSettings, group: I64 | None = None) -> Sequence[int]:
+    """The commits at which an offset has stayed for `stalled_ms`, once for each time that it stays.
+
+    `group`, a number a row: of several groups.
+    """
     at = commits.applied_at_ms[commits.applied_at_ms != NONE_MS]
     if not len(at) or int(at.max() - at.min()) < settings.stalled_ms:
-        return {}
-    rows, starts = by_partition(commits, commits.outcome == APPLIED)
+        return ()
+    rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
     begins = commits.change[rows] != REPEAT
     begins[starts[:-1]] = True
     run = np.cumsum(begins) - 1
     applied_at = commits.applied_at_ms[rows]
-    stayed = applied_at - applied_at[np.flatnonzero(begins)][run]
-    is_long = (stayed >= settings.stalled_ms) & (commits.change[rows] == REPEAT)
+    began_at = applied_at[np.flatnonzero(begins)][run]
+    is_timed = (applied_at != NONE_MS) & (began_at != NONE_MS)
+    is_long = is_timed & (applied_at - began_at >= settings.stalled_ms) & (commits.change[rows] == REPEAT)
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = ~(is_long[:-1] & (run[:-1] == run[1:]))
-    return dict.fromkeys(rows[is_long & is_first].tolist(), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
+    found: Sequence[int] = rows[is_long & is_first].tolist()
+    return found
 
 
 def _rows(chosen: BoolArray) -> Sequence[int]:

@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from coordinator_core.inference.departures import CLASSIC
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import find_gaps
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
+from coordinator_core.log.chunk import BoolArray
 from coordinator_core.offsets.lane import OUTCOMES
 
 DAY_MS: Final = 86_400_000
@@ -23,18 +24,34 @@ UNKNOWN_TYPE: Final = CLASSIC
 APPLIED: Final = OUTCOMES.index("APPLIED")
 
 
+class DayCounts(NamedTuple):
+    """What is counted of the commits of a day."""
+
+    commit_count: int
+    commit_anomaly_count: int
+
+
+NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
+
+
 def group_days(
     life: GroupLife,
     owners: Sequence[OwnerRow],
     rebalances: Sequence[RebalanceRow],
     anomalies: Iterable[AnomalyRow],
+    is_new: BoolArray | None = None,
+    before: Mapping[int, DayCounts] = NOTHING_BEFORE,
 ) -> list[GroupDayRow]:
-    """The days of one group; a day on which it was of two types counts for the later one."""
+    """The days of one group; a day on which it was of two types counts for the later one.
+
+    `is_new`: which of the commits count, and `before`, by first instant of a day, what of others was counted already.
+    """
     generations = Counter(_day(row.valid_from) for row in life.generations)
     begun = Counter(_day(row.started_at) for row in rebalances)
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
-    commits = _commit_days(life)
+    commits = _commit_days(life, is_new) + Counter({day: counts.commit_count for day, counts in before.items()})
     odd = Counter(_day(row.at) for row in anomalies)
+    odd += Counter({day: counts.commit_anomaly_count for day, counts in before.items()})
     not_stable = _not_stable_ms(life, rebalances)
     unowned = _unowned_ms(owners, life.members)
     members = _MembersAt(life.members)
@@ -87,10 +104,11 @@ def _day(at_ms: int) -> int:
     return at_ms // DAY_MS * DAY_MS
 
 
-def _commit_days(life: GroupLife) -> Counter[int]:
+def _commit_days(life: GroupLife, is_new: BoolArray | None) -> Counter[int]:
     """Commits applied, by day; those whose records bear no time are of no day."""
     commits = life.commits
-    days = commits.applied_at_ms[(commits.outcome == APPLIED) & (commits.applied_at_ms >= 0)] // DAY_MS
+    is_counted = (commits.outcome == APPLIED) & (commits.applied_at_ms >= 0)
+    days = commits.applied_at_ms[is_counted if is_new is None else is_counted & is_new] // DAY_MS
     if not len(days):
         return Counter()
     first, last = int(days.min()), int(days.max())

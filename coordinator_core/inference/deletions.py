@@ -15,7 +15,7 @@ is a whole number of minutes, so nothing younger than one minute has expired. Th
 the broker are known.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -135,7 +135,7 @@ class Deletions:
     def _last_before(self, rows: I64, row: int) -> int:
         """The place, among applied rows, of the last one that was in force when this one was written, or -1."""
         commits = self._life.commits
-        return bisect_right(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
+        return bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
 
     def _age_ms(self, row: int, generation: GenerationRow | None) -> int | None:
         """How old, at most, the offset was for the retention check when it was deleted.
@@ -145,9 +145,9 @@ class Deletions:
         commits = self._life.commits
         rows = self._applied[int(commits.topic[row]), int(commits.partition[row])]
         place = self._last_before(rows, row)
-        if place < 1:
+        if place < 0 or commits.change[rows[place]] == _DELETE:
             return None
-        base_ms = int(commits.recorded_at_ms[rows[place - 1]])
+        base_ms = int(commits.recorded_at_ms[rows[place]])
         if generation is not None and generation.group_type == "CLASSIC" and generation.member_count == 0:
             base_ms = min(base_ms, generation.valid_from)
         return int(commits.recorded_at_ms[row]) - base_ms

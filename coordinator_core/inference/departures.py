@@ -17,17 +17,17 @@ Proof there is one only: a classic member cannot have expired sooner than its ti
 by an admin's hand. All else is likely at best.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from statistics import median
 from typing import Final, NamedTuple
 
-import numpy as np
-
+from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.configs import Configs
-from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.heard import Stretch, Times
+from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I64
 
 LEFT: Final = "MEMBER_LEFT"
 EXPIRED: Final = "MEMBER_EXPIRED"
@@ -54,14 +54,8 @@ SILENT_FACTOR: Final = 3
 """Silent for so many times its usual interval: not its usual interval."""
 RHYTHMS_MISSED_MAX: Final = 2
 """A member that stops has made its last commit so many intervals ago, at most."""
-COMMITS_LOOKED_AT_MAX: Final = 8_192
-"""So far back from a member's end are its commits looked for: enough for its last and its rhythm."""
-INTERVALS_MAX: Final = 10
-"""Its rhythm is the median of so many last intervals between commits."""
 INTERVALS_MIN: Final = 2
-
-PARTITION_BITS: Final = 31
-END_OF_LOG: Final = (1 << 63) - 1
+"""A member's rhythm is the median of its last intervals between commits, and of so many at least."""
 
 
 class Departure(NamedTuple):
@@ -70,6 +64,10 @@ class Departure(NamedTuple):
     cause: str
     method: str
     confidence: str
+
+
+Departed = Mapping[Stretch, Departure]
+"""Why members went, by their stretches."""
 
 
 class Heard(NamedTuple):
@@ -83,15 +81,47 @@ class Heard(NamedTuple):
     """Its usual interval between commits; None where too few are known."""
 
 
-class Departures:
+def find_departures(
+    life: GroupLife,
+    heard: Mapping[Stretch, Times],
+    settings: InferenceSettings,
+    configs: Configs = NO_CONFIGS,
+    told: Departed | None = None,
+) -> dict[Stretch, Departure]:
+    """Why each member of one group went that left or expired with a generation.
+
+    `heard`: when they committed (`heard.heard_of`); `told`: what is known of some of them already.
+    """
+    departures = _Departures(life, heard, settings, configs)
+    ended: dict[int, list[MemberRow]] = {}
+    for member in life.members:
+        if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
+            ended.setdefault(member.to_log_offset, []).append(member)
+    known, found = told or {}, {}
+    before: GenerationRow | None = None
+    for row in life.generations:
+        previous = before if before is not None and before.incarnation == row.incarnation else None
+        for member in ended.get(row.from_log_offset, ()):
+            stretch = stretch_of(member)
+            found[stretch] = known[stretch] if stretch in known else departures.why(member, previous, row)
+        before = row
+    return found
+
+
+def stretch_of(member: MemberRow) -> Stretch:
+    """What tells a stretch of membership from the others of its group."""
+    return member.member_id, member.from_log_offset
+
+
+class _Departures:
     """Members of one group that went, to be asked why."""
 
     def __init__(
-        self, life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings, configs: Configs
+        self, life: GroupLife, heard: Mapping[Stretch, Times], settings: InferenceSettings, configs: Configs
     ) -> None:
         self._settings = settings
         self._configs = configs
-        self._commits = _OwnCommits(life.commits, owners)
+        self._commit_times = heard
         self._events = _events_by_member(life.events)
 
     def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Departure:
@@ -109,8 +139,8 @@ class Departures:
             by_record_ms = previous.current_state_at
         else:
             by_record_ms = _last_event_ms(self._events.get(member.member_id, ()), end)
-        times = self._commits.times_ms(member.member_id, member.from_log_offset, end)
-        last_commit_ms = int(times[-1]) if len(times) else None
+        times = self._commit_times.get(stretch_of(member), ())
+        last_commit_ms = times[-1] if times else None
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
         return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
 
@@ -230,44 +260,7 @@ def _last_event_ms(events: Iterable[EventRow], to_log_offset: int) -> int | None
     return max((event.at for event in events if event.log_offset <= to_log_offset), default=None)
 
 
-def _rhythm_ms(times: I64) -> int | None:
-    """Median of the last intervals between distinct times."""
-    intervals = np.diff(np.unique(times))[-INTERVALS_MAX:]
-    return int(np.median(intervals)) if len(intervals) >= INTERVALS_MIN else None
-
-
-class _OwnCommits:
-    """Commits to the partitions which a member owned at the time."""
-
-    def __init__(self, commits: GroupCommits, owners: Iterable[OwnerRow]) -> None:
-        self._commits = commits
-        numbers = {topic: number for number, topic in enumerate(commits.topics)}
-        self._owned: dict[str, dict[int, tuple[int, int]]] = {}
-        for owner in sorted(owners, key=lambda row: row.from_log_offset):
-            topic = numbers.get(owner.topic or "")
-            if topic is not None and owner.partition >= 0:
-                to = END_OF_LOG if owner.to_log_offset is None else owner.to_log_offset
-                stretch = owner.from_log_offset, to
-                self._owned.setdefault(owner.member_id, {})[topic << PARTITION_BITS | owner.partition] = stretch
-
-    def times_ms(self, member_id: str, from_log_offset: int, to_log_offset: int) -> I64:
-        """When the member's last commits were recorded, in log order; each partition counts by its last stretch."""
-        owned = self._owned.get(member_id)
-        commits = self._commits
-        end = int(np.searchsorted(commits.log_offset, to_log_offset))
-        first = max(int(np.searchsorted(commits.log_offset, from_log_offset)), end - COMMITS_LOOKED_AT_MAX)
-        if owned is None or first >= end:
-            return np.zeros(0, np.int64)
-        window = slice(first, end)
-        owned_keys = np.array(sorted(owned), np.int64)
-        bounds = np.array([owned[key] for key in owned_keys.tolist()], np.int64)
-        keys = commits.topic[window].astype(np.int64) << PARTITION_BITS | commits.partition[window]
-        place = np.minimum(np.searchsorted(owned_keys, keys), len(owned_keys) - 1)
-        log_offset = commits.log_offset[window]
-        is_own = (
-            (owned_keys[place] == keys)
-            & (log_offset > bounds[place, 0])
-            & (log_offset < bounds[place, 1])
-            & (commits.committed_offset[window] >= 0)
-        )
-        return np.maximum.accumulate(commits.recorded_at_ms[window][is_own])
+def _rhythm_ms(times: Times) -> int | None:
+    """Median of the intervals between the times."""
+    intervals = [later - time for time, later in pairwise(times)]
+    return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None

@@ -1,11 +1,16 @@
 """The group side of gold: owners, rebalances, commit anomalies and days of one group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
 from coordinator_core.inference.commit_anomalies import find_anomalies
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.days import SHARE, group_days, share_group_days
+from coordinator_core.inference.days import NOTHING_BEFORE, SHARE, group_days, share_group_days
+from coordinator_core.inference.departures import Departed, find_departures
+from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts
+from coordinator_core.inference.heard import Stretch, Times, heard_of
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import find_rebalances
@@ -35,20 +40,58 @@ class GroupGold:
         self.share_days += other.share_days
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is inferred of one group, and what is to be kept of it."""
+
+    life: GroupLife
+    """Its rows in the order of the log."""
+    gold: GroupGold
+    past: GroupFacts
+    heard: Mapping[Stretch, Times]
+
+
 def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
     """All that is inferred of one group. A function of the set of rows: their order does not matter."""
+    return judge_group(life, settings, configs).gold
+
+
+def judge_group(
+    life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS, before: GroupBefore | None = None
+) -> Judged:
+    """All that is inferred of one group. A function of the set of rows: their order does not matter.
+
+    `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
+    where the group is to be judged from its beginning.
+    """
     life = _in_order(life)
+    is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
+    departed_before: Departed = {}
+    if before is not None:
+        before.require_enough(life, settings)
+        place, told, days, departed_before = before.from_log_offset, before.heard, before.days, before.departed(life)
+        # of one that never committed all commits are there
+        is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
-    rebalances = find_rebalances(life, owners, settings, configs)
-    anomalies = find_anomalies(life, owners, settings)
+    heard = heard_of(life.commits, owners, life.members, told, place)
+    departed = find_departures(life, heard, settings, configs, departed_before)
+    rebalances = find_rebalances(life, owners, departed, settings)
+    anomalies = find_anomalies(life, owners, settings, is_new)
+    past = group_facts(life, departed, settings, before)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
-    return GroupGold(
+    gold = GroupGold(
         owners=owners,
         rebalances=rebalances,
         anomalies=anomalies,
-        days=group_days(life, owners, rebalances, anomalies) if types - {SHARE} or len(life.commits) else [],
+        days=group_days(life, owners, rebalances, anomalies, is_new, days)
+        if types - {SHARE} or past.first_log_offset >= 0
+        else [],
         share_days=share_group_days(life) if SHARE in types else [],
     )
+    return Judged(life, gold, past, heard)
+
+
+NO_TIMES: Final[Mapping[Stretch, Times]] = {}
 
 
 def _in_order(life: GroupLife) -> GroupLife:

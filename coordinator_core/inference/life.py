@@ -1,7 +1,7 @@
 """All that silver holds of one group."""
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,14 @@ class GroupCommits:
 
     def __len__(self) -> int:
         return len(self.log_offset)
+
+    def taken(self, rows: I64 | BoolArray | slice) -> "GroupCommits":
+        """Some of the rows."""
+        return GroupCommits(self.topics, **{name: getattr(self, name)[rows] for name in COMMIT_COLUMNS})
+
+
+COMMIT_COLUMNS: Final = tuple(item.name for item in fields(GroupCommits) if item.name != "topics")
+"""The columns of `GroupCommits`."""
 
 
 class GroupLife(NamedTuple):

@@ -13,11 +13,10 @@ from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
-from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.departures import CLASSIC, Departures
+from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
-from coordinator_core.inference.rollouts import Stretch, by_others, find_rollouts, with_rollouts
+from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.storms import with_storms
@@ -27,28 +26,21 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 
 
 def find_rebalances(
-    life: GroupLife, owners: Sequence[OwnerRow], settings: InferenceSettings, configs: Configs = NO_CONFIGS
+    life: GroupLife, owners: Sequence[OwnerRow], departed: Departed, settings: InferenceSettings
 ) -> list[RebalanceRow]:
-    """All rebalances of one group, in log order."""
-    steps = list(_steps(life, Departures(life, owners, settings, configs)))
-    departed = {
-        _stretch(member): departure
-        for step, left in steps
-        for member, departure in zip(left, step.departures, strict=True)
-    }
+    """All rebalances of one group, in log order. `departed`: `find_departures` of it."""
     rollouts = find_rollouts(life.members, departed, settings)
-    departed |= by_others(rollouts, departed)
+    departed = {**departed, **by_others(rollouts, departed)}
     completed = completion_times(life.events)
     rows: list[RebalanceRow] = []
     log_offsets: list[int] = []
     begins_ms: list[int] = []
     causes: list[Cause] = []
-    for step, left in steps:
+    for step, left in _steps(life, departed):
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
-        known = step._replace(departures=tuple(departed[_stretch(member)] for member in left))
-        causes = find_causes(known, causes)
-        rows.append(_row(known, left, causes, _completed_at(step, completed)))
+        causes = find_causes(step, causes)
+        rows.append(_row(step, left, causes, _completed_at(step, completed)))
         log_offsets.append(step.row.from_log_offset)
         begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
     rows = with_rollouts(_with_unowned_time(rows, begins_ms, owners), log_offsets, rollouts)
@@ -56,11 +48,7 @@ def find_rebalances(
     return with_storms(rows, [explained.get(place, frozenset()) for place in log_offsets], life.members, settings)
 
 
-def _stretch(member: MemberRow) -> Stretch:
-    return member.member_id, member.from_log_offset
-
-
-def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, list[MemberRow]]]:
+def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[MemberRow]]]:
     """Each generation with what is known around it, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
@@ -80,7 +68,7 @@ def _steps(life: GroupLife, departures: Departures) -> Iterator[tuple[Step, list
                 previous=previous,
                 events=tuple(event for event in between if event.at == row.valid_from),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
-                departures=tuple(departures.why(member, previous, row) for member in left),
+                departures=tuple(departed[stretch_of(member)] for member in left),
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
                 movement=plans.movement(row, is_empty=not present.count),

@@ -21,13 +21,22 @@ and of none that it was the other, the same holds for those of which nothing is 
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator_core.history.groups import CONVERTED
 from coordinator_core.history.rows import MemberRow
-from coordinator_core.inference.departures import EXPIRED, GUESS, LIKELY, SILENT_FOR_POLL_INTERVAL, Departure
+from coordinator_core.inference.departures import (
+    EXPIRED,
+    GUESS,
+    LIKELY,
+    SILENT_FOR_POLL_INTERVAL,
+    Departed,
+    Departure,
+    stretch_of,
+)
+from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
@@ -43,11 +52,6 @@ RANDOM_LETTERS_MIN: Final = 5
 """A word of so many letters, none a vowel, is none: Kubernetes names pods so."""
 VOWELS: Final = frozenset("aeiouyAEIOUY")
 _WORDS: Final = re.compile(r"[^\W_]+")
-
-Stretch = tuple[str, int]
-"""Member id and `from_log_offset`: a row of silver.group_members within its group."""
-Departed = Mapping[Stretch, Departure]
-"""Why members went, by their stretches."""
 
 
 class Rollout(NamedTuple):
@@ -132,10 +136,6 @@ class _FamilyStep:
     at_ms: int
     came: list[MemberRow] = field(default_factory=list)
     went: list[MemberRow] = field(default_factory=list)
-
-
-def _stretch(member: MemberRow) -> Stretch:
-    return member.member_id, member.from_log_offset
 
 
 def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
@@ -230,7 +230,7 @@ class _Exchange:
 
     def rollout(self, log_offsets: tuple[int, ...], departed: Departed) -> Rollout:
         """What came of it."""
-        old, new = (frozenset(map(_stretch, members)) for members in (self.old, self.new))
+        old, new = (frozenset(map(stretch_of, members)) for members in (self.old, self.new))
         has_expired = any(stretch in departed and departed[stretch].cause == EXPIRED for stretch in old)
         confidence = GUESS if has_expired and self._size < SURE_MEMBERS_MIN else LIKELY
         return Rollout(log_offsets, old, new, confidence)
@@ -247,5 +247,5 @@ PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
 
 def _stopped_polling(old: Sequence[MemberRow], departed: Departed) -> bool:
     """Did their clients leave in the names of half of them?"""
-    methods = [departed[stretch].method for stretch in map(_stretch, old) if stretch in departed]
+    methods = [departed[stretch].method for stretch in map(stretch_of, old) if stretch in departed]
     return 2 * methods.count(SILENT_FOR_POLL_INTERVAL) >= len(old)

@@ -1,5 +1,6 @@
 """Audits that go on from one another: whatever the nights were, gold is what one audit of all of it makes."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,8 +11,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from coordinator_core.inference.group_past import GroupBefore
+from coordinator_core.inference.groups import Judged
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
+from jobs import audit_groups
 from jobs.audit import audit
 from jobs.audits import WholeAudit
 from jobs.errors import WarehouseError
@@ -101,13 +105,23 @@ def random_cuts(seed: str, count: int) -> Callable[[str], Sequence[float]]:
     return cuts
 
 
-def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold) -> None:
-    """Members, configs and names are learned sooner or later than what they explain; no log ends with another."""
+def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members, configs and names are learned sooner or later than what they explain; no log ends with another. Yet of
+    many groups no commit is read twice."""
     parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
     nights = Nights(tmp_path / "warehouse", parts[0])
+    ways: Counter[str] = Counter()
+    judge = audit_groups.judge_group
+
+    def judge_group(*arguments: Any) -> Judged:
+        ways["gone on with" if any(isinstance(one, GroupBefore) for one in arguments) else "from the beginning"] += 1
+        return judge(*arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
     for index, part in enumerate(parts):
         nights.run(part, f"night-{index}")
     assert_same(nights, whole)
+    assert ways["gone on with"] > 20, ways
 
 
 def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:

@@ -1,0 +1,456 @@
+"""What an audit keeps of groups, so that the next one reads only the commits which came since.
+
+A night's commits are few beside all there are, and so is what decides what they are: of each partition the commit in
+force, and the one at which it came to its offset; when members committed last (`heard`); why those went that are gone;
+and a few facts of all that was (`GroupFacts`). With these a group is judged from where the last audit stopped. What was
+said of commits before stays. Where that may not be so, the group is judged from its beginning (`PastTooShort`):
+
+* its commits jump ahead: what is usual is told by all of them;
+* it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
+* a generation is missing behind its last one, that lost its members by and by, or it had none before;
+* an offset which outlived the group is first committed again: then it had not;
+* one operation is in both parts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from coordinator_core.errors import CoreError
+from coordinator_core.history.groups import LEFT_OR_EXPIRED
+from coordinator_core.history.rows import GenerationRow
+from coordinator_core.inference.columns import numbered_pairs
+from coordinator_core.inference.commit_anomalies import (
+    ADVANCE,
+    APPLIED,
+    DELETE,
+    FIRST,
+    REPEAT,
+    GenerationsAt,
+    is_set_once,
+    jumps,
+)
+from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
+from coordinator_core.inference.departures import Departed, Departure, stretch_of
+from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
+from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
+from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.offsets.lane import OUTCOMES
+
+PENDING: Final = OUTCOMES.index("PENDING")
+
+
+Piece = tuple[GroupCommits, I64, Sequence[str]]
+"""Commits, and the group of each: an index into the ids."""
+
+
+class PastTooShort(CoreError):
+    """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
+
+
+class Gone(NamedTuple):
+    """Why the members went that one generation left behind. Ids are kept of few: they grow old here."""
+
+    member_count: int
+    why: Departure
+    """Of most of them."""
+    others: Mapping[Stretch, Departure]
+    """And of the others."""
+
+    @classmethod
+    def of(cls, departures: Mapping[Stretch, Departure]) -> Self:
+        """Of some members, at least one."""
+        why, _ = min(Counter(departures.values()).items(), key=lambda item: (-item[1], item[0]))
+        return cls(len(departures), why, {stretch: own for stretch, own in departures.items() if own != why})
+
+
+class GroupFacts(NamedTuple):
+    """What is kept of one group beside its commits."""
+
+    first_log_offset: int
+    """Of its commits; -1: it has none."""
+    is_set_once: bool
+    """Each was a plain first one to its partition."""
+    has_jumped: bool
+    """One may have been a skip."""
+    emptied_since: int
+    """Place in the log since which it has no members and had some before; -1: it has, or never had."""
+    has_committed_empty: bool
+    """Plain commits came since then."""
+    newest_since: int
+    """`from_log_offset` of its newest generation; -1: it has none."""
+    is_memberless: bool
+    """And that has no members."""
+    deleted_at: int
+    """Place in the log where it was deleted last; -1: never."""
+    event_ms: int
+    """When its last event was; -1: it has none."""
+    tombstone_ms: int
+    """When the last tombstone of its offsets was written; -1: none was."""
+    changed_ms: int
+    """When a member came or went last; -1: never."""
+    member_count: int
+    """Members since."""
+    typed_ms: int
+    """When its newest generation began; -1: it has none."""
+    group_type: str
+    """Its type since."""
+    gone: Mapping[int, Gone]
+    """By `to_log_offset` of members that went with a generation."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Does any further commit say more than that it was one?"""
+        return self.is_set_once or self.has_jumped or self.emptied_since >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBefore:
+    """Where the judgement of one group goes on."""
+
+    past: GroupFacts
+    from_log_offset: int
+    is_new: BoolArray
+    """Which of the group's commits were not judged yet; the others are those kept of before."""
+    heard: Mapping[Stretch, Times]
+    days: Mapping[int, DayCounts]
+    """What was counted on its days."""
+
+    def departed(self, life: GroupLife) -> Departed:
+        """Why members went before. Raises PastTooShort where it does not say so of one."""
+        ended = _ended(life)
+        if any(len(ended.get(place, ())) != gone.member_count for place, gone in self.past.gone.items()):
+            raise PastTooShort("other members went than had gone")
+        return {
+            stretch: gone.others.get(stretch, gone.why)
+            for place, gone in self.past.gone.items()
+            for stretch in ended[place]
+        }
+
+    def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
+        """Raises PastTooShort where what was said before may change, or more of it would be needed."""
+        past, commits = self.past, life.commits
+        if past.first_log_offset < 0:
+            return
+        new = commits.taken(self.is_new)
+        if len(new):
+            if past.is_set_once:
+                raise PastTooShort("it was set but once")
+            if past.has_committed_empty:
+                raise PastTooShort("commits without members go on")
+            if jumps(new, settings).any() or (past.has_jumped and (new.change == ADVANCE).any()):
+                raise PastTooShort("jumps are measured by all commits")
+        if life.generations and past.newest_since < 0:
+            raise PastTooShort("it had no generation")
+        if _is_emptied_otherwise(life.generations, past):
+            raise PastTooShort("members went within a generation, or generations are missing")
+        times = {event.at for event in life.events if event.log_offset >= self.from_log_offset}
+        times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
+        if {past.event_ms, past.tombstone_ms} & times:
+            raise PastTooShort("an operation goes on")
+        if ((new.change == DELETE) & (new.log_offset < self.from_log_offset)).any():
+            raise PastTooShort("a transaction deleted an offset")
+        kept = commits.taken(~self.is_new)
+        if (kept.applied_log_offset[kept.outcome == APPLIED] < past.deleted_at).any() and (new.change == FIRST).any():
+            raise PastTooShort("an offset outlived its group, or did not")
+
+
+def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:
+    """Is what was the newest generation now known to have had members, or none, otherwise than before? Of one without
+    any nothing is known if what followed is missing from the log."""
+    found = [index for index, row in enumerate(generations) if row.from_log_offset == past.newest_since]
+    if not found:
+        return past.newest_since >= 0
+    index = found[-1]
+    if (generations[index].member_count == 0) != past.is_memberless:
+        return True
+    following = generations[index + 1 : index + 2]
+    return past.is_memberless and any(not (row.is_contiguous or row.generation == 0) for row in following)
+
+
+def group_facts(
+    life: GroupLife, departed: Departed, settings: InferenceSettings, before: GroupBefore | None = None
+) -> GroupFacts:
+    """What is to be kept of a group, judged from its beginning or `before` on."""
+    commits, past = life.commits, None if before is None else before.past
+    groups = GenerationsAt(life.generations, life.events)
+    emptied_since = groups.emptied_since()
+    is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())
+    if past is not None and past.first_log_offset < 0:
+        past = None
+    newest = max(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation), default=None)
+    changes = [row.valid_from for row in life.members]
+    changes += [row.valid_to for row in life.members if row.valid_to is not None]
+    tombstones = commits.recorded_at_ms[commits.change == DELETE]
+    return GroupFacts(
+        first_log_offset=past.first_log_offset if past else int(commits.log_offset[0]) if len(commits) else -1,
+        is_set_once=past.is_set_once if past else is_set_once(commits),
+        has_jumped=bool(jumps(commits, settings).any()) or (past is not None and past.has_jumped),
+        emptied_since=emptied_since,
+        has_committed_empty=has_committed_empty
+        or (past is not None and past.emptied_since == emptied_since and past.has_committed_empty),
+        newest_since=-1 if newest is None else newest.from_log_offset,
+        is_memberless=newest is not None and not newest.member_count,
+        deleted_at=max((event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"), default=-1),
+        event_ms=max(life.events, key=lambda event: (event.log_offset, event.event_index)).at if life.events else -1,
+        tombstone_ms=int(tombstones[-1]) if len(tombstones) else -1 if past is None else past.tombstone_ms,
+        changed_ms=max(changes, default=-1),
+        member_count=sum(row.valid_to is None for row in life.members),
+        typed_ms=max((row.valid_from for row in life.generations), default=-1),
+        group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
+        gone={
+            place: Gone.of({stretch: departed[stretch] for stretch in stretches})
+            for place, stretches in _ended(life).items()
+            if departed.keys() >= set(stretches)
+        },
+    )
+
+
+def _ended(life: GroupLife) -> dict[int, list[Stretch]]:
+    """Members that left or expired, by `to_log_offset`."""
+    ended: dict[int, list[Stretch]] = {}
+    for member in life.members:
+        if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
+            ended.setdefault(member.to_log_offset, []).append(stretch_of(member))
+    return ended
+
+
+def kept_commits(commits: GroupCommits, group: I64 | None = None) -> I64:
+    """Which commits of one group, or of several (`group`, a number a row), are to be kept, in order.
+
+    Of each partition that has an offset, the one in force, and the one by which it came to that offset; those of open
+    transactions, and for each the one that was in force then.
+    """
+    is_pending = commits.outcome == PENDING
+    rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
+    begins = commits.change[rows] != REPEAT
+    begins[starts[:-1]] = True
+    came = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
+    lasts = starts[1:] - 1
+    lasts = lasts[commits.change[rows[lasts]] != DELETE]
+    kept = [rows[lasts], rows[came[lasts]], np.flatnonzero(is_pending)]
+    if is_pending.any():
+        kept.append(_in_force(commits, group, is_pending))
+    return np.unique(np.concatenate(kept))
+
+
+def _in_force(commits: GroupCommits, group: I64 | None, is_pending: BoolArray) -> I64:
+    """The commits that were in force when those of open transactions were written."""
+    group = np.zeros(len(commits), np.int64) if group is None else group
+    rows = np.flatnonzero(is_pending | (commits.outcome == APPLIED))
+    at = np.where(is_pending[rows], commits.log_offset[rows], commits.applied_log_offset[rows])
+    key = np.stack((group[rows], commits.topic[rows], commits.partition[rows]))
+    order = np.lexsort((is_pending[rows], at, *key[::-1]))
+    rows, key = rows[order], key[:, order]
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+    place = np.arange(len(rows))
+    before = np.maximum.accumulate(np.where(is_pending[rows], -1, place))
+    is_own = before >= np.maximum.accumulate(np.where(begins, place, 0))
+    return rows[before[is_pending[rows] & is_own]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedCommits:
+    """Commits of groups of one log partition, by group and place in the log. Use `of`."""
+
+    group_ids: tuple[str, ...]
+    group: I64
+    """Index into `group_ids`, ascending."""
+    commits: GroupCommits
+
+    @classmethod
+    def of(cls, pieces: Iterable[Piece]) -> Self:
+        """From pieces, in any order."""
+        ids: dict[str, int] = {}
+        topics: dict[str, int] = {}
+        group, topic, columns = (
+            [NO_NUMBERS],
+            [NO_NUMBERS],
+            {name: [getattr(NO_COMMITS, name)] for name in COMMIT_COLUMNS},
+        )
+        for commits, codes, group_ids in pieces:
+            group.append(_numbered(group_ids, ids)[codes])
+            topic.append(_numbered(commits.topics, topics)[commits.topic])
+            for name, values in columns.items():
+                values.append(getattr(commits, name))
+        groups = np.concatenate(group)
+        found = {name: np.concatenate(values) for name, values in columns.items()}
+        found["topic"] = np.concatenate(topic).astype(np.int32)
+        commits = GroupCommits(tuple(topics), **found)
+        order = np.lexsort((commits.log_offset, groups))
+        return cls(tuple(ids), groups[order], commits.taken(order))
+
+    @classmethod
+    def of_groups(cls, commits: Iterable[tuple[str, GroupCommits]]) -> Self:
+        """From those of some groups."""
+        return cls.of((own, np.zeros(len(own), np.int64), (group_id,)) for group_id, own in commits)
+
+    def of_some(self, group_ids: Set[str], *, are_others: bool = False) -> "GroupedCommits":
+        """Those of some groups, or of the others."""
+        is_wanted = np.array([(group_id in group_ids) != are_others for group_id in self.group_ids], np.bool_)
+        return self.taken(is_wanted[self.group])
+
+    def slices(self) -> dict[str, slice]:
+        """The rows of each group."""
+        bounds = np.searchsorted(self.group, np.arange(len(self.group_ids) + 1)).tolist()
+        return {group_id: slice(*bound) for group_id, bound in zip(self.group_ids, pairwise(bounds), strict=True)}
+
+    def taken(self, rows: I64 | BoolArray) -> "GroupedCommits":
+        """Some of the rows, in their order."""
+        return GroupedCommits(self.group_ids, self.group[rows], self.commits.taken(rows))
+
+    @property
+    def piece(self) -> Piece:
+        """As `of` takes it."""
+        return self.commits, self.group, self.group_ids
+
+    @property
+    def pending(self) -> I64:
+        """Places in the log of commits of open transactions."""
+        found: I64 = self.commits.log_offset[self.commits.outcome == PENDING]
+        return found
+
+    def and_new(self, pieces: Iterable[Piece], from_log_offset: int) -> tuple["GroupedCommits", BoolArray]:
+        """These, kept of what lies before a place, and those from there on; and which of them are new.
+
+        `pieces` begin with the first of `pending`: what became of those is new, too.
+        """
+        pending = self.pending
+        known = self.taken(self.commits.outcome != PENDING)
+
+        def is_new(commits: GroupCommits) -> BoolArray:
+            return (commits.log_offset >= from_log_offset) | np.isin(commits.log_offset, pending)
+
+        wanted = ((commits.taken(is_new(commits)), group[is_new(commits)], ids) for commits, group, ids in pieces)
+        both = type(self).of((known.piece, *wanted))
+        return both, is_new(both.commits)
+
+    def kept(self) -> "GroupedCommits":
+        """What is to be kept of these."""
+        return self.taken(kept_commits(self.commits, self.group))
+
+
+NO_NUMBERS: Final = np.zeros(0, np.int64)
+NO_COMMITS: Final = GroupCommits()
+
+
+def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> I64:
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MembersHeard:
+    """When the members of groups of one log partition that are still there committed last, and what they own."""
+
+    members: tuple[tuple[str, str, int], ...] = ()
+    """Group id, member id and `from_log_offset`."""
+    latest: I64 = field(default_factory=lambda: latest_of(()))
+    """`heard.latest_of` them."""
+    topics: tuple[str, ...] = ()
+    member: I64 = field(default_factory=lambda: NO_NUMBERS)
+    """Of each partition that one owns: index into `members`."""
+    topic: I64 = field(default_factory=lambda: NO_NUMBERS)
+    """Index into `topics`."""
+    partition: I64 = field(default_factory=lambda: NO_NUMBERS)
+
+    def by_group(self) -> dict[str, dict[Stretch, Times]]:
+        """By group, as `heard.heard_of` has it."""
+        found: dict[str, dict[Stretch, Times]] = {}
+        for (group_id, member_id, begin), times in zip(self.members, times_of(self.latest), strict=True):
+            if times:
+                found.setdefault(group_id, {})[member_id, begin] = times
+        return found
+
+    def and_new(self, new: GroupedCommits) -> "MembersHeard":
+        """After further commits, of groups whose members and owners are as they were."""
+        commits = new.commits
+        rows = np.flatnonzero(commits.committed_offset >= 0)
+        if not len(rows) or not len(self.member):
+            return self
+        groups = {group_id: code for code, group_id in enumerate(new.group_ids)}
+        topics = {topic: code for code, topic in enumerate(commits.topics)}
+        group = np.array([groups.get(group_id, -1) for group_id, _, _ in self.members], np.int64)[self.member]
+        topic = np.array([topics.get(text, -1) for text in self.topics], np.int64)[self.topic]
+        owned = np.flatnonzero((group >= 0) & (topic >= 0))
+        if not len(owned):
+            return self
+        places = numbered_pairs(
+            np.concatenate((group[owned], new.group[rows])) * len(topics)
+            + np.concatenate((topic[owned], commits.topic[rows])),
+            np.concatenate((self.partition[owned], commits.partition[rows])),
+        )
+        order = np.argsort(places[: len(owned)], kind="stable")
+        held, firsts = np.unique(places[: len(owned)][order], return_index=True)
+        committed = places[len(owned) :]
+        found = np.minimum(np.searchsorted(held, committed), len(held) - 1)
+        latest = self.latest.copy()
+        hear_holders(
+            commits.recorded_at_ms[rows],
+            np.where(held[found] == committed, found, -1),
+            np.append(firsts, len(owned)),
+            self.member[owned][order],
+            latest,
+        )
+        return replace(self, latest=latest)
+
+    def without(self, group_ids: Set[str]) -> "MembersHeard":
+        """Of the other groups."""
+        is_kept = np.array([group_id not in group_ids for group_id, _, _ in self.members], np.bool_)
+        if is_kept.all():
+            return self
+        number = np.cumsum(is_kept) - 1
+        held = is_kept[self.member]
+        return MembersHeard(
+            tuple(member for member, kept in zip(self.members, is_kept.tolist(), strict=True) if kept),
+            self.latest[is_kept],
+            self.topics,
+            number[self.member[held]],
+            self.topic[held],
+            self.partition[held],
+        )
+
+
+class HeardBuilder:
+    """`MembersHeard`, group by group."""
+
+    def __init__(self) -> None:
+        self._members: list[tuple[str, str, int]] = []
+        self._times: list[Times] = []
+        self._topics: dict[str, int] = {}
+        self._held: list[tuple[int, int, int]] = []
+
+    def add(self, life: GroupLife, owners: Iterable[OwnerRow], heard: Mapping[Stretch, Times]) -> None:
+        """The members of a group that are still there."""
+        numbers: dict[str, list[int]] = {}
+        for member in life.members:
+            if member.to_log_offset is None:
+                numbers.setdefault(member.member_id, []).append(len(self._members))
+                self._members.append((life.group_id, *stretch_of(member)))
+                self._times.append(heard.get(stretch_of(member), ()))
+        for owner in owners:
+            if owner.to_log_offset is None and owner.topic is not None:
+                topic = self._topics.setdefault(owner.topic, len(self._topics))
+                self._held += [(number, topic, owner.partition) for number in numbers.get(owner.member_id, ())]
+
+    def built(self, others: MembersHeard) -> MembersHeard:
+        """Those of other groups, and those added."""
+        numbers = {topic: number for number, topic in enumerate(others.topics)}
+        codes = _numbered(list(self._topics), numbers)
+        member, topic, partition = np.array(self._held, np.int64).reshape(-1, 3).T
+        return MembersHeard(
+            (*others.members, *self._members),
+            np.concatenate((others.latest, latest_of(self._times))),
+            tuple(numbers),
+            np.concatenate((others.member, member + len(others.members))),
+            np.concatenate((others.topic, codes[topic])),
+            np.concatenate((others.partition, partition)),
+        )

@@ -1,0 +1,111 @@
+"""What an audit keeps of a log partition of `__consumer_offsets`, as bytes (see `inference.group_past`)."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+import msgpack
+import numpy as np
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.departures import Departure
+from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MembersHeard
+from coordinator_core.inference.heard import TIMES_MAX
+from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
+from coordinator_core.inference.rows import ShareGroupDayRow
+
+HELD_COLUMNS: Final = ("member", "topic", "partition")
+FACTS: Final = tuple(name for name in GroupFacts._fields if name != "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGroups:
+    """What the audit before kept."""
+
+    pasts: dict[str, GroupFacts] = field(default_factory=dict)
+    days: dict[str, list[ShareGroupDayRow]] = field(default_factory=dict)
+    """Of share groups."""
+    commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
+    heard: MembersHeard = field(default_factory=MembersHeard)
+
+    def packed(self) -> bytes:
+        """As bytes."""
+        kinds: dict[Departure, int] = {}
+
+        def number(departure: Departure) -> int:
+            return kinds.setdefault(departure, len(kinds))
+
+        pasts = {
+            group_id: (
+                [getattr(past, name) for name in FACTS],
+                [
+                    (
+                        place,
+                        gone.member_count,
+                        number(gone.why),
+                        [(*at, number(why)) for at, why in gone.others.items()],
+                    )
+                    for place, gone in past.gone.items()
+                ],
+            )
+            for group_id, past in self.pasts.items()
+        }
+        commits, heard = self.commits.commits, self.heard
+        packed: bytes = msgpack.packb(
+            {
+                "pasts": pasts,
+                "departures": [tuple(departure) for departure in kinds],
+                "days": {group_id: [tuple(day) for day in days] for group_id, days in self.days.items()},
+                "commit_groups": (self.commits.group_ids, _bytes(self.commits.group)),
+                "commit_topics": commits.topics,
+                "commits": {name: _bytes(getattr(commits, name)) for name in COMMIT_COLUMNS},
+                "members": heard.members,
+                "latest": _bytes(heard.latest.reshape(-1)),
+                "held_topics": heard.topics,
+                "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
+            }
+        )
+        return packed
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """From the bytes of `packed`. Raises StateUnreadable for any other."""
+        try:
+            told: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            kinds = [Departure(*departure) for departure in told["departures"]]
+            types = {name: getattr(GroupCommits(), name).dtype for name in COMMIT_COLUMNS}
+            columns = {name: _numbers(told["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
+            group_ids, group = told["commit_groups"]
+            commits = GroupCommits(tuple(told["commit_topics"]), **columns)
+            heard = MembersHeard(
+                tuple((group_id, member_id, place) for group_id, member_id, place in told["members"]),
+                _numbers(told["latest"]).reshape(-1, TIMES_MAX),
+                tuple(told["held_topics"]),
+                *(_numbers(told["held"][name]) for name in HELD_COLUMNS),
+            )
+            return cls(
+                {group_id: _past(facts, gone, kinds) for group_id, (facts, gone) in told["pasts"].items()},
+                {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in told["days"].items()},
+                GroupedCommits(tuple(group_ids), _numbers(group), commits),
+                heard,
+            )
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+            raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
+
+
+def _past(facts: list[Any], gone: list[Any], kinds: list[Departure]) -> GroupFacts:
+    by_end = {
+        place: Gone(count, kinds[code], {(member_id, begin): kinds[other] for member_id, begin, other in others})
+        for place, count, code, others in gone
+    }
+    return GroupFacts(**dict(zip(FACTS, facts, strict=True)), gone=by_end)
+
+
+def _bytes(numbers: Any) -> bytes:
+    """As differences from one to the next: most of these are small, and Parquet packs them well."""
+    values = np.asarray(numbers, np.int64)
+    raw: bytes = np.diff(values, prepend=np.int64(0)).astype("<i8").tobytes()
+    return raw
+
+
+def _numbers(raw: bytes) -> Any:
+    return np.cumsum(np.frombuffer(raw, "<i8"), dtype=np.int64)

@@ -1,0 +1,249 @@
+"""Audits of groups that go on from one another: whatever the nights were, they say what one audit of all says."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain, pairwise
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.history.groups import GroupRows
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
+from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.group_past import (
+    GroupBefore,
+    GroupedCommits,
+    GroupFacts,
+    HeardBuilder,
+    MembersHeard,
+    PastTooShort,
+)
+from coordinator_core.inference.groups import GroupGold, Judged, audit_group, judge_group
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from tests.conftest import RECORDINGS
+from tests.coordinator_core.history.histories import commits_on, offsets_log
+from tests.coordinator_core.offsets.reference import Row, rows_of
+
+HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
+PARTS: Final = 10
+ROWS: Final = ("generations", "members", "assignments", "events")
+FULL_A: Final = RECORDINGS / "full-a" / "logs"
+SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=10_000)
+
+
+class Replayed:
+    """A log as far as it is replayed: the rows of its groups, and which of them the newest run touched."""
+
+    def __init__(self, before: "Replayed | None", batches: list[bytes]) -> None:
+        replay = OffsetsLogReplay(None if before is None else before.state)
+        data = np.frombuffer(b"".join(batches), np.uint8)
+        output = replay.feed(decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="skip"))
+        self.state: OffsetsLogState = replay.export_state()
+        last = replay.finish()
+        self.asleep = set(replay.asleep)
+        self.commits: dict[int, Row] = {} if before is None else dict(before.commits)
+        self.commits |= {row.log_offset: row for part in (output, last) for row in rows_of(part.commits)}
+        self.settled = GroupRows()
+        if before is not None:
+            self.settled.extend(before.settled)
+        self.settled.extend(output.groups)
+        self.open = GroupRows()
+        self.open.extend(last.groups)
+        if before is not None:
+            for name in ("generations", "members", "assignments"):
+                rows = [row for row in getattr(before.open, name) if row.group_id in self.asleep]
+                getattr(self.open, name).extend(rows)
+
+    def life(self, group_id: str) -> GroupLife:
+        """All that is known of one group."""
+
+        def rows(name: str) -> tuple[Any, ...]:
+            every = [*getattr(self.settled, name), *getattr(self.open, name)]
+            return tuple(row for row in every if row.group_id == group_id)
+
+        own = [row for row in self.commits.values() if row.group == group_id]
+        return GroupLife(
+            group_id, 0, rows("generations"), rows("members"), rows("assignments"), rows("events"), commits_of(own)
+        )
+
+    @property
+    def group_ids(self) -> set[str]:
+        """All there is anything of."""
+        rows = chain.from_iterable(getattr(part, name) for part in (self.settled, self.open) for name in ROWS)
+        return {row.group_id for row in rows} | {row.group for row in self.commits.values()}
+
+    def pieces(self, from_log_offset: int) -> Iterable[tuple[GroupCommits, np.ndarray, tuple[str, ...]]]:
+        """Its commits, some at a time, in no order of groups."""
+        rows = [row for row in self.commits.values() if row.log_offset >= from_log_offset]
+        for some in (rows[::2], rows[1::2]):
+            ids = tuple({row.group for row in some})
+            ordered = sorted(some, key=lambda row: row.log_offset)
+            yield commits_of(some), np.array([ids.index(row.group) for row in ordered], np.int64), ids
+
+
+def commits_of(rows: list[Row]) -> GroupCommits:
+    def numbers(name: str) -> np.ndarray:
+        return np.array([-1 if getattr(row, name) is None else getattr(row, name) for row in rows], np.int64)
+
+    rows = sorted(rows, key=lambda row: row.log_offset)
+    topics = tuple(sorted({row.topic for row in rows}))
+    return GroupCommits(
+        topics=topics,
+        topic=np.array([topics.index(row.topic) for row in rows], np.int32),
+        partition=numbers("partition").astype(np.int32),
+        log_offset=numbers("log_offset"),
+        recorded_at_ms=numbers("recorded_at_ms"),
+        applied_log_offset=numbers("applied_log_offset"),
+        applied_at_ms=numbers("applied_at_ms"),
+        committed_offset=numbers("committed_offset"),
+        previous_offset=numbers("previous_offset"),
+        outcome=np.array([OUTCOMES.index(row.outcome) for row in rows], np.int8),
+        change=np.array([-1 if row.change is None else CHANGES.index(row.change) for row in rows], np.int8),
+        is_transactional=np.array([bool(row.is_transactional) for row in rows], np.bool_),
+    )
+
+
+def end_of(batches: list[bytes], before: int) -> int:
+    """The offset behind the last of them."""
+    return max([before, *(int.from_bytes(batch[:8]) + int.from_bytes(batch[23:27]) + 1 for batch in batches)])
+
+
+class Nights:
+    """Audits of one log, each of what is new: what they said, what they kept, and how they came to it."""
+
+    def __init__(self, settings: InferenceSettings) -> None:
+        self.settings = settings
+        self.place = 0
+        self.pasts: dict[str, GroupFacts] = {}
+        self.kept = GroupedCommits.of(())
+        self.heard = MembersHeard()
+        self.gold: dict[str, GroupGold] = {}
+        self.broken: dict[str, list[LogAnomalyRow]] = {}
+        self.ways: Counter[str] = Counter()
+
+    def audit(self, now: Replayed, next_offset: int) -> None:
+        """Audit what is new, up to an offset."""
+        begin = min([self.place, *self.kept.pending.tolist()])
+        both, is_new = self.kept.and_new(now.pieces(begin), self.place)
+        noted = now.group_ids - now.asleep | now.group_ids - self.pasts.keys()
+        odd = is_noted(both, is_new, self.pasts, self.settings)
+        noted |= {both.group_ids[code] for code in np.unique(both.group[odd]).tolist()}
+        new = both.taken(is_new)
+        counts = commit_counts(new.commits, new.group, new.group_ids)
+        days = {group_id: self.days_of(group_id, counts) for group_id in self.pasts.keys() - noted}
+        noted |= {group_id for group_id, found in days.items() if found is None}
+        heard = self.heard.by_group()
+        builder = HeardBuilder()
+        for group_id in sorted(now.group_ids):
+            life = now.life(group_id)
+            if group_id not in noted:
+                self.ways["left as it was"] += 1
+                if group_id in self.gold:
+                    self.gold[group_id].days = days[group_id] or []
+                continue
+            rows = both.slices().get(group_id, slice(0, 0))
+            short = life._replace(commits=both.commits.taken(rows))
+            judged = self.judge(life, short, is_new[rows], heard.get(group_id, {}))
+            self.pasts[group_id] = judged.past
+            builder.add(judged.life, judged.gold.owners, judged.heard)
+        self.heard = builder.built(self.heard.and_new(new).without(noted))
+        self.kept, self.place = both.kept(), next_offset
+
+    def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:
+        days = {row.day: row for row in self.gold[group_id].days}
+        for (other, day), count in counts.items():
+            if other != group_id:
+                continue
+            made = quiet_day(self.pasts[group_id], group_id, day, count)
+            if day in days:
+                days[day] = days[day]._replace(commit_count=days[day].commit_count + count)
+            elif made is None:
+                return None
+            else:
+                days[day] = made
+        return [days[day] for day in sorted(days)]
+
+    def judge(self, whole: GroupLife, short: GroupLife, is_new: np.ndarray, heard: Any) -> Judged:
+        group_id = whole.group_id
+        try:
+            if group_id not in self.pasts:
+                raise PastTooShort("never seen")
+            gold = self.gold[group_id]
+            days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
+            before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days)
+            judged = judge_group(short, self.settings, before=before)
+        except PastTooShort as why:
+            self.ways[str(why)] += 1
+            judged = judge_group(whole, self.settings)
+            anomalies: list[AnomalyRow] = []
+            self.broken[group_id] = group_anomalies(judged.life)
+        else:
+            self.ways["gone on with"] += 1
+            anomalies = gold.anomalies
+            self.broken[group_id] += group_anomalies(judged.life, self.place)
+        self.gold[group_id] = judged.gold
+        self.gold[group_id].anomalies = [*anomalies, *judged.gold.anomalies]
+        return judged
+
+
+def assert_same(nights: Nights, now: Replayed, hint: object) -> None:
+    """What the nights said is what one audit says of all groups."""
+    for group_id in now.group_ids:
+        life = now.life(group_id)
+        whole, found = audit_group(life, nights.settings), nights.gold[group_id]
+        assert found.owners == whole.owners, hint
+        assert found.rebalances == whole.rebalances, hint
+        assert sorted(found.anomalies, key=lambda row: row.log_offset) == whole.anomalies, hint
+        assert found.days == whole.days, hint
+        broken = nights.broken[group_id]
+        assert sorted(broken, key=lambda row: (row.log_offset, row.ordinal, row.rule)) == group_anomalies(life), hint
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nights_say_what_one_audit_says(part: int) -> None:
+    """Random groups, random cuts: sometimes much happens in a night, sometimes commits alone."""
+    ways: Counter[str] = Counter()
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"nights/{seed}")
+        batches = offsets_log(random)
+        cuts = sorted(random.randrange(1, len(batches)) for _ in range(random.randrange(3)))
+        nights = Nights(SETTINGS)
+        now: Replayed | None = None
+        told = [batches[first:end] for first, end in pairwise([0, *cuts, len(batches)])]
+        told += [commits_on(random, base) for base in (200, 300, 400)]
+        for some in told:
+            now = Replayed(now, some)
+            nights.audit(now, end_of(some, nights.place))
+            assert_same(nights, now, seed)
+        ways += nights.ways
+    assert min(ways[way] for way in ("left as it was", "gone on with")) > HISTORIES // PARTS, ways
+
+
+@pytest.mark.parametrize("partition", range(5))
+def test_nights_over_a_recorded_log_say_what_one_audit_says(partition: int) -> None:
+    """Members of real groups come, commit, rebalance and go, the log cut between any of it."""
+    (segment,) = (FULL_A / f"__consumer_offsets-{partition}").glob("*.log")
+    data = segment.read_bytes()
+    scan = scan_segment(np.frombuffer(data, np.uint8), base_offset=0, is_last=True).batches
+    bounds = pairwise([*scan.position.tolist(), int(scan.position[-1] + scan.size[-1])])
+    batches = [data[begin:end] for begin, end in bounds]
+    random = Random(f"recorded/{partition}")
+    cuts = sorted(random.randrange(1, len(batches)) for _ in range(4))
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for first, end in pairwise([0, *cuts, len(batches)]):
+        now = Replayed(now, batches[first:end])
+        nights.audit(now, end_of(batches[first:end], nights.place))
+    assert now is not None
+    assert_same(nights, now, cuts)
+    assert nights.ways["gone on with"] > 4, nights.ways
