@@ -5,8 +5,10 @@
 
 import os
 import random
+import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ from jobs.errors import WarehouseError
 from jobs.maintain import maintain
 from jobs.nightly import run_replay
 from jobs.sinks import Warehouse
+from tests.cluster.standalone import SPARK_HOME
 from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import FULL_A, Nights
@@ -145,7 +148,18 @@ def test_a_python_worker_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[
     assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
 
 
+@pytest.fixture
+def executors_folders() -> Iterator[None]:
+    """Workers of a local cluster leave the environment, unpacked, in Spark's own folder: gigabytes of it."""
+    work = SPARK_HOME / "work"
+    before = set(work.glob("app-*"))
+    yield
+    for folder in set(work.glob("app-*")) - before:
+        shutil.rmtree(folder)
+
+
 @by_night
+@pytest.mark.usefixtures("executors_folders")
 @pytest.mark.parametrize("run", range(EXECUTOR_RUNS))
 def test_an_executor_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[int, str]], run: int) -> None:
     """With all tasks that it had, and its workers: another executor does them again."""
