@@ -5,11 +5,12 @@ hold whatever a client sent: no terminal obeys it, and no spreadsheet takes it f
 """
 
 import csv
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 Value = str | int | float | bool | None
 
@@ -18,6 +19,9 @@ UNKNOWN: Final = "-"
 FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 ESCAPE: Final = "'"
 """Before a text that a spreadsheet would calculate; also before one that begins with it, so that none is ambiguous."""
+QUOTED_ENDS: Final = "\r\n"
+OTHER_ENDS: Final = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Which JSON leaves as they are, and some readers take for the end of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +70,30 @@ def csv_cell(value: Value) -> str:
     return ESCAPE + value if value[:1] in FORMULA_STARTS or value.startswith(ESCAPE) else value
 
 
+def csv_line(cells: Iterable[object]) -> str:
+    """A line of CSV. A carriage return in a cell is quoted as a line feed is: bare, it would begin a line of its own,
+    and Python's writer quotes only what its lines end with."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator=QUOTED_ENDS).writerow(cells)
+    return line.getvalue().removesuffix(QUOTED_ENDS) + "\n"
+
+
+def json_line(value: Any) -> str:
+    """A line of JSON: no character in it ends one to any reader."""
+    return json.dumps(value, ensure_ascii=False).translate(OTHER_ENDS) + "\n"
+
+
 def write_csv(columns: Sequence[str], rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:
     """A header and the rows; what a row has no such column for is left empty."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    out.write(csv_line(columns))
     for row in rows:
-        writer.writerow([csv_cell(row[name]) if name in row else "" for name in columns])
+        out.write(csv_line(csv_cell(row[name]) if name in row else "" for name in columns))
 
 
 def write_json(rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:
     """One object a line."""
     for row in rows:
-        out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        out.write(json_line(row))
 
 
 def write_answers(columns: Sequence[str], rows: Sequence[Sequence[Value]], output_format: str, out: TextIO) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from jobs.answers import Value, time_text, write_answers
+from jobs.answers import Value, json_line, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
 from jobs.coverage import from_table
@@ -241,7 +241,7 @@ def write_completeness(complete: Completeness, output_format: str, out: TextIO) 
     """The statement that comes before a list."""
     if output_format == "json":
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
-        out.write(json.dumps(statement, ensure_ascii=False) + "\n")
+        out.write(json_line(statement))
     else:
         out.writelines(f"# {line}\n" for line in complete.statements)
 

@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but something was quarantined or is missing.
 """
 
-import json
 import os
 import secrets
 import sys
@@ -441,7 +440,9 @@ def export_segments(
 def simulate(
     scenario: Annotated[str, typer.Option("--scenario", metavar="FILE", help="Scenario file (TOML); see scenarios/.")],
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for logs/ and truth/.")],
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="In place of the scenario's own seed.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="NUMBER", min=0, help="In place of the scenario's own seed.")
+    ] = None,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
@@ -505,7 +506,7 @@ def describe(
 @app.command(short_help=SUMMARIES["owner"], epilog=epilog("owner"))
 def owner(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="The partition.")],
+    partition: Annotated[int, typer.Option("--partition", metavar="PARTITION", min=0, help="The partition.")],
     at: AtOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
@@ -523,7 +524,7 @@ def owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
         )
         if remark is not None:
-            typer.echo(remark, err=True)
+            _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -558,7 +559,7 @@ def restore(
             output_format=output_format,
         )
         for remark in remarks:
-            typer.echo(remark, err=True)
+            _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -606,7 +607,7 @@ def verify(
             group_ids=group or None,
             output_format=output_format,
             verbose=verbose,
-            say=lambda text: typer.echo(text, err=True),
+            say=_tell,
         )
         return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)
 
@@ -881,9 +882,11 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
 def _tell_facts(job: str, run: Run, steps: "Steps", code: int, output_format: SummaryFormat) -> int:
     """What a job that makes tables did, as one JSON object on stdout if that is asked for. Gives the exit code back."""
     if output_format is SummaryFormat.JSON:
+        from jobs.answers import json_line  # noqa: PLC0415
+
         started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        typer.echo(json_line(told), nl=False)
     return code
 
 
@@ -966,7 +969,14 @@ def _check_client(settings: Settings) -> None:
     from jobs.sources.client_properties import load_client_properties  # noqa: PLC0415
 
     for note in load_client_properties(settings.command_config).notes:
-        typer.echo(f"note: {note}", err=True)
+        _tell(f"note: {note}")
+
+
+def _tell(text: str) -> None:
+    """One line on stderr, whatever names are in it."""
+    from jobs.answers import printable  # noqa: PLC0415
+
+    typer.echo(printable(text), err=True)
 
 
 def _run(job: Callable[[], int], debug: bool) -> None:
@@ -981,7 +991,7 @@ def _run(job: Callable[[], int], debug: bool) -> None:
     except JobError as error:
         if debug:
             raise
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         code = error.exit_code
     except BrokenPipeError:
         # the reader of our output has seen enough
@@ -993,6 +1003,6 @@ def _run(job: Callable[[], int], debug: bool) -> None:
             raise
         from jobs.sql import one_line  # noqa: PLC0415
 
-        typer.echo(f"error: {type(error).__name__}: {one_line(error)} (--debug shows more)", err=True)
+        _tell(f"error: {type(error).__name__}: {one_line(error)} (--debug shows more)")
         code = FAILED
     raise typer.Exit(code)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from coordinator_core.log.segment import parse_partition_folder
 from jobs.errors import JobError
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from jobs.tasks import run_tasks
@@ -73,7 +74,7 @@ def export_segments(
 ) -> list[Exported]:
     """Write `<output>/<topic>-<partition>/<20-digit base offset>.log`; `output` is a local folder, new or empty.
 
-    Raises ExportError when there is something in it already, or nothing to export.
+    Raises ExportError when there is something in it already, nothing to export, or a topic whose name is none.
     """
     root = Path(output)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -85,6 +86,9 @@ def export_segments(
             by_partition.setdefault((values["topic"], values["partition"]), []).append(file)
     if not by_partition:
         raise ExportError(f"{warehouse.path(RECORD_BATCHES)} has nothing of cluster {cluster_id} to export")
+    for topic, _ in by_partition:
+        if parse_partition_folder(f"{topic}-0") is None:
+            raise ExportError(f"{topic[:100]!r} is not the name of a topic: no folder can be named after it")
     work = [
         ExportWork(topic, partition, tuple(files), str(root.resolve() / f"{topic}-{partition}"))
         for (topic, partition), files in sorted(by_partition.items())

@@ -62,7 +62,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "The same with the records themselves, as CSV:",
             "audit --group orders --payload --segments /mnt/broker-1 --format csv",
         ),
-        ("Rebalances and their causes:", "audit --list rebalances --group orders"),
+        (
+            "Why a group rebalanced eleven times before breakfast:",
+            "audit --list rebalances --group orders --from 2026-11-20T00:00:00Z --to 2026-11-20T08:00:00Z",
+        ),
         ("Commits that went backwards, were reset, skipped ahead or stalled:", "audit --list commits"),
     ),
     "export-segments": (
@@ -106,6 +109,11 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ),
     "sql": (
         ("One query:", "sql -e \"select * from current_offsets where group_id = 'orders'\""),
+        (
+            "Which ten groups waste most in rebalances?",
+            'sql -e "select group_id, sum(unowned_partition_ms) as ms from gold.group_summary '
+            'group by group_id order by ms desc limit 10"',
+        ),
         ("What a column means:", 'sql -e "describe table gold.rebalances"'),
         ("A shell; statements end with a semicolon:", "sql"),
         ("For another program:", 'sql --format json -e "select * from gold.group_summary"'),

@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
+from rich.text import Text
 
+from jobs.answers import printable
 from jobs.tasks import Doing, doing
 
 POLL_SECONDS: Final = 0.2
@@ -51,8 +53,8 @@ class Steps:
         self.say(f"{name}: {perf_counter() - started:.1f} s")
 
     def say(self, text: str) -> None:
-        """One line, as it is: what looks like markup in a name is a name."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        """One line, as it is: what looks like markup or an emoji's code in a name is a name, and so is a new line."""
+        self._console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
 
     def table(self, table: RichTable) -> None:
         """A table, at the end of a job."""
@@ -140,7 +142,7 @@ def summary_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[ob
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(Text(printable(_cell(value))) for value in row))
     return table
 
 

@@ -7,8 +7,6 @@ and where there is none of that name, Kafka's tool waits for it in vain and then
 that were added since keep the offsets they have.
 """
 
-import csv
-import io
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.java.hash_codes import string_order
-from jobs.answers import Value, printable, write_answers
+from jobs.answers import Value, csv_line, printable, write_answers
 from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
 from jobs.errors import JobError
 from jobs.sinks import Warehouse
@@ -142,12 +140,8 @@ def reset_csv(rows: Sequence[Restored]) -> str:
     must read each name as it is."""
     written = [row for row in rows if row.offset is not None]
     is_single = len({row.group_id for row in written}) == 1
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for row in written:
-        place = (row.topic, row.partition, row.offset)
-        writer.writerow(place if is_single else (row.group_id, *place))
-    return text.getvalue()
+    cells = [(row.group_id, row.topic, row.partition, row.offset) for row in written]
+    return "".join(csv_line(row[1:] if is_single else row) for row in cells)
 
 
 def run_restore(

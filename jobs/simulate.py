@@ -4,7 +4,6 @@ Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log direc
 format is in the docstring of `coordinator_core.simulate`. One scenario and one seed give the same bytes, always.
 """
 
-import csv
 import json
 import sys
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.world import Summary, World
+from jobs.answers import csv_line
 from jobs.entry import command
 from jobs.errors import JobError
 from jobs.settings import PROJECT_ROOT
@@ -185,7 +185,7 @@ def tell(written: Written, output_format: str) -> None:
         ("output", written.output),
     ]
     if output_format == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([("name", "value"), *rows])
+        sys.stdout.writelines(map(csv_line, [("name", "value"), *rows]))
         return
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

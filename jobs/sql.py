@@ -8,7 +8,6 @@ whole run left (`held`). A metastore's names do not: there tables are shared wit
 """
 
 import base64
-import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.answers import csv_cell, printable
+from jobs.answers import csv_cell, csv_line, json_line, printable
 from jobs.errors import JobError
 from jobs.held import Held, held_versions
 from jobs.sinks import Warehouse, spark_uri
@@ -247,12 +246,11 @@ def write_rows(result: DataFrame, output_format: str, out: TextIO) -> None:
         return
     if output_format == "json":
         for row in result.toLocalIterator():
-            out.write(json.dumps(dict(zip(columns, map(json_value, row), strict=True)), ensure_ascii=False) + "\n")
+            out.write(json_line(dict(zip(columns, map(json_value, row), strict=True))))
     elif output_format == "csv":
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
+        out.write(csv_line(columns))
         for row in result.toLocalIterator():
-            writer.writerow([_csv_value(value) for value in row])
+            out.write(csv_line(map(_csv_value, row)))
     else:
         rows = result.limit(TABLE_ROWS_MAX + 1).collect()
         _print_table(columns, rows, out)

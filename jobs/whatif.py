@@ -127,21 +127,24 @@ def _transitions(files: SilverFiles, group_id: str, from_ms: int | None, to_ms: 
 
 # --- printing ---
 
+AS_TOLD: Final = {"at_ms": "at"}
+
 
 def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
-    """Print the answers: lines for people with the assumptions below, or every column as JSON or CSV."""
+    """Print the answers: lines for people with the assumptions below, or every column as JSON or CSV: `at_ms` as `at`,
+    since times are ISO 8601 there."""
     out = out or sys.stdout
-    named = [{name: _plain(name, value) for name, value in row._asdict().items()} for row in rows]
+    named = [{AS_TOLD.get(name, name): _plain(name, value) for name, value in row._asdict().items()} for row in rows]
     if output_format == "json":
         write_json(named, out)
     elif output_format == "csv":
-        write_csv(WhatIfRow._fields, named, out)
+        write_csv([AS_TOLD.get(name, name) for name in WhatIfRow._fields], named, out)
     else:
         _tell_people(rows, out)
 
 
 def _plain(name: str, value: object) -> Value:
-    if name == "at_ms":
+    if name in AS_TOLD:
         return None if value is None else time_text(int(str(value)))
     if isinstance(value, tuple):
         return " ".join(value)

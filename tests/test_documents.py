@@ -20,12 +20,14 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from jobs import cli
+from jobs import cli, verify
 from jobs.help_texts import SUMMARIES
 from jobs.progress import Steps
+from jobs.report.run import Written
 from jobs.settings import Settings
 from jobs.sinks import Warehouse
 from jobs.views import DEFINITIONS, Kind
+from jobs.whatif import AS_TOLD, WhatIfRow
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
@@ -209,6 +211,12 @@ def test_blocks_are_read_as_they_are_meant() -> None:
     assert commands(shell.code)[1] == ["kafka-acls", "--add", "--topic", "*"]
     assert python == Example("python", "print(1)\n", "1\n...\n")
     assert is_shown("1\n...\n", "1\n2\n3\n") and not is_shown("1\n...\n", "1\n")
+
+
+def test_names_in_json_are_told_of() -> None:
+    """Of the jobs whose columns are those of no table: others go by them."""
+    names = {AS_TOLD.get(name, name) for name in WhatIfRow._fields} | {*verify.COLUMNS, *Written._fields, "output"}
+    assert {name for name in names if f"`{name}`" not in PAGES["jobs.md"]} == set()
 
 
 def test_every_job_is_told_of() -> None:

@@ -1,4 +1,4 @@
-"""A small silver made by hand, and ids that mean something to whoever reads them carelessly."""
+"""A small silver made by hand."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -10,37 +10,6 @@ from tests.jobs.test_sinks import rows
 CLUSTER: Final = "c"
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS: Final = int(START.timestamp()) * 1000
-
-FRAGMENTS: Final = (
-    "it's",
-    'say "x"',
-    "`tick`",
-    ":x",
-    "?",
-    "nul\x00l",
-    "<script>alert(1)</script>",
-    "=1+1",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "${env:HOME}",
-    "%",
-    "_",
-    "\\",
-    "'; DROP TABLE t; --",
-    "größe 組 ☃",
-    "\u202eabc",
-    "\x1b[31m",
-    "a\tb",
-    "a\nb",
-    "../../etc/passwd",
-    "*",
-    "\U0001f600",
-    "y" * 32_768,
-)
-SHAPES: Final = ("{}", "{} ", " {}", "x{}", "{}x", "{}{}", "'{}'", "[{}]")
-HOSTILE: Final = tuple(shape.format(*[fragment] * 2) for fragment in FRAGMENTS for shape in SHAPES)
-"""200 different ids."""
 
 
 def at(minute: float) -> datetime:

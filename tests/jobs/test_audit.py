@@ -9,7 +9,8 @@ import pytest
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Span, completeness, listed, run_audit_report
 from jobs.choices import Listing
 from jobs.sinks import Warehouse
-from tests.jobs.history import CLUSTER, HOSTILE, at, at_ms, between, write
+from tests.jobs.history import CLUSTER, at, at_ms, between, write
+from tests.jobs.hostile import HOSTILE
 
 CAPTURED_AT = 60
 """Minute of the last capture."""

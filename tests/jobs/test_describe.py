@@ -18,7 +18,8 @@ from jobs.cli import main
 from jobs.describe import describe, write_descriptions
 from jobs.sinks import Warehouse
 from tests.conftest import PROJECT_ROOT
-from tests.jobs.history import CLUSTER, HOSTILE, at, at_ms, between, commit, event, write
+from tests.jobs.history import CLUSTER, at, at_ms, between, commit, event, write
+from tests.jobs.hostile import HOSTILE
 
 GENERATIONS, MEMBERS = "silver.group_generations", "silver.group_members"
 ASSIGNMENTS, COMMITS = "silver.member_assignments", "silver.offset_commits"

@@ -8,7 +8,8 @@ import pytest
 
 from jobs.findings import Findings, findings, lines
 from jobs.sinks import Warehouse
-from tests.jobs.history import CLUSTER, HOSTILE, at, write
+from tests.jobs.history import CLUSTER, at, write
+from tests.jobs.hostile import HOSTILE
 
 DAY_MINUTES = 24 * 60
 
@@ -103,7 +104,7 @@ def test_nothing_to_tell(warehouse: Warehouse) -> None:
     assert list(lines(findings(warehouse, CLUSTER))) == ["found: nothing out of the ordinary"]
 
 
-@pytest.mark.parametrize("name", HOSTILE[::10])
+@pytest.mark.parametrize("name", HOSTILE[::7])
 def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
     """It reaches no command, and no control code reaches the terminal."""
     write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})

@@ -10,7 +10,8 @@ import pytest
 from jobs.answers import time_text
 from jobs.owner import owners_at, run_owner
 from jobs.sinks import Warehouse
-from tests.jobs.history import CLUSTER, HOSTILE, at_ms, between, event, write
+from tests.jobs.history import CLUSTER, at_ms, between, event, write
+from tests.jobs.hostile import HOSTILE
 
 ASSIGNMENTS, MEMBERS = "silver.member_assignments", "silver.group_members"
 

@@ -11,7 +11,8 @@ from jobs.as_of import ArgumentError, NoSuchGroupError
 from jobs.errors import JobError
 from jobs.restore import Change, Restored, reset_csv, restoration, run_restore
 from jobs.sinks import Warehouse
-from tests.jobs.history import CLUSTER, HOSTILE, at, at_ms, between, commit, write
+from tests.jobs.history import CLUSTER, at, at_ms, between, commit, write
+from tests.jobs.hostile import HOSTILE
 
 COMMITS, GENERATIONS = "silver.offset_commits", "silver.group_generations"
 

@@ -32,7 +32,8 @@ from jobs.sources.admin import (
 from jobs.verify import HIDDEN, LEFT_OUT, NO_SNAPSHOT, Asked, Finding, Thing, What, summary_rows, tell, verify
 from jobs.verify_ledger import joined_batches
 from schemas.tables.bronze import COVERAGE
-from tests.jobs.history import CLUSTER, HOSTILE, between, commit, event, write
+from tests.jobs.history import CLUSTER, between, commit, event, write
+from tests.jobs.hostile import HOSTILE
 from tests.jobs.test_describe import ASSIGNMENTS, COMMITS, GENERATIONS, MEMBERS, assignment, generation, member
 
 OFFSETS_LOG: Final = ("__consumer_offsets", 0)

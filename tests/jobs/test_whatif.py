@@ -168,7 +168,7 @@ def test_formats(replayed: Replayed) -> None:
         tell(rows, name, out)
     objects = [json.loads(line) for line in text["json"].getvalue().splitlines()]
     assert [one["verdict"] for one in objects] == [row.verdict for row in rows]
-    assert objects[0]["at_ms"].startswith("2026-01-05T08:00:")
+    assert objects[0]["at"].startswith("2026-01-05T08:00:")
     assert len(list(csv.DictReader(StringIO(text["csv"].getvalue())))) == len(rows)
     assert "AVOIDED 4, KEPT 1" in text["table"].getvalue()
     assert "  SAME_CLIENT: " in text["table"].getvalue()

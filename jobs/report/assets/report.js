@@ -755,6 +755,14 @@
 
   const STATE_COLOURS = { AVAILABLE: ["#A9D5F2", "#56B4E9", "#0072B2", "#004C78"], ACKNOWLEDGED: ["#009E73"], ARCHIVING: ["#E69F00"], ARCHIVED: ["#D55E00"] };
   const STATE_WORDS = { AVAILABLE: "available again", ACKNOWLEDGED: "acknowledged", ARCHIVING: "archiving", ARCHIVED: "given up" };
+  // What there is to tell apart, by how bad it is: acknowledged, available again by how often it was delivered, given up
+  const SHADES = ["ACKNOWLEDGED", "AVAILABLE", "ARCHIVING", "ARCHIVED"].flatMap((state) => STATE_COLOURS[state].map((colour, index, all) => ({
+    state, colour, name: all.length === 1 ? STATE_WORDS[state] : `${STATE_WORDS[state]} (${index + 1}×${index === all.length - 1 ? " or more" : ""})`,
+  })));
+  const shadeOf = (state, deliveries) => {
+    const own = SHADES.findIndex((shade) => shade.state === state);
+    return own + Math.min(Math.max(deliveries - 1, 0), STATE_COLOURS[state].length - 1);
+  };
 
   DRAW.drawStates = (figure, data) => {
     const partitions = data.partitions.map((partition) => {
@@ -771,10 +779,7 @@
       return { ...partition, firsts, lasts, starts, stops, stepTimes, stepStarts, stepEffective, home };
     });
     let chosen = partitions[0];
-    const colour = (state, deliveries) => {
-      const shades = STATE_COLOURS[state];
-      return shades[Math.min(Math.max(deliveries - 1, 0), shades.length - 1)];
-    };
+    const shade = (index) => shadeOf(data.states[chosen.states[index]], chosen.counts[index]);
     const text = (index) => [
       `${STATE_WORDS[data.states[chosen.states[index]]]}, delivery count ${chosen.counts[index]}`,
       `offsets ${count(chosen.firsts[index])} to ${count(chosen.lasts[index])}`,
@@ -784,18 +789,26 @@
     ].filter(Boolean).join("<br>");
 
     function rectangles(found) {
-      return data.states.map((state, number) => {
-        const own = found.filter((index) => chosen.states[index] === number);
+      return SHADES.map(({ name, colour }, number) => {
+        const own = found.filter((index) => shade(index) === number);
         return {
-          type: "bar", orientation: "h", name: STATE_WORDS[state], base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
+          type: "bar", orientation: "h", name, base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
           y: own.map((index) => (chosen.firsts[index] + chosen.lasts[index] + 1) / 2), width: own.map((index) => chosen.lasts[index] - chosen.firsts[index] + 1),
-          marker: { color: own.map((index) => colour(state, chosen.counts[index])), line: { width: 0.4, color: css("--paper") },
+          marker: { color: colour, line: { width: 0.4, color: css("--paper") },
             // not fillmode "overlay": Plotly would ask for the contrast of all colours at once, and complain
-            pattern: { shape: own.map((index) => (chosen.sure[index] ? "" : "/")), fgcolor: css("--paper"), fillmode: "replace", solidity: 0.3, size: 7,
-              bgcolor: own.map((index) => colour(state, chosen.counts[index])) } },
-          text: own.map(text), textposition: "none", hovertemplate: "%{text}<extra></extra>", showlegend: own.length > 0,
+            pattern: { shape: own.map((index) => (chosen.sure[index] ? "" : "/")), fgcolor: css("--paper"), fillmode: "replace", solidity: 0.3, size: 7, bgcolor: colour } },
+          text: own.map(text), textposition: "none", hovertemplate: "%{text}<extra></extra>", showlegend: false,
         };
       });
+    }
+
+    // The colours that are to be seen, each in words
+    function keys(found) {
+      const seen = new Set(found.map(shade));
+      return SHADES.map(({ name, colour }, number) => ({
+        type: "scatter", mode: "markers", name, x: [null], y: [null], marker: { symbol: "square", size: 11, color: colour },
+        hoverinfo: "skip", showlegend: true, visible: seen.has(number),
+      }));
     }
 
     function cells(found, view) {
@@ -803,13 +816,11 @@
       const [low, high] = ends(view.y);
       const [width, height] = [(view.x[1] - view.x[0]) / columnCount, (high - low) / rowCount];
       // the worst state in a cell is the one to see: given up, archiving, available again (by count), acknowledged
-      const scale = ["#009E73", ...STATE_COLOURS.AVAILABLE, "#E69F00", "#D55E00"];
-      const rank = (index) => ({ ACKNOWLEDGED: 0, AVAILABLE: 1 + Math.min(Math.max(chosen.counts[index] - 1, 0), 3), ARCHIVING: 5, ARCHIVED: 6 })[data.states[chosen.states[index]]];
       const z = Array.from({ length: rowCount }, () => new Array(columnCount).fill(null));
       const worst = Array.from({ length: rowCount }, () => new Array(columnCount).fill(-1));
       const clamp = (value, most) => Math.min(Math.max(Math.floor(value), 0), most - 1);
       for (const index of found) {
-        const value = rank(index);
+        const value = shade(index);
         const [r0, r1] = [clamp((chosen.firsts[index] - low) / height, rowCount), clamp((chosen.lasts[index] - low) / height, rowCount)];
         const [c0, c1] = [clamp((chosen.starts[index] - view.x[0]) / width, columnCount), clamp((chosen.stops[index] - view.x[0]) / width, columnCount)];
         for (let row = r0; row <= r1; row += 1) {
@@ -819,8 +830,8 @@
         }
       }
       return [{
-        type: "heatmap", x0: view.x[0] + width / 2, dx: width, y0: low + height / 2, dy: height, z, zmin: -0.5, zmax: 6.5, showscale: false, hoverongaps: false,
-        colorscale: scale.flatMap((shade, index) => [[index / 7, shade], [(index + 1) / 7, shade]]),
+        type: "heatmap", x0: view.x[0] + width / 2, dx: width, y0: low + height / 2, dy: height, z, zmin: -0.5, zmax: SHADES.length - 0.5, showscale: false, hoverongaps: false,
+        colorscale: SHADES.flatMap(({ colour }, index) => [[index / SHADES.length, colour], [(index + 1) / SHADES.length, colour]]),
         text: worst.map((line) => line.map((index) => (index < 0 ? "" : `worst here: ${text(index)}`))), hovertemplate: "%{text}<br>click to see more<extra></extra>",
         customdata: worst.map((line, row) => line.map((_, column) => ({ zoom: { x: [view.x[0] + (column - 4) * width, view.x[0] + (column + 5) * width], y: [low + (row - 4) * height, low + (row + 5) * height] } }))),
       }];
@@ -835,17 +846,18 @@
       const isExact = found.length <= BARS_MAX;
       const times = [...chosen.stepTimes, facts.to];
       const held = (offsets) => [...offsets, offsets.at(-1)].map((offset) => (offset < 0 ? null : offset));
-      const step = { type: "scatter", mode: "lines", x: times, line: { shape: "hv", color: css("--ink"), width: 2 } };
+      const step = { type: "scatter", mode: "lines", x: times, line: { shape: "hv", color: css("--ink"), width: isExact ? 2 : 1.25 } };
       return {
         traces: [
           ...(isExact ? rectangles(found) : cells(found, view)),
+          ...keys(found),
           { ...step, name: "start offset", y: held(chosen.stepStarts), hovertemplate: "start offset %{y:,}<br>%{x}<extra></extra>" },
           { ...step, name: "start offset, at least", y: held(chosen.stepEffective), line: { ...step.line, dash: "dot", width: 1.5 }, hovertemplate: "start offset at least %{y:,}<br>%{x}<extra></extra>" },
         ],
-        layout: layoutOf(isSmall() ? 400 : 470, {
+        layout: layoutOf(isSmall() ? 420 : 470, {
           barmode: "overlay", bargap: 0, showlegend: true,
           legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12, color: css("--soft") }, itemclick: false, itemdoubleclick: false },
-          margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 84 : 44, b: 38 },
+          margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 104 : 44, b: 38 },
           xaxis: timeAxis(view),
           yaxis: axis({ range: view.y, title: titled("offset"), tickformat: ",d" }),
           shapes: holeShapes(data.holes, view, { ...size, height: 380 }),
@@ -901,7 +913,7 @@
         barmode: "group", showlegend: true, dragmode: false, legend: { orientation: "h", y: 1.05, yanchor: "bottom", x: 0, font: { color: css("--soft") } },
         margin: { l: isSmall() ? 64 : 90, r: 20, t: 50, b: 48 },
         xaxis: axis({ type: "category", title: titled("delivery count"), fixedrange: true }),
-        yaxis: axis({ type: isLog ? "log" : "linear", title: titled(isLog ? "records, log scale" : "records"), fixedrange: true, dtick: isLog ? 1 : undefined, nticks: 6 }),
+        yaxis: axis({ type: isLog ? "log" : "linear", title: titled(isLog ? "records, log scale" : "records"), fixedrange: true, dtick: isLog ? 1 : undefined, nticks: 6, tickformat: isLog ? undefined : "," }),
       }),
     }));
     const toggle = button("Log scale", () => {

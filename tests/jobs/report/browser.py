@@ -83,9 +83,19 @@ class Opened:
         )
         if seen < 0:
             return False
-        # in the middle, where nothing that sticks to the page lies over it
-        marks.nth(seen).evaluate("it => it.scrollIntoView({block: 'center'})")
-        marks.nth(seen).hover(force=True)
+        # near its upper end, since a bar of a log scale goes down for ever; in the middle of the window, where nothing
+        # that sticks to the page lies over it
+        x, y = marks.nth(seen).evaluate(
+            """it => {
+                const place = () => {
+                    const box = it.getBoundingClientRect();
+                    return [box.x + box.width / 2, box.y + Math.min(box.height / 2, 8)];
+                };
+                window.scrollBy({top: place()[1] - window.innerHeight / 2, behavior: "instant"});
+                return place();
+            }"""
+        )
+        figure.page.mouse.move(x, y)
         figure.locator(".hoverlayer .hovertext").first.wait_for()
         return True
 

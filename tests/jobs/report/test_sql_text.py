@@ -1,27 +1,23 @@
 """The SQL below a table of the report: Spark makes the same rows of it, whatever the names in it are."""
 
-import html
-import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.report.page import unpacked
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope, literal, time_literal
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue
 from jobs.times import epoch_ms
-from tests.conftest import RECORDINGS, takes_minutes
-from tests.jobs.report.hostile import HOSTILE
-from tests.jobs.test_replay import CLUSTER, Jobs
+from tests.conftest import takes_minutes
+from tests.jobs.conftest import Recorded
+from tests.jobs.hostile import HOSTILE
+from tests.jobs.report.tables import tables_of
+from tests.jobs.test_replay import CLUSTER
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
-FIGURE: Final = re.compile(r'<figure class="picture" id="([\w-]+)".*?</figure>', re.DOTALL)
-STATEMENT: Final = re.compile(r"<pre[^>]*><code>(.*?)</code></pre>", re.DOTALL)
 GROUPS: Final = ("c01-range", "k06-migrate", "s05-limit")
 """Classic, changed to consumer midway, share."""
 SCOPES: Final = (
@@ -33,47 +29,16 @@ SCOPES: Final = (
 )
 
 
-class Shown(NamedTuple):
-    """A table of a report."""
-
-    columns: list[str]
-    rows: list[tuple[Any, ...]]
-    row_count: int
-    sql: str
-
-
 @pytest.fixture(scope="module")
-def warehouse(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+def warehouse(recorded: Recorded) -> Warehouse:
     """The tables of the recording that comes with the project."""
-    root = tmp_path_factory.mktemp("sql") / "warehouse"
-    Jobs(no_spark, root, RECORDINGS / "full-a" / "logs").nightly()
-    return Warehouse(str(root))
+    return recorded("full-a")
 
 
 @pytest.fixture(scope="module")
 def catalogue(own_session: SparkSession, warehouse: Warehouse) -> Catalogue:
     """These tables, known to Spark while the tests of this module last."""
     return Catalogue(own_session, warehouse)
-
-
-def tables_of(text: str) -> Iterator[Shown]:
-    """The tables of a report, as the file has them, each with the SQL below it."""
-    for figure in FIGURE.finditer(text):
-        packed = re.search(rf'<script type="application/json" id="{figure[1]}-data">(.*?)</script>', text)
-        assert packed is not None
-        listings = unpacked(packed[1])["listings"]
-        for listing, sql in zip(listings, STATEMENT.findall(figure[0]), strict=True):
-            cells = [values_of(column) for column in listing["columns"]]
-            names = [column["name"] for column in listing["columns"]]
-            yield Shown(names, list(zip(*cells, strict=True)), listing["rowCount"], html.unescape(sql))
-
-
-def values_of(column: dict[str, Any]) -> list[Any]:
-    """A column, as the page reads it."""
-    if "values" in column:
-        values: list[Any] = column["values"]
-        return values
-    return [None if code < 0 else column["texts"][code] for code in column["codes"]]
 
 
 def answer(catalogue: Catalogue, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
