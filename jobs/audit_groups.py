@@ -51,8 +51,9 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known = configs(work.files)
     lags = LagWriter(work.files, work.inference, parts)
+    states = work.saved()
     for log_partition in work.log_partitions:
-        packed = work.saved(log_partition)
+        packed = states.pop(log_partition, None)
         saved = None if packed is None else SavedGroups.unpacked(packed)
         if saved is not None and log_partition in work.resting:
             for table in GROUP_GOLD:

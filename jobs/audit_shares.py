@@ -40,21 +40,29 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
     """Audit all share partitions of the log partitions, each from where the last audit left it."""
     known = configs(work.files)
     members = share_members(work.files)
+    states = work.saved()
     try:
         for log_partition in work.log_partitions:
-            _audit_log(log_partition, work, parts, known, members)
+            _audit_log(log_partition, states.pop(log_partition, None), work, parts, known, members)
     except PastDiffers:
         parts.done.has_differing = True
 
 
-def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
-    packed = work.saved(log_partition)
+def _audit_log(
+    log_partition: int,
+    packed: bytes | None,
+    work: AuditWork,
+    parts: AuditParts,
+    known: Configs,
+    members: ShareMembers,
+) -> None:
+    """`packed`: what the last audit left of it."""
     saved = None if packed is None else SavedShares.unpacked(packed)
     if saved is not None:
         saved.known.require_same(known, members)
     states = share_states(work.files, log_partition, saved)
     log = share_log(work.files, log_partition, states, saved)
-    require_same_groups(log)
+    require_same_groups(log, work.inference)
     gold = audit_share_log(log, known, members, work.inference)
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1
     place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)

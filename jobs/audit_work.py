@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.silver_reader import SilverFiles
+from jobs.silver_reader import LOG_PARTITION, SilverFiles
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
@@ -47,15 +47,21 @@ class AuditWork:
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, the files of state.groups."""
 
-    def saved(self, log_partition: int) -> bytes | None:
-        """What the last audit left of a log partition that it is gone on with."""
-        if log_partition not in self.going_on:
-            return None
-        rows = self.former.read(AUDITED_LOGS, ("topic", "state"), log_partition)
-        states: list[bytes] = rows.filter(pc.equal(rows["topic"], self.topic))["state"].to_pylist()
-        if len(states) != 1:
-            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
-        return states[0]
+    def saved(self) -> dict[int, bytes]:
+        """What the last audit left of the log partitions that it is gone on with.
+
+        Read at once: the states of all log partitions stand in one row group.
+        """
+        if not self.going_on:
+            return {}
+        rows = self.former.scan(AUDITED_LOGS, ("topic", LOG_PARTITION, "state"))
+        wanted = pa.array(sorted(self.going_on & set(self.log_partitions)), pa.int32())
+        is_own = pc.and_(pc.equal(rows["topic"], self.topic), pc.is_in(rows[LOG_PARTITION], value_set=wanted))
+        own = rows.filter(is_own)
+        states = dict(zip(own[LOG_PARTITION].to_pylist(), own["state"].to_pylist(), strict=True))
+        if len(states) != len(wanted) or own.num_rows != len(wanted):
+            raise StateUnreadable(f"{own.num_rows} states of {len(wanted)} partitions of {self.topic}")
+        return states
 
 
 @dataclass(slots=True)

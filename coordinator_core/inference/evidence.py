@@ -32,6 +32,7 @@ from coordinator_core.inference.share_log import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
+    NO_COUNT,
     NONE,
     GroupPast,
     GroupStays,
@@ -132,7 +133,7 @@ class Evidence:
         pasts = group_pasts(log, is_single_offset)
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
-        limit = taken(_corrected(limit_of_state, group, pasts), row)
+        limit = taken(_corrected(limit_of_state, group, pasts, settings.delivery_count_limit), row)
         lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
         session = config(SHARE_SESSION_TIMEOUT, settings.modern_session_timeout_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
@@ -189,7 +190,9 @@ def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int |
         known = before if before is not None and before.highest == top else GroupPast(top, False)
         tries_in_all, last_tries_in_all = known.tries + all_tries[code], known.last_tries + all_last_tries[code]
         ends_there = tries_in_all == last_tries_in_all >= LAST_TRIES_MIN and top >= DELIVERY_COUNT_LIMIT_MIN
-        pasts.append(GroupPast(top, ends_there, known.tries + tries[code], known.last_tries + last_tries[code]))
+        lowest_assumed = NO_COUNT if before is None else before.lowest_assumed
+        tried, tried_last = known.tries + tries[code], known.last_tries + last_tries[code]
+        pasts.append(GroupPast(top, ends_there, tried, tried_last, lowest_assumed))
     return pasts
 
 
@@ -202,17 +205,10 @@ def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32)
             highest[code] = max(highest[code], count[index])
 
 
-def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> KnownNumbers:
-    """The limit, where no log tells it and what the group did says that it is another than the default.
-
-    It lies above what was ever handed back. And where all that had come back most often was archived at the very next
-    delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that was the limit: so brokers give
-    out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
-    """
-    highest = np.array([past.highest for past in pasts], np.int64)
-    ends_there = np.array([past.ends_there for past in pasts], np.bool_)
-    assumed = np.where(ends_there[group], highest[group] + 1, np.maximum(limit.values, highest[group] + 1))
-    return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
+def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast], default: int) -> KnownNumbers:
+    """The limit, where no log tells it what the groups show of it."""
+    assumed = np.array([past.assumed_limit(default) for past in pasts], np.int64)
+    return KnownNumbers(np.where(limit.is_known, limit.values, assumed[group]), limit.is_known)
 
 
 def _tells(changes: ShareTransitions) -> BoolArray:

@@ -88,6 +88,10 @@ class ShareTransitions:
         return len(self.log_offset)
 
 
+NO_COUNT: Final = 2**31 - 1
+"""Higher than any delivery count."""
+
+
 class GroupPast(NamedTuple):
     """What the past of a group says of its delivery limit."""
 
@@ -99,6 +103,18 @@ class GroupPast(NamedTuple):
     """So often something that had come back so often was delivered again, before `SharePast.from_log_offset`."""
     last_tries: int = 0
     """So often it was archived then."""
+    lowest_assumed: int = NO_COUNT
+    """The lowest delivery count at which something was archived below a limit that nothing had shown; before
+    `SharePast.from_log_offset`."""
+
+    def assumed_limit(self, default: int) -> int:
+        """The delivery limit, where no log tells it.
+
+        It lies above what was ever handed back. And where all that had come back most often was archived at the very
+        next delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that was the limit: so
+        brokers give out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
+        """
+        return self.highest + 1 if self.ends_there else max(default, self.highest + 1)
 
 
 @dataclass(frozen=True, slots=True)

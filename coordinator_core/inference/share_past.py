@@ -6,7 +6,8 @@ the records before it the next audit needs
 
 * of each share partition the state before, where that state began, and the newest load by another leader;
 * the ranges that are AVAILABLE, with the records that made them so, and whether requests had handed them back;
-* of each group the highest delivery count at which it handed back, and what became of that (`GroupPast`);
+* of each group the highest delivery count at which it handed back, and what became of that, and the lowest at which it
+  gave up what no limit explains (`GroupPast`);
 * how many offsets were acknowledged, given out again and given up, by share partition and day.
 
 That what was said stays rests on what no share log holds: configs, and who was a member when. `SharePast.fingerprint`
@@ -32,8 +33,12 @@ from coordinator_core.inference.evidence import (
     reloads,
     trace_available,
 )
+from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
+    ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
+    NO_COUNT,
     GroupPast,
     GroupStays,
     ShareLog,
@@ -93,14 +98,20 @@ class Kept:
     transitions: ShareTransitions
 
 
-def require_same_groups(log: ShareLog) -> None:
-    """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged."""
+def require_same_groups(log: ShareLog, settings: InferenceSettings) -> None:
+    """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged, and that says
+    more of its past."""
     if not log.past.groups:
         return
+    default = settings.delivery_count_limit
     for group_id, past in zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log)), strict=True):
         before = log.past.groups.get(group_id)
-        if before is not None and before[:2] != past[:2]:
+        if before is None:
+            continue
+        if before.assumed_limit(default) != past.assumed_limit(default):
             raise PastDiffers("a group shows another delivery limit than before")
+        if before.lowest_assumed <= past.highest:
+            raise PastDiffers("a group handed back as often as it gave up before")
 
 
 def settled_to(log: ShareLog, evidence: Evidence, next_offset: int, late_ms: int) -> int:
@@ -124,11 +135,12 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     group_ids = [log.keys.group_ids[code] for code in np.unique(log.keys.group[keys]).tolist()]
     topics = [log.keys.topics[key] or "" for key in keys.tolist()]
     pasts = dict(zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log), place), strict=True))
+    lowest = dict(zip(log.keys.group_ids, _lowest_assumed(log, evidence, changes_before), strict=True))
     kept = taken(changes, pieces[:, 2])
     return Kept(
         settled_to=place,
         observed_ms=int(states.at_ms.max(initial=log.past.observed_ms)),
-        groups={group_id: pasts[group_id] for group_id in group_ids},
+        groups={group_id: pasts[group_id]._replace(lowest_assumed=int(lowest[group_id])) for group_id in group_ids},
         known=Known.of(group_ids, topics, until_ms, configs, members),
         states=replace(taken(states, rows), told_last=last_persisted_with(log)[rows]),
         state_rows=rows,
@@ -139,6 +151,18 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
             released=evidence.is_released[pieces[:, 2]].astype(np.int8),
         ),
     )
+
+
+def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
+    """`GroupPast.lowest_assumed` of each group, some of the transitions included."""
+    before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
+    lowest = np.array([NO_COUNT if past is None else past.lowest_assumed for past in before], np.int64)
+    changes = taken(log.transitions, rows)
+    is_assumed = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
+    is_assumed &= evidence.is_below_limit[rows] & ~evidence.is_limit_shown[rows] & (changes.released < 0)
+    group = log.keys.group[log.states.key[log.state_of_transition[rows[is_assumed]]]]
+    np.minimum.at(lowest, group, changes.to_delivery_count[is_assumed])
+    return lowest
 
 
 def _available(log: ShareLog, evidence: Evidence, rows: I64) -> I64:

@@ -132,7 +132,7 @@ class Audits:
         if kept is not None:
             kept.known.require_same(configs, members)
         log = self._log(kept, end)
-        require_same_groups(log)
+        require_same_groups(log, SETTINGS)
         audit = audit_share_log(log, configs, members, SETTINGS)
         place = settled_to(log, audit.evidence, end, self._late_ms)
         before = log.past.from_log_offset
