@@ -13,6 +13,7 @@ from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
     NO_PAST,
+    GroupPast,
     GroupStays,
     ShareKeys,
     ShareLog,
@@ -244,3 +245,18 @@ def test_known_names_every_group(pair: tuple[str, str]) -> None:
 
     assert known(stays) != known(other)
     assert known(stays, 4).fingerprint == known({}, 4).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("past", "limit"),
+    [
+        (GroupPast(3, ends_there=False), 5),
+        (GroupPast(4, ends_there=False), 5),
+        (GroupPast(5, ends_there=False), 6),
+        (GroupPast(4, ends_there=True), 5),
+        (GroupPast(2, ends_there=True), 3),
+    ],
+)
+def test_the_limit_that_a_group_shows(past: GroupPast, limit: int) -> None:
+    """To hand back once more, below the default, shows no other limit: what was said before stays."""
+    assert past.assumed_limit(5) == limit
