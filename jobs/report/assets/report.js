@@ -236,7 +236,7 @@
 
   const layoutOf = (height, more) => ({
     height,
-    margin: { l: isSmall() ? 92 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
+    margin: { l: isSmall() ? 104 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 12, color: css("--ink") },
@@ -254,15 +254,15 @@
     tickcolor: css("--line"),
     zeroline: false,
     automargin: false,
-    tickfont: { color: css("--soft") },
+    tickfont: { color: css("--soft"), size: isSmall() ? 11 : 12 },
     ...more,
   });
 
   const titled = (text) => ({ text, font: { color: css("--soft"), size: 12 }, standoff: 6 });
-  const timeAxis = (view, more) => axis({ type: "date", range: view.x, hoverformat: "%Y-%m-%d %H:%M:%S.%L", ...more });
+  const timeAxis = (view, more) => axis({ type: "date", range: view.x, nticks: isSmall() ? 4 : undefined, tickangle: 0, hoverformat: "%Y-%m-%d %H:%M:%S.%L", ...more });
   const laneAxis = (names, domain, more) => axis({
     domain, range: [names.length - 0.5, -0.5], tickvals: names.map((_, index) => index),
-    ticktext: names.map((name) => plain(name, isSmall() ? 13 : LABEL_CHARACTERS)), fixedrange: true, ...more,
+    ticktext: names.map((name) => plain(name, isSmall() ? 14 : LABEL_CHARACTERS)), fixedrange: true, ...more,
   });
 
   function ticksOf(names, y) {
@@ -270,7 +270,7 @@
     const step = Math.max(1, Math.ceil((high - low + 1) / 32));
     const values = [];
     for (let index = low; index <= high; index += step) values.push(index);
-    return { tickvals: values, ticktext: values.map((index) => plain(names[index], isSmall() ? 13 : LABEL_CHARACTERS)) };
+    return { tickvals: values, ticktext: values.map((index) => plain(names[index], isSmall() ? 14 : LABEL_CHARACTERS)) };
   }
 
   // Diagonal lines over what was not read: a hole looks like one
@@ -352,7 +352,7 @@
     }
 
     draw() {
-      const size = { width: this.place.clientWidth - (isSmall() ? 100 : 210), height: 300 };
+      const size = { width: this.place.clientWidth - (isSmall() ? 112 : 210), height: 300 };
       const { traces, layout, reading } = this.make(this.view, size);
       const drawn = Plotly.react(this.place, traces, layout, CONFIG);
       if (reading !== undefined) this.reading.textContent = reading;
@@ -744,7 +744,7 @@
         layout: layoutOf(total + 48, {
           barmode: "relative",
           xaxis: timeAxis(view, { anchor: "y2" }),
-          yaxis: axis({ domain: [split + 0.02, 1], title: titled("members"), fixedrange: true, nticks: 5, zeroline: true, zerolinecolor: css("--line") }),
+          yaxis: axis({ domain: [split + 0.02, 1], title: titled("members"), fixedrange: true, nticks: 5, dtick: line.every(([, value]) => value <= 4) ? 1 : undefined, zeroline: true, zerolinecolor: css("--line") }),
           yaxis2: laneAxis(shown.map((row) => row.client_id || row.instance_id || row.member_id), [0, split - 14 / total], { showgrid: false }),
           shapes: holeShapes(data.holes, view, { ...size, height: total }),
         }),
@@ -757,7 +757,7 @@
   const STATE_WORDS = { AVAILABLE: "available again", ACKNOWLEDGED: "acknowledged", ARCHIVING: "archiving", ARCHIVED: "given up" };
   // What there is to tell apart, by how bad it is: acknowledged, available again by how often it was delivered, given up
   const SHADES = ["ACKNOWLEDGED", "AVAILABLE", "ARCHIVING", "ARCHIVED"].flatMap((state) => STATE_COLOURS[state].map((colour, index, all) => ({
-    state, colour, name: all.length === 1 ? STATE_WORDS[state] : `${STATE_WORDS[state]} (${index + 1}×${index === all.length - 1 ? " or more" : ""})`,
+    state, colour, times: all.length === 1 ? "" : `${index + 1}×${index === all.length - 1 ? " or more" : ""}`,
   })));
   const shadeOf = (state, deliveries) => {
     const own = SHADES.findIndex((shade) => shade.state === state);
@@ -775,7 +775,9 @@
       for (const offset of lasts.concat(stepStarts)) high = Math.max(high, offset);
       if (low > high) [low, high] = [0, 1];
       const room = Math.max((high - low) * 0.03, 1);
-      const home = { x: homeOf(starts, stops, stepTimes), y: [low - room, high + 1 + room], yaxis: "yaxis" };
+      // what is as it was at the end goes on to the end of the report: of that a little is enough
+      const x = homeOf(starts, stops.filter((_, index) => partition.lengths[index] !== OPEN), stepTimes);
+      const home = { x: [x[0], Math.min(x[1] + (x[1] - x[0]) / 10, Math.max(x[1], facts.to))], y: [low - room, high + 1 + room], yaxis: "yaxis" };
       return { ...partition, firsts, lasts, starts, stops, stepTimes, stepStarts, stepEffective, home };
     });
     let chosen = partitions[0];
@@ -789,10 +791,10 @@
     ].filter(Boolean).join("<br>");
 
     function rectangles(found) {
-      return SHADES.map(({ name, colour }, number) => {
+      return SHADES.map(({ state, colour }, number) => {
         const own = found.filter((index) => shade(index) === number);
         return {
-          type: "bar", orientation: "h", name, base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
+          type: "bar", orientation: "h", name: STATE_WORDS[state], base: own.map((index) => chosen.starts[index]), x: own.map((index) => chosen.stops[index] - chosen.starts[index]),
           y: own.map((index) => (chosen.firsts[index] + chosen.lasts[index] + 1) / 2), width: own.map((index) => chosen.lasts[index] - chosen.firsts[index] + 1),
           marker: { color: colour, line: { width: 0.4, color: css("--paper") },
             // not fillmode "overlay": Plotly would ask for the contrast of all colours at once, and complain
@@ -805,8 +807,8 @@
     // The colours that are to be seen, each in words
     function keys(found) {
       const seen = new Set(found.map(shade));
-      return SHADES.map(({ name, colour }, number) => ({
-        type: "scatter", mode: "markers", name, x: [null], y: [null], marker: { symbol: "square", size: 11, color: colour },
+      return SHADES.map(({ state, times, colour }, number) => ({
+        type: "scatter", mode: "markers", name: times ? `${isSmall() ? "available" : STATE_WORDS[state]}, ${times}` : STATE_WORDS[state], x: [null], y: [null], marker: { symbol: "square", size: 11, color: colour },
         hoverinfo: "skip", showlegend: true, visible: seen.has(number),
       }));
     }
@@ -852,12 +854,12 @@
           ...(isExact ? rectangles(found) : cells(found, view)),
           ...keys(found),
           { ...step, name: "start offset", y: held(chosen.stepStarts), hovertemplate: "start offset %{y:,}<br>%{x}<extra></extra>" },
-          { ...step, name: "start offset, at least", y: held(chosen.stepEffective), line: { ...step.line, dash: "dot", width: 1.5 }, hovertemplate: "start offset at least %{y:,}<br>%{x}<extra></extra>" },
+          { ...step, name: isSmall() ? "at least" : "start offset, at least", y: held(chosen.stepEffective), line: { ...step.line, dash: "dot", width: 1.5 }, hovertemplate: "start offset at least %{y:,}<br>%{x}<extra></extra>" },
         ],
-        layout: layoutOf(isSmall() ? 420 : 470, {
+        layout: layoutOf(isSmall() ? 440 : 490, {
           barmode: "overlay", bargap: 0, showlegend: true,
-          legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12, color: css("--soft") }, itemclick: false, itemdoubleclick: false },
-          margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 104 : 44, b: 38 },
+          legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: isSmall() ? -0.2 : 0, font: { size: isSmall() ? 11 : 12, color: css("--soft") }, itemclick: false, itemdoubleclick: false },
+          margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 104 : 60, b: 38 },
           xaxis: timeAxis(view),
           yaxis: axis({ range: view.y, title: titled("offset"), tickformat: ",d" }),
           shapes: holeShapes(data.holes, view, { ...size, height: 380 }),
@@ -901,6 +903,11 @@
 
   DRAW.drawCounts = (figure, data, listings) => {
     const rows = recordsOf(listings[0]);
+    const most = Math.max(...rows.map((row) => row.delivery_count ?? 0));
+    // counts between, at which nothing ended, have their places, too
+    const between = most <= 50 ? Array.from({ length: most }, (_, index) => String(index + 1)) : [];
+    const places = [...new Set([...rows.map((row) => String(row.delivery_count ?? "not known")), ...between])]
+      .sort((a, b) => (Number.isNaN(Number(a)) ? -1 : Number.isNaN(Number(b)) ? 1 : a - b));
     const values = rows.flatMap((row) => [row.acknowledged, row.archived]).filter((value) => value > 0);
     let isLog = values.length > 1 && Math.max(...values) / Math.min(...values) > 50;
     const chart = new Chart(figure, () => ({
@@ -912,7 +919,7 @@
       layout: layoutOf(300, {
         barmode: "group", showlegend: true, dragmode: false, legend: { orientation: "h", y: 1.05, yanchor: "bottom", x: 0, font: { color: css("--soft") } },
         margin: { l: isSmall() ? 64 : 90, r: 20, t: 50, b: 48 },
-        xaxis: axis({ type: "category", title: titled("delivery count"), fixedrange: true }),
+        xaxis: axis({ type: "category", title: titled("delivery count"), fixedrange: true, showgrid: false, categoryarray: places }),
         yaxis: axis({ type: isLog ? "log" : "linear", title: titled(isLog ? "records, log scale" : "records"), fixedrange: true, dtick: isLog ? 1 : undefined, nticks: 6, tickformat: isLog ? undefined : "," }),
       }),
     }));
