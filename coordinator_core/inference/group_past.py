@@ -233,10 +233,11 @@ def kept_commits(commits: GroupCommits, group: I64 | None = None) -> I64:
     rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
     begins = commits.change[rows] != REPEAT
     begins[starts[:-1]] = True
-    came = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
+    came = np.flatnonzero(begins)
     lasts = starts[1:] - 1
     lasts = lasts[commits.change[rows[lasts]] != DELETE]
-    kept = [rows[lasts], rows[came[lasts]], np.flatnonzero(is_pending)]
+    firsts = came[np.searchsorted(came, lasts, side="right") - 1]
+    kept = [rows[lasts], rows[firsts], np.flatnonzero(is_pending)]
     if is_pending.any():
         kept.append(_in_force(commits, group, is_pending))
     return np.unique(np.concatenate(kept))
