@@ -83,13 +83,15 @@ class Opened:
         )
         if seen < 0:
             return False
-        # near its upper end, since a bar of a log scale goes down for ever; in the middle of the window, where nothing
-        # that sticks to the page lies over it
+        # near its upper end, since a bar of a log scale goes down for ever; in the middle of what the picture shows of
+        # it, since what is still open goes on beyond; in the middle of the window, where nothing that sticks to the
+        # page lies over it
         x, y = marks.nth(seen).evaluate(
             """it => {
                 const place = () => {
-                    const box = it.getBoundingClientRect();
-                    return [box.x + box.width / 2, box.y + Math.min(box.height / 2, 8)];
+                    const box = it.getBoundingClientRect(), picture = it.closest("svg").getBoundingClientRect();
+                    const [left, right] = [Math.max(box.left, picture.left), Math.min(box.right, picture.right)];
+                    return [(left + right) / 2, box.y + Math.min(box.height / 2, 8)];
                 };
                 window.scrollBy({top: place()[1] - window.innerHeight / 2, behavior: "instant"});
                 return place();
