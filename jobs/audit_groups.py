@@ -75,6 +75,7 @@ def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
         made.add(judge_group(life, work.inference, known))
         kept.add(life)
         lags.add(life)
+        del life  # before more is read: its commits may be many
     lags.flush()
     return made.left(kept.built(), MembersHeard(), SavedGroups())
 

@@ -22,6 +22,8 @@ from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
 
 SHARE: Final = "SHARE"
+COMMITS_AT_ONCE: Final = 1 << 20
+"""Commits of a group whose lag is found at a time."""
 WAITING_ROWS_MAX: Final = 100_000
 """Rows of lag held before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
@@ -54,12 +56,16 @@ class LagWriter:
         self._waiting: list[pa.Table] = []
 
     def add(self, life: GroupLife) -> None:
-        """The lag of one group."""
-        lags = lag_history(life.commits, self._samples, self._settings)
-        if len(lags):
-            self._waiting.append(lag_table(life, lags))
-        if sum(table.num_rows for table in self._waiting) > WAITING_ROWS_MAX:
-            self.flush()
+        """The lag of one group, so many commits at a time."""
+        if not self._samples:
+            return
+        for first in range(0, len(life.commits), COMMITS_AT_ONCE):
+            part = life._replace(commits=life.commits.taken(slice(first, first + COMMITS_AT_ONCE)))
+            lags = lag_history(part.commits, self._samples, self._settings)
+            if len(lags):
+                self._waiting.append(lag_table(part, lags))
+            if sum(table.num_rows for table in self._waiting) > WAITING_ROWS_MAX:
+                self.flush()
 
     def flush(self) -> None:
         """Write what waits."""

@@ -1,6 +1,8 @@
 """The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,8 +15,15 @@ from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.share_log import ShareKeys, ShareMembers
-from coordinator_core.inference.share_past import Kept, PastDiffers, kept_of, require_same_groups, settled_to
+from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers
+from coordinator_core.inference.share_past import (
+    Kept,
+    PastDiffers,
+    kept_of,
+    require_same_groups,
+    settled_to,
+    shown_by,
+)
 from coordinator_core.inference.shares import (
     SHARE,
     ShareDay,
@@ -29,8 +38,9 @@ from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.share_reader import TOLD_LAST, configs, share_log, share_members, share_states
+from jobs.share_reader import TOLD_LAST, configs, share_log, share_members, share_states, stretch_ends
 from jobs.share_state import SavedShares
+from jobs.silver_reader import END_OF_LOG
 from jobs.silver_rows import rows_table
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
@@ -56,30 +66,56 @@ def _audit_log(
     known: Configs,
     members: ShareMembers,
 ) -> None:
-    """`packed`: what the last audit left of it."""
+    """A large log in stretches, each from where what was said so far is settled. `packed`: what the last audit left."""
     saved = None if packed is None else SavedShares.unpacked(packed)
+    past = NO_PAST if saved is None else saved.past
     if saved is not None:
         saved.known.require_same(known, members)
-    states = share_states(work.files, log_partition, saved)
-    log = share_log(work.files, log_partition, states, saved)
+        parts.carry_broken_rules(log_partition, past.from_log_offset)
+    ends = stretch_ends(work.files, log_partition, past.from_log_offset)
+    shown = None
+    if len(ends) > 1:
+        bounds = pairwise((past.from_log_offset, *ends))
+        logs = (share_log(work.files, log_partition, from_log_offset=first, to_log_offset=to) for first, to in bounds)
+        shown = shown_by(logs, past)
+    for end in ends:
+        saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)
+    assert saved is not None
+    parts.done.states[work.topic, log_partition] = saved.packed()
+
+
+def _audit_stretch(
+    log_partition: int,
+    end: int,
+    work: AuditWork,
+    parts: AuditParts,
+    known: Configs,
+    members: ShareMembers,
+    saved: SavedShares | None,
+    shown: Mapping[str, GroupPast] | None,
+) -> SavedShares:
+    """From where the one before left off to a log offset, exclusive."""
+    states = share_states(work.files, log_partition, saved, to_log_offset=end)
+    log = replace(share_log(work.files, log_partition, states, saved, to_log_offset=end), shown=shown)
     require_same_groups(log, work.inference)
     gold = audit_share_log(log, known, members, work.inference)
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1
     place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
-    for is_settled in (True, False):
+    is_last = end == END_OF_LOG
+    for is_settled in (True, False) if is_last else (True,):
         again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
         parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
         parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
     before = () if saved is None else saved.counts
-    parts.done.days.extend(days_of(added_counts(before, gold.counts)))
-    if saved is not None:
-        parts.carry_broken_rules(log_partition, log.past.from_log_offset)
+    if is_last:
+        parts.done.days.extend(days_of(added_counts(before, gold.counts)))
     anomalies = share_anomalies(states, log_partition)
-    write_broken_rules([row for row in anomalies if row.log_offset >= log.past.from_log_offset], work.topic, parts)
+    told_to = END_OF_LOG if is_last else place
+    new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
+    write_broken_rules(new, work.topic, parts)
     settled = count_places(log, gold.redeliveries, gold.archived, place)
     kept = kept_of(log, gold.evidence, place, known, members)
-    left = SavedShares.of(kept, _kept_rows(kept, states.rows), added_counts(before, settled))
-    parts.done.states[work.topic, log_partition] = left.packed()
+    return SavedShares.of(kept, _kept_rows(kept, states.rows), added_counts(before, settled))
 
 
 Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)

@@ -4,21 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.silver_reader import LOG_PARTITION, SilverFiles
+from jobs.silver_reader import END_OF_LOG, LOG_PARTITION, SilverFiles
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
-
-END_OF_LOG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

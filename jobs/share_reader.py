@@ -21,7 +21,7 @@ from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
 from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, ordered_codes, small_numbers_of
 from jobs.share_state import SavedShares
-from jobs.silver_reader import SilverFiles, rows_of
+from jobs.silver_reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
 from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
 
 SHARE: Final = "SHARE"
@@ -73,11 +73,41 @@ class StateRows(NamedTuple):
     """Index into `keys`."""
 
 
-def share_states(files: SilverFiles, log_partition: int, saved: SavedShares | None = None) -> StateRows:
-    """All states of one log partition of `__share_group_state`; those kept and those behind where an audit ended."""
-    from_log_offset = 0 if saved is None else saved.past.from_log_offset
+STRETCH_ROWS_MAX: Final = 750_000
+"""States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
+
+
+def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
+    """Where the stretches end in which a log partition of `__share_group_state` is judged from a log offset on: log
+    offsets, exclusive, the last one behind all."""
+    tables = SHARE_PARTITION_STATES, SHARE_BATCH_TRANSITIONS
+    counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
+    if sum(counts) <= STRETCH_ROWS_MAX:
+        return [END_OF_LOG]
+    places = [
+        numbers_of(files.read(table, (LOG_OFFSET,), log_partition, from_log_offset=from_log_offset)[LOG_OFFSET])
+        for table in tables
+    ]
+    return [*np.unique(np.sort(np.concatenate(places))[STRETCH_ROWS_MAX::STRETCH_ROWS_MAX]).tolist(), END_OF_LOG]
+
+
+def share_states(
+    files: SilverFiles,
+    log_partition: int,
+    saved: SavedShares | None = None,
+    *,
+    from_log_offset: int = 0,
+    to_log_offset: int = END_OF_LOG,
+) -> StateRows:
+    """The states of one log partition of `__share_group_state` within bounds. `saved`: those that an audit kept, and
+    those behind where it ended."""
     rows = files.read(
-        SHARE_PARTITION_STATES, STATE_COLUMNS, log_partition, STATE_TEXTS, from_log_offset=from_log_offset
+        SHARE_PARTITION_STATES,
+        STATE_COLUMNS,
+        log_partition,
+        STATE_TEXTS,
+        from_log_offset=from_log_offset if saved is None else saved.past.from_log_offset,
+        to_log_offset=to_log_offset,
     )
     rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
     if saved is not None:
@@ -86,11 +116,18 @@ def share_states(files: SilverFiles, log_partition: int, saved: SavedShares | No
 
 
 def share_log(
-    files: SilverFiles, log_partition: int, found: StateRows | None = None, saved: SavedShares | None = None
+    files: SilverFiles,
+    log_partition: int,
+    found: StateRows | None = None,
+    saved: SavedShares | None = None,
+    *,
+    from_log_offset: int = 0,
+    to_log_offset: int = END_OF_LOG,
 ) -> ShareLog:
-    """All share partitions of one log partition of `__share_group_state`. `found`: its states, if read already;
-    `saved`: to go on from where an audit ended."""
-    rows, keys, key = found or share_states(files, log_partition, saved)
+    """The share partitions of one log partition of `__share_group_state`, as rows within bounds tell. `found`: its
+    states, if read already; `saved`: to go on from where an audit ended."""
+    bounds = {"from_log_offset": from_log_offset, "to_log_offset": to_log_offset}
+    rows, keys, key = found or share_states(files, log_partition, saved, **bounds)
     states = ShareStates(
         key=key,
         log_offset=numbers_of(rows["log_offset"]),
@@ -108,7 +145,8 @@ def share_log(
         TRANSITION_COLUMNS,
         log_partition,
         TRANSITION_TEXTS,
-        from_log_offset=0 if saved is None else saved.past.from_log_offset,
+        from_log_offset=from_log_offset if saved is None else saved.past.from_log_offset,
+        to_log_offset=to_log_offset,
     )
     transitions = ShareTransitions(
         log_offset=numbers_of(changes["log_offset"]),

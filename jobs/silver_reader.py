@@ -32,6 +32,7 @@ from jobs.arrow_columns import (
     values_of,
 )
 from jobs.arrow_schemas import arrow_schema
+from jobs.memory import give_back
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
@@ -45,6 +46,8 @@ from schemas.tables.silver import (
 
 LOG_PARTITION: Final = "log_partition"
 LOG_OFFSET: Final = "log_offset"
+END_OF_LOG: Final = 2**63 - 1
+"""Behind every log offset."""
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -71,16 +74,16 @@ class _Footer(NamedTuple):
     metadata: pq.FileMetaData
     bounds: tuple[tuple[int, int] | None, ...]
     """Lowest and highest log partition of each row group; None where the file does not say."""
-    last_offsets: tuple[int | None, ...]
-    """Highest log offset of each row group; None where the file does not say."""
+    log_offsets: tuple[tuple[int, int] | None, ...]
+    """Lowest and highest log offset of each row group; None where the file does not say."""
 
-    def wanted(self, log_partition: int, from_log_offset: int) -> list[int]:
-        """The row groups that may hold rows of a log partition from a place on."""
+    def wanted(self, log_partition: int, from_log_offset: int, to_log_offset: int) -> list[int]:
+        """The row groups that may hold rows of a log partition whose `log_offset` is within bounds."""
         return [
             index
-            for index, (bounds, last_offset) in enumerate(zip(self.bounds, self.last_offsets, strict=True))
+            for index, (bounds, offsets) in enumerate(zip(self.bounds, self.log_offsets, strict=True))
             if (bounds is None or bounds[0] <= log_partition <= bounds[1])
-            and (last_offset is None or last_offset >= from_log_offset)
+            and (offsets is None or (offsets[1] >= from_log_offset and offsets[0] < to_log_offset))
         ]
 
 
@@ -112,12 +115,14 @@ class SilverFiles:
         coded: Collection[str] = (),
         *,
         from_log_offset: int = 0,
+        to_log_offset: int = END_OF_LOG,
     ) -> pa.Table:
         """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`.
 
-        `from_log_offset`: rows whose `log_offset` is lower are left out.
+        Rows whose `log_offset` is less than `from_log_offset`, or not less than `to_log_offset`, are left out.
         """
-        parts = list(self.iterate(table, columns, log_partition, coded, from_log_offset=from_log_offset))
+        bounds = {"from_log_offset": from_log_offset, "to_log_offset": to_log_offset}
+        parts = list(self.iterate(table, columns, log_partition, coded, **bounds))
         return pa.concat_tables(parts) if parts else columns_read(table, columns, coded).empty_table()
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
@@ -138,7 +143,7 @@ class SilverFiles:
             for file in self._files[table.full_name]
             if file.maximum.get(LOG_OFFSET, from_log_offset) >= from_log_offset
             for footer in (self._footer(file),)
-            for index in footer.wanted(log_partition, from_log_offset)
+            for index in footer.wanted(log_partition, from_log_offset, END_OF_LOG)
         )
 
     def iterate(
@@ -149,6 +154,7 @@ class SilverFiles:
         coded: Collection[str] = (),
         *,
         from_log_offset: int = 0,
+        to_log_offset: int = END_OF_LOG,
     ) -> Iterator[pa.Table]:
         """As `read`, row group by row group."""
         schema = columns_read(table, columns, coded)
@@ -156,7 +162,7 @@ class SilverFiles:
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
             footer = self._footer(file)
-            wanted = footer.wanted(log_partition, from_log_offset)
+            wanted = footer.wanted(log_partition, from_log_offset, to_log_offset)
             if not wanted:
                 continue
             filesystem, path = filesystem_of(file.path)
@@ -166,6 +172,8 @@ class SilverFiles:
                     rows = _rows_of(parquet, index, columns, log_partition, footer.bounds[index])
                     if from_log_offset:
                         rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
+                    if to_log_offset != END_OF_LOG:
+                        rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
                     if rows.num_rows:
                         yield as_read(rows, schema)
 
@@ -176,7 +184,7 @@ class SilverFiles:
             with filesystem.open_input_file(path) as source:
                 metadata = pq.read_metadata(source)
             footer = self._footers[file.path] = _Footer(
-                metadata, tuple(_bounds(metadata)), tuple(_last_offsets(metadata))
+                metadata, tuple(_bounds(metadata)), tuple(_log_offsets(metadata))
             )
         return footer
 
@@ -193,12 +201,12 @@ def _bounds(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
             yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
-def _last_offsets(metadata: pq.FileMetaData) -> Iterator[int | None]:
-    """`_Footer.last_offsets`."""
+def _log_offsets(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
+    """`_Footer.log_offsets`."""
     column = metadata.schema.to_arrow_schema().get_field_index(LOG_OFFSET)
     for index in range(metadata.num_row_groups):
         statistics = metadata.row_group(index).column(column).statistics if column >= 0 else None
-        yield statistics.max if statistics is not None and statistics.has_min_max else None
+        yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
 def _rows_of(
@@ -380,35 +388,42 @@ def _commits_by_group(
     group_ids: dict[str, int] = {}
     topics: dict[str, int] = {}
     columns: dict[str, Any] = {}
-    # memory that nobody has written to yet costs nothing: each column is put in its place row group by row group
+    # zeros that nobody has written to cost nothing: each column is put in its place row group by row group, and one of
+    # zeros alone (of one group, one topic, commits without transactions) takes no memory
+    counts = np.zeros(0, np.int64)
     count, capacity = 0, files.row_count_max(OFFSET_COMMITS, log_partition, from_log_offset=from_log_offset)
     pieces = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
     for rows in _of_groups(pieces, only):
         piece = {"group": _numbered(rows["group_id"], group_ids), "topic": _numbered(rows["topic"], topics)}
         piece |= _commit_columns(rows)
+        so_far, counts = counts, np.bincount(piece["group"], minlength=len(group_ids))
+        counts[: len(so_far)] += so_far
         end = count + rows.num_rows
         for name, values in piece.items():
             same = APPLIED_AS_RECORDED.get(name)
             if name not in columns:
                 if same is not None and values is piece[same]:
                     continue
-                columns[name] = np.empty(capacity, values.dtype)
+                columns[name] = np.zeros(capacity, values.dtype)
                 if same is not None:
                     columns[name][:count] = columns[same][:count]
-            columns[name][count:end] = values
+            if values.any():
+                columns[name][count:end] = values
         count = end
     if not count:
         return {}
     columns = {name: values[:count] for name, values in columns.items()}
     group = columns.pop("group")
     # filtered rows keep the texts of all
-    ends = np.cumsum(np.bincount(group, minlength=len(group_ids))).tolist()
-    if len(group_ids) > 1 or not is_ascending(columns["log_offset"]):
+    ends = np.cumsum(counts).tolist()
+    if np.count_nonzero(counts) > 1 or not is_ascending(columns["log_offset"]):
         order = ordered_by(group, len(group_ids), columns["log_offset"])
         for name in columns:
             columns[name] = columns[name][order]
     for name, same in APPLIED_AS_RECORDED.items():
         columns.setdefault(name, columns[same])
+    if count > BUNDLE_WEIGHT_MAX:
+        give_back()
     return {
         group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
         for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)

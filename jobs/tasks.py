@@ -12,6 +12,8 @@ from typing import Final, Generic, TypeVar
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
+from jobs.memory import give_back
+
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
@@ -49,6 +51,7 @@ class _Counted(Generic[Work, Done]):
     done: "Accumulator[int]"
 
     def __call__(self, work: Work) -> Done:
+        give_back()
         result = self.function(work)
         self.done.add(_size_bytes(work))
         return result

@@ -8,8 +8,11 @@ import numpy as np
 
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.inference.commit_anomalies import find_anomalies
 from coordinator_core.inference.configs import NO_CONFIGS
+from coordinator_core.inference.group_past import kept_commits
 from coordinator_core.inference.heard import hear_all, hear_holders, latest_of
+from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import ordered_by
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
@@ -113,15 +116,25 @@ def share_rows() -> ShareLog:
     return sorted_share_log(ShareKeys(["g"], one, [TOPIC_ID], [None], one), states, transitions)
 
 
+def commits() -> GroupCommits:
+    """A commit and its repetition."""
+    of_partition, of_change, two = np.zeros(2, np.int32), np.zeros(2, np.int8), np.arange(2)
+    return GroupCommits(
+        ("t",), of_partition, of_partition, two, two, two, two, two, two, of_change, of_change, of_change > 0
+    )
+
+
 def warm_up() -> None:
     """Use every compiled loop once."""
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
     kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
-    ordered_by(np.zeros(2, np.int64), 1, np.array([1, 0]))
     one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
-    hear_all(one, one, one, bounds, one, one, one + 1, one, latest)
+    hear_all(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
     hear_holders(one, one, bounds, one, latest)
+    ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
+    find_anomalies(GroupLife("g", 0, commits=commits()), (), InferenceSettings(stalled_ms=0))
+    kept_commits(commits(), np.zeros(2, np.int64))
     pack_records(dump_records())
     for segment in (offsets_log(), share_log()):
         scan_segment(segment, base_offset=0)

@@ -21,6 +21,7 @@ called a reset.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 
 APPLIED: Final = OUTCOMES.index("APPLIED")
@@ -156,6 +158,15 @@ class GenerationsAt:
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
         return bool(self._is_empty[index])
+
+    def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
+        """Which of some ascending places are within each stretch without members of a group which had some: the first
+        one, and the end, exclusive."""
+        for index in _rows(self._is_empty & self._had_members):
+            ends = self._to[index], *self._from[index + 1 : index + 2]
+            first, end = np.searchsorted(log_offsets, (self._from[index], min(ends))).tolist()
+            if first < end:
+                yield first, end
 
     def emptied(self, log_offsets: I64) -> tuple[BoolArray, I64]:
         """For each place: is it within a stretch without members of a group which had some? And which stretch."""
@@ -285,23 +296,23 @@ _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
     """Plain commits while an emptied group had no member."""
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
-    is_emptied, stretch = groups.emptied(commits.log_offset)
     verdicts: dict[int, Verdict] = {}
-    by_stretch: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for row in _rows(is_plain & is_emptied):
-        by_stretch[int(stretch[row]), int(commits.topic[row]), int(commits.partition[row])].append(row)
-    for rows in by_stretch.values():
-        if len(rows) <= RESETS_MAX:
-            verdicts |= dict.fromkeys(rows, Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN))
-        else:
-            verdicts[rows[0]] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
+    for first, end in groups.emptied_rows(commits.log_offset):
+        mine, starts = by_partition(commits.taken(slice(first, end)), is_plain[first:end])
+        for begin, to in pairwise(starts.tolist()):
+            if to - begin <= RESETS_MAX:
+                verdict = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN)
+                verdicts |= dict.fromkeys((first + mine[begin:to]).tolist(), verdict)
+            else:
+                row = first + int(mine[begin])
+                verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
     return verdicts
 
 
 def _set_once(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
     """Offsets put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted
     log."""
-    if not is_set_once(commits) or groups.emptied(commits.log_offset)[0].any():
+    if not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
     return {
         row: Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
@@ -337,35 +348,29 @@ def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings
 
 def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
     """Advances which are far longer and far faster than the partition's median advance."""
-    delta = commits.committed_offset - commits.previous_offset
-    candidates = np.flatnonzero(jumps(commits, settings))
-    if not len(candidates):
+    is_candidate = jumps(commits, settings)
+    if not is_candidate.any():
         return {}
     rows, starts = by_partition(commits, commits.change == ADVANCE)
-    place = np.empty(len(commits), np.int64)
-    place[rows] = np.arange(len(rows))
     found: dict[int, Verdict] = {}
-    usual: dict[int, tuple[float, float]] = {}
-    for row in candidates.tolist():
-        number = int(np.searchsorted(starts, place[row], side="right")) - 1
-        mine = rows[starts[number] : starts[number + 1]]
-        if len(mine) <= USUAL_ADVANCES_MIN:
+    for first, end in pairwise(starts.tolist()):
+        mine = rows[first:end]
+        places = np.flatnonzero(is_candidate[mine])
+        if len(mine) <= USUAL_ADVANCES_MIN or not len(places):
             continue
-        rate = _rates(commits, mine, delta)
-        if number not in usual:
-            usual[number] = float(np.median(delta[mine])), float(np.median(rate))
-        usual_delta, usual_rate = usual[number]
-        is_far = delta[row] > USUAL_FACTOR * usual_delta
-        if is_far and rate[place[row] - starts[number]] > USUAL_FACTOR * usual_rate:
-            found[row] = Verdict("SKIP", "BEYOND_USUAL_RATE", LIKELY)
+        moved = commits.committed_offset[mine] - commits.previous_offset[mine]
+        rate = _rates(commits, mine, moved)
+        is_far = moved[places] > USUAL_FACTOR * float(np.median(moved))
+        is_fast = rate[places] > USUAL_FACTOR * float(np.median(rate))
+        found |= dict.fromkeys(mine[places[is_far & is_fast]].tolist(), Verdict("SKIP", "BEYOND_USUAL_RATE", LIKELY))
     return found
 
 
-def _rates(commits: GroupCommits, rows: I64, delta: I64) -> Any:
+def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
     """Offsets a millisecond since the advance before; the first has none and gets 0."""
     at = commits.applied_at_ms[rows]
     elapsed = np.diff(at, prepend=at[:1])
-    rates = delta[rows] / np.maximum(elapsed, 1)
+    rates = moved / np.maximum(elapsed, 1)
     rates[:1] = 0
     return rates
 
@@ -375,21 +380,32 @@ def stalled(commits: GroupCommits, settings: InferenceSettings, group: I64 | Non
 
     `group`, a number a row: of several groups.
     """
-    at = commits.applied_at_ms[commits.applied_at_ms != NONE_MS]
-    if not len(at) or int(at.max() - at.min()) < settings.stalled_ms:
+    at = commits.applied_at_ms
+    has_time = at != NONE_MS
+    last_ms = int(at.max(where=has_time, initial=NONE_MS))
+    if last_ms - int(at.min(where=has_time, initial=last_ms)) < settings.stalled_ms or not has_time.any():
         return ()
     rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
-    begins = commits.change[rows] != REPEAT
-    begins[starts[:-1]] = True
-    run = np.cumsum(begins) - 1
-    applied_at = commits.applied_at_ms[rows]
-    began_at = applied_at[np.flatnonzero(begins)][run]
-    is_timed = (applied_at != NONE_MS) & (began_at != NONE_MS)
-    is_long = is_timed & (applied_at - began_at >= settings.stalled_ms) & (commits.change[rows] == REPEAT)
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = ~(is_long[:-1] & (run[:-1] == run[1:]))
-    found: Sequence[int] = rows[is_long & is_first].tolist()
-    return found
+    is_found = np.zeros(len(commits), np.bool_)
+    _mark_stalls(rows, starts, commits.change, at, settings.stalled_ms, is_found)
+    return _rows(is_found)
+
+
+@compiled
+def _mark_stalls(rows: I32, starts: I64, change: I8, at_ms: I64, stalled_ms: int, is_found: BoolArray) -> None:
+    """In each run of repeated commits of a partition, the first one so long after the commit that is repeated."""
+    for number in range(len(starts) - 1):
+        began_ms = np.int64(0)
+        was_long = False
+        for place in range(starts[number], starts[number + 1]):
+            row = rows[place]
+            if place == starts[number] or change[row] != REPEAT:
+                began_ms = at_ms[row]
+                was_long = False
+            is_long = change[row] == REPEAT and at_ms[row] - began_ms >= stalled_ms
+            is_long = is_long and at_ms[row] != NONE_MS and began_ms != NONE_MS
+            is_found[row] = is_long and not was_long
+            was_long = is_long
 
 
 def _rows(chosen: BoolArray) -> Sequence[int]:

@@ -9,13 +9,15 @@ import numpy as np
 
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.departures import CLASSIC
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.movement import find_gaps
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.log.chunk import BoolArray
 from coordinator_core.offsets.lane import OUTCOMES
 
 DAY_MS: Final = 86_400_000
+COUNTED_AT_ONCE: Final = 1 << 20
+"""Commits of a group that are counted at a time."""
 COUNTED_DAYS_MAX: Final = 1 << 16
 """Commits of so many days are counted in one pass; a log whose times are scattered wider is sorted."""
 SHARE: Final = "SHARE"
@@ -107,16 +109,24 @@ def _day(at_ms: int) -> int:
 def _commit_days(life: GroupLife, is_new: BoolArray | None) -> Counter[int]:
     """Commits applied, by day; those whose records bear no time are of no day."""
     commits = life.commits
+    counts: Counter[int] = Counter()
+    for first in range(0, len(commits), COUNTED_AT_ONCE):
+        part = slice(first, first + COUNTED_AT_ONCE)
+        counts.update(_counted_days(commits.taken(part), None if is_new is None else is_new[part]))
+    return counts
+
+
+def _counted_days(commits: GroupCommits, is_new: BoolArray | None) -> dict[int, int]:
     is_counted = (commits.outcome == APPLIED) & (commits.applied_at_ms >= 0)
     days = commits.applied_at_ms[is_counted if is_new is None else is_counted & is_new] // DAY_MS
     if not len(days):
-        return Counter()
+        return {}
     first, last = int(days.min()), int(days.max())
     if last - first < COUNTED_DAYS_MAX:
         counts = np.bincount(days - first, minlength=last - first + 1)
-        return Counter({(first + index) * DAY_MS: int(counts[index]) for index in np.flatnonzero(counts).tolist()})
+        return {(first + index) * DAY_MS: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
     distinct, counts = np.unique(days, return_counts=True)
-    return Counter({day * DAY_MS: count for day, count in zip(distinct.tolist(), counts.tolist(), strict=True)})
+    return {day * DAY_MS: count for day, count in zip(distinct.tolist(), counts.tolist(), strict=True)}
 
 
 def _cut_by_day(from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:

@@ -26,7 +26,7 @@ from coordinator_core.history.rows import GenerationRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I64
+from coordinator_core.log.chunk import I32
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 
 TOPIC_DELETED: Final = "TOPIC_DELETED"
@@ -120,7 +120,7 @@ class Deletions:
         commits = self._life.commits
         return _Step(tuple(rows), int(commits.recorded_at_ms[rows[-1]]), int(commits.log_offset[rows[-1]]))
 
-    def _applied_by_partition(self) -> dict[Partition, I64]:
+    def _applied_by_partition(self) -> dict[Partition, I32]:
         """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
         commits = self._life.commits
         has_lost = np.zeros(len(commits.topics), np.bool_)
@@ -132,7 +132,7 @@ class Deletions:
             place: rows[first:end] for place, (first, end) in zip(partitions, pairwise(bounds.tolist()), strict=True)
         }
 
-    def _last_before(self, rows: I64, row: int) -> int:
+    def _last_before(self, rows: I32, row: int) -> int:
         """The place, among applied rows, of the last one that was in force when this one was written, or -1."""
         commits = self._life.commits
         return bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1

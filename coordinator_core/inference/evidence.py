@@ -32,7 +32,6 @@ from coordinator_core.inference.share_log import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
-    NO_COUNT,
     NONE,
     GroupPast,
     GroupStays,
@@ -59,6 +58,8 @@ CLOCK_SLACK_MS: Final = 50
 """Timestamps of two brokers may be so far apart where their order decides."""
 CLOSE_MS: Final = 2_000
 """A session which closes with its member hands back within this time of the member's record."""
+NOTHING_SHOWN: Final = GroupPast(0, False)
+"""Of a group of which nothing came back."""
 OFFSET_COUNT_MAX: Final = 2**40
 """Ranges are taken to be no longer where they are summed up: no partition has more, and sums cannot wrap."""
 
@@ -168,8 +169,10 @@ def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int |
     """Of each group, what all its transitions say of its delivery limit. Tries are counted up to a log offset."""
     changes, row = log.transitions, log.state_of_transition
     group = log.keys.group[log.states.key]
-    befores = [log.past.groups.get(group_id) for group_id in log.keys.group_ids]
-    highest = np.array([0 if before is None else before.highest for before in befores], np.int64)
+    group_ids = log.keys.group_ids
+    befores = [log.past.groups.get(group_id, NOTHING_SHOWN) for group_id in group_ids]
+    shown = befores if log.shown is None else [log.shown[group_id] for group_id in group_ids]
+    highest = np.array([it.highest for it in shown], np.int64)
     _raise_to(highest, group, row, changes.to_state == AVAILABLE, changes.to_delivery_count)
     came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _tells(changes) & (changes.released < 0))
     group_of = group[row[came_back]]
@@ -187,12 +190,13 @@ def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int |
     pasts = []
     for code, before in enumerate(befores):
         top = int(highest[code])
-        known = before if before is not None and before.highest == top else GroupPast(top, False)
+        known = before if before.highest == top else GroupPast(top, False)
         tries_in_all, last_tries_in_all = known.tries + all_tries[code], known.last_tries + all_last_tries[code]
         ends_there = tries_in_all == last_tries_in_all >= LAST_TRIES_MIN and top >= DELIVERY_COUNT_LIMIT_MIN
-        lowest_assumed = NO_COUNT if before is None else before.lowest_assumed
+        if log.shown is not None:
+            ends_there = shown[code].ends_there
         tried, tried_last = known.tries + tries[code], known.last_tries + last_tries[code]
-        pasts.append(GroupPast(top, ends_there, tried, tried_last, lowest_assumed))
+        pasts.append(GroupPast(top, ends_there, tried, tried_last, before.lowest_assumed))
     return pasts
 
 

@@ -41,7 +41,8 @@ from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupL
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import OUTCOMES
 
 PENDING: Final = OUTCOMES.index("PENDING")
@@ -231,16 +232,24 @@ def kept_commits(commits: GroupCommits, group: I64 | None = None) -> I64:
     """
     is_pending = commits.outcome == PENDING
     rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
-    begins = commits.change[rows] != REPEAT
-    begins[starts[:-1]] = True
-    came = np.flatnonzero(begins)
-    lasts = starts[1:] - 1
-    lasts = lasts[commits.change[rows[lasts]] != DELETE]
-    firsts = came[np.searchsorted(came, lasts, side="right") - 1]
-    kept = [rows[lasts], rows[firsts], np.flatnonzero(is_pending)]
+    is_kept = is_pending.copy()
+    _mark_in_force(rows, starts, commits.change, is_kept)
     if is_pending.any():
-        kept.append(_in_force(commits, group, is_pending))
-    return np.unique(np.concatenate(kept))
+        is_kept[_in_force(commits, group, is_pending)] = True
+    return np.flatnonzero(is_kept)
+
+
+@compiled
+def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> None:
+    """Of each partition that has an offset the newest commit, and the one by which it came to that offset."""
+    for number in range(len(starts) - 1):
+        place = starts[number + 1] - 1
+        if change[rows[place]] == DELETE:
+            continue
+        is_kept[rows[place]] = True
+        while place > starts[number] and change[rows[place]] == REPEAT:
+            place -= 1
+        is_kept[rows[place]] = True
 
 
 def _in_force(commits: GroupCommits, group: I64 | None, is_pending: BoolArray) -> I64:

@@ -13,7 +13,7 @@ from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.rows import OwnerRow
-from coordinator_core.log.chunk import I64
+from coordinator_core.log.chunk import I32, I64
 from coordinator_core.log.fast import compiled
 
 TIMES_MAX: Final = 11
@@ -120,7 +120,7 @@ def hear_holders(times: I64, place: I64, starts: I64, member: I64, latest: I64) 
 def hear_all(
     recorded_at_ms: I64,
     log_offset: I64,
-    rows: I64,
+    rows: I32,
     starts: I64,
     place: I64,
     begins: I64,

@@ -24,7 +24,7 @@ import numpy as np
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I8, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
@@ -60,7 +60,7 @@ class EndSamples:
 class LagColumns:
     """Rows of gold.lag_history of one group. Numbers which are null are -1."""
 
-    row: I64
+    row: I32
     """Which of the commits."""
     end_offset: I64
     lag: I64
@@ -82,7 +82,7 @@ Samples = Mapping[tuple[str, int], EndSamples]
 def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSettings) -> LagColumns:
     """The lag at each applied commit of one group, in log order."""
     none = np.zeros(0, np.int64)
-    nothing = LagColumns(none, none, none, none, none, none, none, none.astype(np.int8))
+    nothing = LagColumns(none.astype(np.int32), none, none, none, none, none, none, none.astype(np.int8))
     if not samples or not len(commits):
         return nothing
     is_value = (commits.outcome == _APPLIED) & (commits.change != _DELETE) & (commits.committed_offset >= 0)
@@ -94,7 +94,7 @@ def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSett
     return LagColumns(**{name: values[order] for name, values in columns.items()})
 
 
-def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iterator[tuple[I64, EndSamples]]:
+def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iterator[tuple[I32, EndSamples]]:
     """For each partition which the group commits and somebody sampled: its commits, and the samples."""
     rows, starts = by_partition(commits, chosen)
     for first, end in pairwise(starts.tolist()):
@@ -104,7 +104,7 @@ def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iter
             yield rows[first:end], ends
 
 
-def _lags(commits: GroupCommits, rows: I64, ends: EndSamples, settings: InferenceSettings) -> LagColumns:
+def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: InferenceSettings) -> LagColumns:
     at, committed = commits.applied_at_ms[rows], commits.committed_offset[rows]
     age_max = settings.lag_sample_age_max_ms
     before = np.searchsorted(ends.sampled_at_ms, at, side="right") - 1

@@ -1,8 +1,10 @@
 """Orders of rows which take numpy a sort, in compiled passes."""
 
+from typing import TypeVar
+
 import numpy as np
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.log.chunk import I32, I64
 from coordinator_core.log.fast import compiled
 
 
@@ -24,17 +26,29 @@ def is_ascending(values: I64) -> bool:
     return True
 
 
-@compiled
 def stable_order(code: I64, code_count: int, order: I64) -> I64:
     """`order`, sorted by code: what has one code stays in its order. Codes are 0 to `code_count`, exclusive."""
-    place = np.zeros(code_count + 1, np.int64)
-    for row in range(len(code)):
-        place[code[row] + 1] += 1
-    for number in range(code_count):
-        place[number + 1] += place[number]
-    found = np.empty(len(order), np.int64)
-    for index in range(len(order)):
-        row = order[index]
-        found[place[code[row]]] = row
-        place[code[row]] += 1
+    found, _ = grouped(code, code_count, order)
     return found
+
+
+Rows = TypeVar("Rows", I32, I64)
+
+
+@compiled
+def grouped(code: I32 | I64, code_count: int, rows: Rows) -> tuple[Rows, I64]:
+    """Rows sorted by their code, those of one code in the order they have; and by code, where its rows end."""
+    ends = np.zeros(code_count, np.int64)
+    for index in range(len(rows)):
+        ends[code[rows[index]]] += 1
+    next_place = 0
+    for number in range(code_count):
+        count = ends[number]
+        ends[number] = next_place
+        next_place += count
+    found = np.empty_like(rows)
+    for index in range(len(rows)):
+        row = rows[index]
+        found[ends[code[row]]] = row
+        ends[code[row]] += 1
+    return found, ends

@@ -1,36 +1,70 @@
 """Commits of a group by the partition they are for."""
 
-from typing import Final
-
 import numpy as np
 
-from coordinator_core.inference.columns import numbered_pairs
+from coordinator_core.inference.columns import COUNTED_MAX, distinct, numbered_pairs
 from coordinator_core.inference.life import GroupCommits
-from coordinator_core.log.chunk import I64, BoolArray
-
-RADIX_KEYS_MAX: Final = 1 << 16
-"""numpy sorts keys of 16 bits in linear time."""
+from coordinator_core.inference.ordering import grouped
+from coordinator_core.log.chunk import I32, I64, BoolArray
+from coordinator_core.log.fast import compiled
 
 
 def by_partition(
     commits: GroupCommits, chosen: BoolArray, *, group: I64 | None = None, is_in_log_order: bool = False
-) -> tuple[I64, I64]:
+) -> tuple[I32, I64]:
     """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end.
 
     `group`, a number a row: of several groups, by group first. `is_in_log_order`: by place in the log instead.
     """
-    rows = np.flatnonzero(chosen)
-    key = commits.topic[rows].astype(np.int64)
-    if group is not None:
-        key = numbered_pairs(group[rows], key)
-    key = numbered_pairs(key, commits.partition[rows].astype(np.int64))
-    # applied order first; it is the log's own unless there were transactions
-    if not is_in_log_order and commits.is_transactional[rows].any():
-        order = np.argsort(commits.applied_log_offset[rows], kind="stable")
-        rows, key = rows[order], key[order]
-    if len(key) and int(key.max()) < RADIX_KEYS_MAX:
-        key = key.astype(np.uint16)
-    order = np.argsort(key, kind="stable")
-    rows, key = rows[order], key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=np.int64(-1)) != 0) if len(key) else np.zeros(0, np.int64)
-    return rows, np.append(starts, len(rows))
+    if not chosen.any():
+        return np.zeros(0, np.int32), np.zeros(1, np.int64)
+    number, count = _numbered(commits, group)
+    if not is_in_log_order and (commits.is_transactional & chosen).any():
+        rows: I32 = np.flatnonzero(chosen).astype(np.int32)
+        # applied order first
+        rows, ends = grouped(number, count, rows[np.argsort(commits.applied_log_offset[rows], kind="stable")])
+    else:
+        # it is the log's own order
+        ends = np.zeros(count, np.int64)
+        rows = np.empty(np.count_nonzero(chosen), np.int32)
+        _group(number, chosen, ends, rows)
+    return rows, np.unique(np.append(ends, 0))
+
+
+def _numbered(commits: GroupCommits, group: I64 | None) -> tuple[I32, int]:
+    """For each commit the number of its partition, in the order of groups, topics and partitions; and how many numbers
+    there may be."""
+    topic: I32 | I64 = commits.topic if group is None else numbered_pairs(group, commits.topic.astype(np.int64))
+    partition = commits.partition
+    lowest, span = int(partition.min()), int(partition.max()) - int(partition.min()) + 1
+    first = int(topic.min())
+    count = (int(topic.max()) - first + 1) * span
+    if count > max(COUNTED_MAX, len(commits)):
+        found, of_row = distinct(numbered_pairs(topic.astype(np.int64), partition.astype(np.int64)))
+        return of_row.astype(np.int32), len(found)
+    number: I32 = np.empty(len(commits), np.int32)
+    _number(topic, first, partition, lowest, span, number)
+    return number, count
+
+
+@compiled
+def _number(topic: I32 | I64, first: int, partition: I32, lowest: int, span: int, number: I32) -> None:
+    for row in range(len(number)):
+        number[row] = (topic[row] - first) * span + (partition[row] - lowest)
+
+
+@compiled
+def _group(number: I32, chosen: BoolArray, ends: I64, rows: I32) -> None:
+    """As `ordering.grouped`, of the chosen rows in their own order: one column less in memory."""
+    for row in range(len(number)):
+        if chosen[row]:
+            ends[number[row]] += 1
+    next_place = 0
+    for index in range(len(ends)):
+        count = ends[index]
+        ends[index] = next_place
+        next_place += count
+    for row in range(len(number)):
+        if chosen[row]:
+            rows[ends[number[row]]] = row
+            ends[number[row]] += 1

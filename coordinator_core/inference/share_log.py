@@ -143,6 +143,8 @@ class ShareLog:
     state_of_transition: I64
     """The row of `states` which is of the same record."""
     past: SharePast = NO_PAST
+    shown: Mapping[str, GroupPast] | None = None
+    """What the whole log shows of each group's delivery limit, where these are the rows of a stretch of it."""
 
     def of_transitions(self, rows: I64) -> "ShareLog":
         """The same states, with some of the transitions."""

@@ -10,6 +10,9 @@ the records before it the next audit needs
   gave up what no limit explains (`GroupPast`);
 * how many offsets were acknowledged, given out again and given up, by share partition and day.
 
+A log that is too large to be judged at once is judged in stretches in the same way, one after another; what all of it
+shows of the delivery limits of its groups is found first (`shown_by`), so that it is known in each stretch.
+
 That what was said stays rests on what no share log holds: configs, and who was a member when. `SharePast.fingerprint`
 tells whether these are still as they were; where they are not, or where a group's past reads otherwise by now,
 `PastDiffers` is raised and the whole log is to be judged anew.
@@ -39,10 +42,12 @@ from coordinator_core.inference.share_log import (
     ARCHIVING,
     AVAILABLE,
     NO_COUNT,
+    NO_PAST,
     GroupPast,
     GroupStays,
     ShareLog,
     ShareMembers,
+    SharePast,
     ShareStates,
     ShareTransitions,
 )
@@ -96,6 +101,16 @@ class Kept:
     state_rows: I64
     """Which rows of the log's states these are."""
     transitions: ShareTransitions
+
+
+def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str, GroupPast]:
+    """What stretches of a log that follow one another show of each group's delivery limit, by the end of the last one;
+    `past` is what lies before the first."""
+    groups = dict(past.groups)
+    for log in logs:
+        so_far = replace(log, past=replace(past, groups=groups))
+        groups |= zip(log.keys.group_ids, group_pasts(so_far, is_single_offset_of(log)), strict=True)
+    return groups
 
 
 def require_same_groups(log: ShareLog, settings: InferenceSettings) -> None:

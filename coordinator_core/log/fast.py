@@ -52,7 +52,7 @@ RECORD_BYTES_MIN: Final = 7
 INT64_MAX: Final = 2**63 - 1
 
 STOP_END: Final = 0
-"""Every byte was framed."""
+"""Every byte was framed, or all that was to be."""
 STOP_TRUNCATED: Final = 1
 """The buffer ends inside a batch."""
 STOP_LENGTH: Final = 2
@@ -228,11 +228,11 @@ def _control_type(data: U8, position: int, end: int) -> int:
 
 @compiled
 def _count_batches(
-    data: U8, position: int, end: int, is_ordered: bool, offset_min: int, offset_max: int
+    data: U8, position: int, next_start: int, end: int, is_ordered: bool, offset_min: int, offset_max: int
 ) -> tuple[int, int, int]:
     """First pass: (count, where it stopped, stop code)."""
     count = 0
-    while position < end:
+    while position < next_start:
         stop, size = _framing(data, position, end)
         if stop != STOP_END:
             return count, position, stop
@@ -254,9 +254,9 @@ BatchArrays = tuple[
 
 @compiled
 def _frame_batches(
-    data: U8, position: int, end: int, is_ordered: bool, offset_min: int, offset_max: int
+    data: U8, position: int, next_start: int, end: int, is_ordered: bool, offset_min: int, offset_max: int
 ) -> tuple[BatchArrays, BoolArray, int, int]:
-    count, stop_position, stop = _count_batches(data, position, end, is_ordered, offset_min, offset_max)
+    count, stop_position, stop = _count_batches(data, position, next_start, end, is_ordered, offset_min, offset_max)
     base_offset = np.empty(count, np.int64)
     last_offset = np.empty(count, np.int64)
     leader_epoch = np.full(count, -1, np.int32)
@@ -342,14 +342,18 @@ def frame_batches(data: U8, position: int, end: int) -> tuple[BatchArrays, BoolA
     Returns the columns of `BatchColumns` in their order, whether each header can be true (a batch that cannot is still
     framed), where the walk stopped and its STOP_ code. A compressed legacy wrapper gets one record and its last offset.
     """
-    return _frame_batches(read_only(data), position, end, False, 0, INT64_MAX)
+    return _frame_batches(read_only(data), position, end, end, False, 0, INT64_MAX)
 
 
 def frame_ordered_batches(
-    data: U8, position: int, end: int, offset_min: int, offset_max: int
+    data: U8, position: int, end: int, offset_min: int, offset_max: int, *, next_start: int | None = None
 ) -> tuple[BatchArrays, BoolArray, int, int]:
-    """The same for a segment: stop also at headers that cannot be true and at offsets outside the order of the log."""
-    return _frame_batches(read_only(data), position, end, True, offset_min, offset_max)
+    """The same for a segment: stop also at headers that cannot be true and at offsets outside the order of the log.
+
+    `next_start`: batches that start there or behind it are not framed, though they are looked at to judge the others.
+    """
+    next_start = end if next_start is None else min(next_start, end)
+    return _frame_batches(read_only(data), position, next_start, end, True, offset_min, offset_max)
 
 
 @compiled

@@ -4,6 +4,7 @@ Kafka's own recovery cuts a segment at the first bad byte. A cold copy is read d
 reading goes on at the next place where a whole batch with a valid checksum starts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -24,6 +25,9 @@ it, so a base offset beyond is damage."""
 RESYNC_CRC_FACTOR: Final = 4
 """How often, on average, a byte of the file may go through a checksum in the search for the next batch. Crafted headers
 every few bytes could otherwise each claim megabytes, and the search would never end."""
+
+STRETCH_BYTES: Final = 1 << 25
+"""So much of a file is framed and checked at a time: what is in memory of a mapped file is bounded by it."""
 
 STOP_UNCONFIRMED: Final = 100
 """Beside the STOP_ codes of the compiled loops."""
@@ -54,14 +58,24 @@ class _Budget:
     bytes_left: int
 
 
+def keep() -> None:
+    """Let nothing go."""
+
+
 def scan_segment(
-    data: bytes | memoryview | U8, *, base_offset: int, is_last: bool = False, next_offset_min: int = 0
+    data: bytes | memoryview | U8,
+    *,
+    base_offset: int,
+    is_last: bool = False,
+    next_offset_min: int = 0,
+    let_go: Callable[[], object] = keep,
 ) -> SegmentScan:
     """Frame and check a whole `.log` file, which may be memory-mapped; never raises for what it holds.
 
     `base_offset` is that of the file's name; `next_offset_min` is the next offset of the segment before, below which a
     batch would go back. Findings of stage FILE: TRUNCATED_BATCH for a torn tail, INVALID_BATCH for any other range that
-    is no batch. Zeros up to the end of the file are a preallocated tail, not a finding.
+    is no batch. Zeros up to the end of the file are a preallocated tail, not a finding. `let_go` is called when bytes
+    read so far are hardly read again: pages of a mapping may be dropped then.
     """
     array = as_u8(data)
     end = len(array)
@@ -72,12 +86,24 @@ def scan_segment(
     skipped: list[tuple[int, int, int]] = []
     budget = _Budget(RESYNC_CRC_FACTOR * end)
     position = 0
+    stretch_bytes = STRETCH_BYTES
     while position < end:
-        columns, _, stop_position, stop = fast.frame_ordered_batches(array, position, end, next_offset, offset_max)
+        columns, _, stop_position, stop = fast.frame_ordered_batches(
+            array, position, end, next_offset, offset_max, next_start=position + stretch_bytes
+        )
         part = BatchColumns(*columns)
         crc_valid = crc_valid_batches(array, part)
-        is_tail = stop == fast.STOP_END or fast.skip_zeros(array, stop_position, end) == end
-        if len(part) and not crc_valid[-1]:
+        let_go()
+        goes_on = stop == fast.STOP_END and stop_position < end
+        if goes_on and not crc_valid[-1]:
+            # its neighbour, which may confirm it, is in the next stretch
+            if len(part) == 1:
+                stretch_bytes *= 2
+                continue
+            stop_position = int(part.position[-1])
+            part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
+        is_tail = not goes_on and (stop == fast.STOP_END or fast.skip_zeros(array, stop_position, end) == end)
+        if not goes_on and len(part) and not crc_valid[-1]:
             # only a good neighbour confirms the header of a damaged batch, and the last of a run has none
             offset_min = int(part.last_offset[-2]) + 1 if len(part) > 1 else next_offset
             last_position, last_offset = int(part.position[-1]), int(part.last_offset[-1])
@@ -91,6 +117,8 @@ def scan_segment(
             crc_parts.append(crc_valid)
             next_offset = int(part.last_offset[-1]) + 1
         position = stop_position
+        if goes_on:
+            continue
         if is_tail:
             break
         resync_position = _resync(array, position + 1, end, next_offset, offset_max, budget)

@@ -15,12 +15,13 @@ from coordinator_core.inference.group_past import GroupBefore
 from coordinator_core.inference.groups import Judged
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
-from jobs import audit_groups
+from jobs import audit_groups, audit_shares, share_reader
 from jobs.audit import audit
 from jobs.audits import WholeAudit
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.settings import with_options
+from jobs.share_reader import stretch_ends
 from jobs.sinks import Committed, Warehouse
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REDELIVERIES
@@ -107,7 +108,9 @@ def random_cuts(seed: str, count: int) -> Callable[[str], Sequence[float]]:
 
 def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members, configs and names are learned sooner or later than what they explain; no log ends with another. Yet of
-    many groups no commit is read twice."""
+    many groups no commit is read twice. Share partitions are judged in stretches, as if there were millions of
+    records."""
+    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 60)
     parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
     nights = Nights(tmp_path / "warehouse", parts[0])
     ways: Counter[str] = Counter()
@@ -193,8 +196,11 @@ def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.
     assert_same(nights, whole)
 
 
-def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(tmp_path: Path, whole: Gold) -> None:
-    """A second audit leaves every table at its version; one from the beginning makes the same rows."""
+def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(
+    tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second audit leaves every table at its version; one from the beginning makes the same rows, in whatever
+    stretches share partitions are judged."""
     nights = Nights(tmp_path / "warehouse", FULL_A)
     nights.run(FULL_A, "r1")
     tables = [*GOLD_TABLES, AUDITED_LOGS]
@@ -202,6 +208,18 @@ def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(tmp_path: Path
     assert not nights.audit("r2")
     assert versions == [nights.warehouse.version(table) for table in tables]
     assert nights.audit("r3", rebuild=True)
+    assert_same(nights, whole)
+    ends: list[int] = []
+
+    def counted(*arguments: Any) -> list[int]:
+        found = stretch_ends(*arguments)
+        ends.append(len(found))
+        return found
+
+    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 25)
+    monkeypatch.setattr(audit_shares, "stretch_ends", counted)
+    assert nights.audit("r4", rebuild=True)
+    assert max(ends) > 3
     assert_same(nights, whole)
 
 

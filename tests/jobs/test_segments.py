@@ -1,12 +1,14 @@
 """Segment files: found by name, mapped without a copy, and given back byte for byte as rows."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from coordinator_core.log import scan
 from jobs.errors import SourceError
 from jobs.sources import segments
 from jobs.sources.segments import SOURCE_SCHEMA, PartitionLog, find_partitions, read_segment, to_record_batches
@@ -90,6 +92,33 @@ def test_chunks_are_bounded_and_skip_nothing(tmp_path: Path, monkeypatch: pytest
         for part in parts:
             sizes = [len(b) for b in part["batch"].to_pylist()]
             assert len(sizes) == 1 or sum(sizes) <= bytes_max
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is in memory of a mapping")
+def test_what_was_read_of_a_segment_leaves_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Framed, checked and written chunk by chunk: never more than a stretch and a chunk of the file are there."""
+    path = write_segment(
+        tmp_path, "__consumer_offsets", 0, 0, b"".join(batch(offset, value=b"x" * 5_000) for offset in range(2_000))
+    )
+    monkeypatch.setattr(scan, "STRETCH_BYTES", 1 << 20)
+    monkeypatch.setattr(segments, "CHUNK_BYTES_MAX", 1 << 20)
+    log = find_partitions(str(tmp_path), TOPICS)[0]
+    assert log.segments[0].size_bytes > 9 << 20
+    read = read_segment(log.segments[0])
+    found = [resident_bytes(path)]
+    for rows in to_record_batches(read, log):
+        rows["batch"].to_pylist()
+        found.append(resident_bytes(path))
+    assert len(found) > 9
+    assert max(found) < 6 << 20, "a page may have 2 MiB"
+    assert bytes(read.data) == path.read_bytes()
+
+
+def resident_bytes(path: Path) -> int:
+    """What is in memory of the mappings of a file."""
+    told = re.findall(rf"{path}\n(?:\w+: .*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
+    assert told, "the file is mapped"
+    return 1024 * sum(map(int, told))
 
 
 def test_damage_is_kept_and_said(tmp_path: Path) -> None:

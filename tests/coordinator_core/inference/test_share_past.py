@@ -1,5 +1,6 @@
 """An audit that goes on from what the one before kept says what one audit of the whole log says."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -23,7 +24,15 @@ from coordinator_core.inference.share_log import (
     ShareTransitions,
     sorted_share_log,
 )
-from coordinator_core.inference.share_past import Kept, Known, PastDiffers, kept_of, require_same_groups, settled_to
+from coordinator_core.inference.share_past import (
+    Kept,
+    Known,
+    PastDiffers,
+    kept_of,
+    require_same_groups,
+    settled_to,
+    shown_by,
+)
 from coordinator_core.inference.shares import PlaceCounts, added_counts, audit_share_log, count_places
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
@@ -128,11 +137,26 @@ class Audits:
             self._kept, self._settled, self._settled_counts = None, [set(), set()], []
             self._go_on(end, configs, members)
 
-    def _go_on(self, end: int, configs: Configs, members: ShareMembers) -> None:
+    def audit_in_stretches(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
+        """Of the log up to the last of some offsets, each stretch from where the one before is settled."""
+        logs = [self._log(None, end, first) for first, end in pairwise([0, *ends])]
+        shown = shown_by(logs)
+        for end in ends:
+            self._go_on(end, configs, members, shown)
+
+    @property
+    def group_pasts(self) -> Mapping[str, GroupPast]:
+        """What is kept of each group."""
+        assert self._kept is not None
+        return self._kept.groups
+
+    def _go_on(
+        self, end: int, configs: Configs, members: ShareMembers, shown: Mapping[str, GroupPast] | None = None
+    ) -> None:
         kept = self._kept
         if kept is not None:
             kept.known.require_same(configs, members)
-        log = self._log(kept, end)
+        log = replace(self._log(kept, end), shown=shown)
         require_same_groups(log, SETTINGS)
         audit = audit_share_log(log, configs, members, SETTINGS)
         place = settled_to(log, audit.evidence, end, self._late_ms)
@@ -145,10 +169,10 @@ class Audits:
         self._settled_counts = added_counts(self._settled_counts, settled)
         self._kept = kept_of(log, audit.evidence, place, configs, members)
 
-    def _log(self, kept: Kept | None, end: int) -> ShareLog:
+    def _log(self, kept: Kept | None, end: int, first: int = 0) -> ShareLog:
         if kept is None:
             return sorted_share_log(
-                self._keys, between(self._states, 0, end), between(self._transitions, 0, end), NO_PAST
+                self._keys, between(self._states, first, end), between(self._transitions, first, end), NO_PAST
             )
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
         return sorted_share_log(
@@ -197,7 +221,8 @@ def random_configs(random: Random) -> Configs:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
-    """Random logs of share partitions, audited after each of several captures, members told of at once or late."""
+    """Random logs of share partitions, audited after each of several captures, members told of at once or late; and at
+    once, but in stretches."""
     went_on = 0
     for seed in range(part, HISTORIES, PARTS):
         random = Random(f"share past/{seed}")
@@ -216,6 +241,11 @@ def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
         whole.audit(ends[-1], configs, members_by(members, 2**61) if is_late else members)
         assert audits.rows == whole.rows, seed
         assert audits.counts == whole.counts, seed
+        stretches = Audits(silver, late_ms)
+        stretches.audit_in_stretches(ends, configs, members_by(members, 2**61) if is_late else members)
+        assert stretches.rows == whole.rows, seed
+        assert stretches.counts == whole.counts, seed
+        assert stretches.group_pasts == whole.group_pasts, seed
     assert went_on > HISTORIES // PARTS, "most audits judge what is new"
 
 

@@ -2,6 +2,7 @@
 
 import mmap
 import struct
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -220,11 +221,24 @@ damage = st.lists(
 )
 
 
-@given(data=st.data(), damages=damage, is_last=st.booleans(), zeros=st.sampled_from([0, 0, 5, 200]))
+def told(found: SegmentScan) -> tuple[object, ...]:
+    """All that a scan says."""
+    columns = [getattr(found.batches, field.name).tolist() for field in fields(found.batches)]
+    return columns, found.crc_valid.tolist(), found.findings, found.skipped, found.next_offset, found.end_position
+
+
+@given(
+    data=st.data(),
+    damages=damage,
+    is_last=st.booleans(),
+    zeros=st.sampled_from([0, 0, 5, 200]),
+    stretch_bytes=st.sampled_from([1, 100, 300, 2_000]),
+)
 def test_every_byte_is_accounted_for(
-    data: st.DataObject, damages: list[tuple[str, int, int, int]], is_last: bool, zeros: int
+    data: st.DataObject, damages: list[tuple[str, int, int, int]], is_last: bool, zeros: int, stretch_bytes: int
 ) -> None:
-    """Whatever happens to a real segment: batches, findings of stage FILE and zeros at the end are all its bytes."""
+    """Whatever happens to a real segment: batches, findings of stage FILE and zeros at the end are all its bytes, in
+    whatever stretches it is read."""
     sample = data.draw(st.sampled_from(corpus.segments()))
     out = bytearray(sample.data)
     for kind, place, size, byte in damages:
@@ -243,6 +257,10 @@ def test_every_byte_is_accounted_for(
     segment = bytes(out) + bytes(zeros)
     found = scan_segment(segment, base_offset=sample.base_offset, is_last=is_last, next_offset_min=0)
     check_scan(segment, sample.base_offset, found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "STRETCH_BYTES", stretch_bytes)
+        again = scan_segment(segment, base_offset=sample.base_offset, is_last=is_last, next_offset_min=0)
+    assert told(again) == told(found)
 
 
 def test_file_may_be_mapped(tmp_path: Path) -> None:
