@@ -134,7 +134,7 @@ class Evidence:
         pasts = group_pasts(log, is_single_offset)
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
-        limit = taken(_corrected(limit_of_state, group, pasts, settings.delivery_count_limit), row)
+        limit = taken(_corrected(limit_of_state, group, pasts), row)
         lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
         session = config(SHARE_SESSION_TIMEOUT, settings.modern_session_timeout_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
@@ -209,10 +209,12 @@ def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32)
             highest[code] = max(highest[code], count[index])
 
 
-def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast], default: int) -> KnownNumbers:
-    """The limit, where no log tells it what the groups show of it."""
-    assumed = np.array([past.assumed_limit(default) for past in pasts], np.int64)
-    return KnownNumbers(np.where(limit.is_known, limit.values, assumed[group]), limit.is_known)
+def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> KnownNumbers:
+    """The limit, where no log tells it what the groups show of it (`GroupPast.assumed_limit`)."""
+    shown = np.array([past.highest + 1 for past in pasts], np.int64)[group]
+    ends_there = np.array([past.ends_there for past in pasts], np.bool_)[group]
+    assumed = np.where(ends_there, shown, np.maximum(limit.values, shown))
+    return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
 
 
 def _tells(changes: ShareTransitions) -> BoolArray:
