@@ -111,6 +111,10 @@ class Configs:
             _fill(timeline, at_ms, rows, values, is_known)
         return KnownNumbers(values, is_known)
 
+    def tells(self, name: str, group_id: str) -> bool:
+        """Does the log tell anything of a config of a group, its own or that of all brokers, at any time?"""
+        return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
+
     def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
         """The session time-out (ms) of a member that is gone since `ended_at_ms`, of a group which is not classic;
         None: the log does not tell it.

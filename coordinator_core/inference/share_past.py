@@ -27,7 +27,7 @@ import numpy as np
 
 from coordinator_core.errors import CoreError
 from coordinator_core.inference.columns import taken
-from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, Configs
 from coordinator_core.inference.evidence import (
     Evidence,
     group_pasts,
@@ -113,7 +113,7 @@ def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str
     return groups
 
 
-def require_same_groups(log: ShareLog, settings: InferenceSettings) -> None:
+def require_same_groups(log: ShareLog, settings: InferenceSettings, configs: Configs) -> None:
     """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged, and that says
     more of its past."""
     if not log.past.groups:
@@ -123,7 +123,9 @@ def require_same_groups(log: ShareLog, settings: InferenceSettings) -> None:
         before = log.past.groups.get(group_id)
         if before is None:
             continue
-        if before.assumed_limit(default) != past.assumed_limit(default):
+        # where a config is told, but not known for some time, what is assumed then hangs on its values
+        is_same = before[:2] == past[:2] or not configs.tells(DELIVERY_COUNT_LIMIT, group_id)
+        if not is_same or before.assumed_limit(default) != past.assumed_limit(default):
             raise PastDiffers("a group shows another delivery limit than before")
         if before.lowest_assumed <= past.highest:
             raise PastDiffers("a group handed back as often as it gave up before")
