@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from jobs.help_texts import EXAMPLES, SUMMARIES
 from jobs.progress import Steps
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUN_METRICS
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT, takes_minutes
 
 JOBS: Final = tuple(job for job in typer.main.get_command(cli.app).commands if job != "completion")
 
@@ -121,6 +122,30 @@ def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered
     )  # fmt: skip
     assert done.stderr == "complete -o default -F _groupledger spark-submit.sh\n"
     assert set(done.stdout.split()) == offered
+
+
+@takes_minutes
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("re", {"replay", "report", "restore"}),
+        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        ("owner --part", {"--partition"}),
+        ("simulate --scenario ent", {"entry.toml"}),
+    ],
+)
+def test_the_tab_key_completes_in_fish(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    """The lines for fish, read by fish: jobs, options, choices, and file names where a file is asked for."""
+    entry = tmp_path / "spark-submit.sh"
+    entry.write_text(f'#!/bin/bash\nexec {sys.executable} {PROJECT_ROOT}/jobs/__main__.py "$@"\n')
+    entry.chmod(0o755)
+    (tmp_path / "entry.toml").touch()
+    script = f"{completion.script(Shell.FISH)}complete -C {shlex.quote(f'./spark-submit.sh {typed}')}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} == offered
 
 
 @pytest.mark.parametrize("shell", Shell)
