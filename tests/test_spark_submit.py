@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT, takes_minutes
 
 TOOLS = (
     *("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "tail", "chmod"),
@@ -574,6 +574,7 @@ def test_a_later_python_will_do(shell: Shell) -> None:
     assert f"with {shell.fakes}/real" in err
 
 
+@takes_minutes
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_real_thing(tmp_path: Path) -> None:

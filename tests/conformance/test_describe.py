@@ -21,7 +21,7 @@ OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|mem
 COORDINATOR: Final = re.compile(r"\S+:\d+ +\(\d+\)")
 IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG", "COORDINATOR"}
 """Columns of which no coordinator's log tells, and nobody sampled the ends of the recordings' topics."""
-SNAPSHOTS_JUDGED_MAX: Final = 20 if IS_TEST_LIVE else 6
+SNAPSHOTS_JUDGED_MAX: Final = 20 if IS_TEST_LIVE else 10
 MOVES_ON: Final = re.compile("Preparing|Completing")
 """A classic group in the middle of a rebalance: who has come so far is in the coordinator's memory alone."""
 

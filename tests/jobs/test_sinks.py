@@ -18,6 +18,7 @@ from jobs.arrow_schemas import arrow_schema, spark_schema
 from jobs.errors import WarehouseError
 from jobs.sinks import OVERWRITE, PartWriter, TableFile, Warehouse, WrittenFile, write_part, write_parts
 from schemas.tables import TABLES, Table
+from tests.conftest import takes_minutes
 
 COMMITS = TABLES["silver.offset_commits"]
 EVENTS = TABLES["silver.group_events"]
@@ -185,7 +186,9 @@ def sample(table: Table) -> pa.Table:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("table", [COMMITS, EVENTS, STATES], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [COMMITS, pytest.param(EVENTS, marks=takes_minutes), STATES], ids=lambda table: table.name
+)
 def test_both_lanes_leave_the_same_rows(spark: SparkSession, tmp_path: Path, table: Table) -> None:
     """Appended twice with one version and then replaced in part, the two lanes' tables are equal, schema included."""
     frames = []

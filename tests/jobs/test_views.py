@@ -15,7 +15,7 @@ from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, run_query
 from jobs.views import definitions_named_in
 from schemas.tables import TABLES
-from tests.jobs.history import HOSTILE
+from tests.jobs.hostile import HOSTILE
 from tests.jobs.test_sinks import rows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
