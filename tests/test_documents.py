@@ -26,7 +26,6 @@ from jobs.progress import Steps
 from jobs.report.run import Written
 from jobs.settings import Settings
 from jobs.sinks import Warehouse
-from jobs.views import DEFINITIONS, Kind
 from jobs.whatif import AS_TOLD, WhatIfRow
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
@@ -51,18 +50,6 @@ class Told(NamedTuple):
     facts: str
 
 
-def forget(spark: SparkSession) -> None:
-    """Take the tables, views and functions of a warehouse out of the session which all tests share."""
-    for table in TABLES.values():
-        if spark.catalog.tableExists(table.full_name):
-            spark.sql(f"DROP TABLE {table.full_name}")
-    for definition in DEFINITIONS:
-        if definition.kind is Kind.VIEW:
-            spark.catalog.dropTempView(definition.name)
-        else:
-            spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {definition.name}")
-
-
 def job(*words: str) -> str:
     """Run a job in this process; what it printed."""
     with redirect_stdout(io.StringIO()) as out:
@@ -71,22 +58,21 @@ def job(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    """In a folder with the warehouse of the recording, jobs share the session of the tests: what nightly told."""
+def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """In a folder with the warehouse of the recording, jobs share one session: what nightly told."""
     text = io.StringIO()
 
     def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
-        return spark, Warehouse(settings.warehouse, session=spark), Steps(spark, Console(file=text, width=200))
+        warehouse = Warehouse(settings.warehouse, session=own_session)
+        return own_session, warehouse, Steps(own_session, Console(file=text, width=200))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("documents"))
         patch.setenv("COLUMNS", "100")
         patch.setattr(cli, "open_session", open_session)
         patch.setattr(cli.Run, "start", lambda: cli.Run("r1", CAPTURED_AT))
-        forget(spark)
         facts = job("nightly", "--format", "json")
         yield Told(text.getvalue().replace(str(Path.cwd()), "."), facts)
-        forget(spark)
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ import pytest
 
 from jobs.sinks import Warehouse
 from tests.cluster.standalone import StandaloneCluster
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.faults.harness import CLUSTER, differences, digests
-from tests.live.conftest import IS_WHOLE
 from tests.live.job import Job
 
-pytestmark = pytest.mark.skipif(not IS_WHOLE, reason="a cluster of processes: make test-live runs it")
+pytestmark = takes_minutes
 
 RECORDING: Final = RECORDINGS / "full-a" / "logs"
 JOB_TIMEOUT_S: Final = 600

@@ -22,7 +22,6 @@ from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUNS, STARTS
 from tests.conftest import RECORDINGS, takes_minutes
-from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.test_replay import CLUSTER, Jobs
@@ -66,11 +65,11 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.parametrize("application", ["replay", pytest.param("audit", marks=takes_minutes)])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
-    own_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
+    own_session: SparkSession, no_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
 ) -> None:
     """SQL, its views and functions, describe, owner and what is found: all as before, until the next run is whole."""
     parts = slices_of(LOGS, tmp_path / "parts", lambda name: [0.6])
-    jobs = Jobs(in_process(), tmp_path / "warehouse", parts[0])
+    jobs = Jobs(no_spark, tmp_path / "warehouse", parts[0])
     jobs.nightly("night-0")
     before = answers(own_session, jobs.warehouse)
     assert held_versions(jobs.warehouse) == {}

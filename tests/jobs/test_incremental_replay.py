@@ -21,7 +21,6 @@ from jobs.sinks import Committed, Warehouse
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUPS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS, takes_minutes
-from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
 
@@ -84,12 +83,12 @@ def is_late(folder: str) -> bool:
 
 @pytest.mark.parametrize("has_state", [True, False])
 def test_older_stretch_is_replayed_from_the_last_state_before_it(
-    tmp_path: Path, whole: dict[str, list[str]], has_state: bool
+    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], has_state: bool
 ) -> None:
     """The second third of some log partitions comes last: these alone are replayed, from where the first night ended;
     from their beginning where VACUUM took away what that night left."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.3, 0.6] if is_late(name) else [0.6, 0.6])
-    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs = Nights(no_spark, tmp_path / "warehouse", parts[0])
     jobs.run(parts[0], "night-0")
     before = watermarks(jobs)
     jobs.run(parts[2], "night-1")
@@ -102,11 +101,11 @@ def test_older_stretch_is_replayed_from_the_last_state_before_it(
 
 
 def test_the_first_stretch_that_comes_last_is_replayed_with_all_behind_it(
-    tmp_path: Path, whole: dict[str, list[str]]
+    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]
 ) -> None:
     """No run had a state before it: log partitions whose first half comes last are replayed from their beginning."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.0, 0.5] if is_late(name) else [0.5, 0.5])
-    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs = Nights(no_spark, tmp_path / "warehouse", parts[0])
     for night, index in enumerate((0, 2, 1)):
         jobs.run(parts[index], f"night-{night}")
     assert_same(jobs, whole)
@@ -139,11 +138,11 @@ def break_off(monkeypatch: pytest.MonkeyPatch, commit_count: int, job: str = "re
 
 @pytest.mark.parametrize("commit", [1, *(pytest.param(commit, marks=takes_minutes) for commit in (4, 9)), 14])
 def test_a_run_that_breaks_off_is_repeated(
-    tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
+    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
 ) -> None:
     """Whichever table it had come to: readers see the run before it, and the next run makes it good."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.4, 0.8])
-    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs = Nights(no_spark, tmp_path / "warehouse", parts[0])
     jobs.run(parts[0], "night-0")
     before = whole_silver(jobs)
     break_off(monkeypatch, commit)
@@ -157,11 +156,11 @@ def test_a_run_that_breaks_off_is_repeated(
 
 
 def test_maintain_between_a_backfill_that_broke_off_and_its_repetition(
-    tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files whose rows were to go are not there any more, and their rows are in others."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.3, 0.6] if is_late(name) else [0.3, 0.3])
-    jobs = Nights(in_process(), tmp_path / "warehouse", parts[0])
+    jobs = Nights(no_spark, tmp_path / "warehouse", parts[0])
     jobs.run(parts[0], "night-0")
     jobs.run(parts[2], "night-1")
     break_off(monkeypatch, 4)
@@ -182,9 +181,9 @@ def whole_silver(jobs: Jobs) -> dict[str, int]:
     return {table.full_name: run.read(table, ["cluster_id"]).num_rows for table in SILVER_TABLES}
 
 
-def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
+def test_a_second_run_at_the_same_time_is_refused(no_spark: SparkSession, tmp_path: Path) -> None:
     """It says who is at work; once that has ended, it may."""
-    jobs = Jobs(in_process(), tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
+    jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
     with (
         only_one(jobs.warehouse, "replay", CLUSTER, since=STARTED_AT),
         pytest.raises(WarehouseError, match=rf"another replay of cluster .* \(process {os.getpid()}, since 20"),

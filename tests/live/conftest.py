@@ -20,7 +20,6 @@ from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
 from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 
-IS_WHOLE: Final = IS_TEST_LIVE
 """Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
 SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
 SCENARIOS: Final = PROJECT_ROOT / "scenarios"
@@ -90,7 +89,7 @@ LONG: Final = frozenset(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the long ones to `make test-live`."""
-    if IS_WHOLE:
+    if IS_TEST_LIVE:
         return
     left = pytest.mark.skip(reason="a long live test: make test-live runs it")
     for item in items:
@@ -100,7 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def cases() -> list[Case]:
     """What is loaded in this run."""
-    if not IS_WHOLE:
+    if not IS_TEST_LIVE:
         return [Case(SHORT)]
     shipped = [Case(path) for path in sorted(SCENARIOS.glob("*.toml")) if path.stem not in TOO_LONG]
     return [Case(SHORT), *shipped, *(Case(SHORT, values) for values in VARIATIONS)]
@@ -112,7 +111,7 @@ def home() -> KafkaHome:
     try:
         return kafka_home()
     except KafkaUnavailable as error:
-        if IS_WHOLE:
+        if IS_TEST_LIVE:
             raise
         pytest.skip(str(error))
 

@@ -15,8 +15,7 @@ from jobs.errors import BrokerError
 from jobs.sources.admin import Admin, Refusal, Topic
 from jobs.sources.broker import Broker, BrokerAddress
 from jobs.sources.broker_log import list_broker_logs, read_ranges
-from tests.conftest import PROJECT_ROOT
-from tests.live.conftest import IS_WHOLE
+from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.live.kafka_home import KafkaHome
 from tests.live.secure import SASL, SecureBroker
 
@@ -236,7 +235,7 @@ def test_the_documentation_names_the_rights() -> None:
     assert named == needed
 
 
-@pytest.mark.skipif(not IS_WHOLE, reason="five starts of Kafka's tool: make test-live")
+@takes_minutes
 def test_the_documented_commands_are_right(
     secure: SecureBroker, home: KafkaHome, world: World, tmp_path: Path, principals: Principals
 ) -> None:

@@ -4,11 +4,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from tests.conftest import takes_minutes
 from tests.live.clients import LiveClients
 from tests.live.cluster import NODES, LiveCluster
-from tests.live.conftest import IS_WHOLE
 from tests.live.disk import TOPICS, read_logs
 from tests.live.job import Job, capture_words
 from tests.live.kafka_home import KafkaHome
@@ -20,7 +18,7 @@ PAUSE_MS: Final = 3_000
 ROUNDS: Final = 3
 DONE: Final = 0
 
-pytestmark = pytest.mark.skipif(not IS_WHOLE, reason="three brokers take minutes: make test-live")
+pytestmark = takes_minutes
 
 
 def test_nothing_is_lost_or_doubled(home: KafkaHome, tmp_path: Path) -> None:

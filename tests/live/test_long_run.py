@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests.conftest import IS_TEST_LIVE
 from tests.live.broker import CLIENT_SETTINGS, PRUNING_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
-from tests.live.conftest import IS_WHOLE
 from tests.live.disk import DiskBatch, DiskWatch, Place, read_logs
 from tests.live.job import Job, capture_words
 from tests.live.kafka_home import KafkaHome
@@ -65,7 +65,7 @@ class Run:
 def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Three parts: until the broker is restarted, until capture is killed, until the end."""
     root = tmp_path_factory.mktemp("long-run")
-    part_s = (MINUTES * 60 if IS_WHOLE else SHORT_S) / 3
+    part_s = (MINUTES * 60 if IS_TEST_LIVE else SHORT_S) / 3
     with (
         LiveBroker(
             home, root / "broker", settings={**CLIENT_SETTINGS, **PRUNING_SETTINGS, **KEEPS_TOMBSTONES}
@@ -76,7 +76,7 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
         clients.play(SEED, ["offsets"], ["commit"])  # so that there is a log
         words = [*capture_words(broker.address), "--every", EVERY]
         with Job(root, "capture", *words) as capture:
-            clients.churn(SEED, GROUPS[IS_WHOLE], PAUSE_MS[IS_WHOLE])
+            clients.churn(SEED, GROUPS[IS_TEST_LIVE], PAUSE_MS[IS_TEST_LIVE])
             capture.await_commit()
             time.sleep(part_s)
             broker.restart()
@@ -86,7 +86,7 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
         with Job(root, "capture", *words) as capture:
             capture.await_commit()
             time.sleep(part_s)
-            if IS_WHOLE:
+            if IS_TEST_LIVE:
                 broker.restart(kill=True)
             groups = clients.calm()
             capture.await_commit()
@@ -103,8 +103,8 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_it_was_a_busy_life(run: Run) -> None:
     """Groups of many kinds did much, and Kafka has pruned share states and compacted offsets: else nothing is shown."""
-    assert len(run.groups) == GROUPS[IS_WHOLE] + 1
-    assert len({group.kind for group in run.groups.values()}) >= min(GROUPS[IS_WHOLE], 16)
+    assert len(run.groups) == GROUPS[IS_TEST_LIVE] + 1
+    assert len({group.kind for group in run.groups.values()}) >= min(GROUPS[IS_TEST_LIVE], 16)
     assert sum(sum(group.done.values()) for group in run.groups.values()) >= 5 * len(run.groups)
     on_disk = {place: {batch.base_offset for batch in batches} for place, batches in run.disk.items()}
     gone = {place for place, seen in run.seen.items() if seen.keys() - on_disk[place]}

@@ -27,14 +27,13 @@ from jobs.sinks import OVERWRITE, Warehouse
 from jobs.verify import run_verify
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_STATE_BATCHES
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.live.broker import CLIENT_SETTINGS, BrokerTopic, LiveBroker
 from tests.live.clients import LiveClients
-from tests.live.conftest import IS_WHOLE, Played
+from tests.live.conftest import Played
 from tests.live.kafka_home import KafkaHome
 from tests.live.ledger import CLUSTER_ID, Ledger
 
-WHOLE_ONLY: Final = pytest.mark.skipif(not IS_WHOLE, reason="a longer one, of make test-live")
 KINDS: Final = {"group", "member", "assignment", "offset", "share-offset", "share-state"}
 CHURN_GROUPS: Final = 16
 CHURN_S: Final = 20
@@ -162,7 +161,7 @@ def test_one_group_alone(played: Played, first: Verified) -> None:
     assert (worst, {row["GROUP"] for row in rows}) == (Verdict.EQUAL, {group_id})
 
 
-@WHOLE_ONLY
+@takes_minutes
 def test_one_more_commit_than_was_captured(home: KafkaHome, spark: SparkSession, tmp_path: Path) -> None:
     """A ledger that is behind is different with --captured, and says how far; brought up to date it is equal."""
     topic = BrokerTopic("orders", "tmyj-FEYST-VyJ_du8dc1w", (0,))
@@ -197,7 +196,7 @@ def commit(address: str, offset: int) -> None:
         admin.close()
 
 
-@WHOLE_ONLY
+@takes_minutes
 def test_groups_that_do_not_hold_still(home: KafkaHome, spark: SparkSession, tmp_path: Path) -> None:
     """While groups of all kinds rebalance, commit and redeliver, no answer of the broker is called different."""
     root = tmp_path / "warehouse"
@@ -215,7 +214,7 @@ def test_groups_that_do_not_hold_still(home: KafkaHome, spark: SparkSession, tmp
         assert (worst, unequal(rows)) == (Verdict.EQUAL, [])
 
 
-@WHOLE_ONLY
+@takes_minutes
 def test_the_command(played: Played, tmp_path: Path) -> None:
     """Captures, replays and compares in one go: exit code 0; 1 once a difference is planted; names the one."""
     root = tmp_path / "warehouse"
