@@ -13,10 +13,8 @@ nothing to do.
 """
 
 import dataclasses
-import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -317,21 +315,9 @@ def _works(
 
 def audit_logs(work: AuditWork) -> AuditDone:
     """Audit some log partitions. Runs in a Spark task."""
-    with _without_garbage_collection(), AuditParts(work) as parts:
+    with AuditParts(work) as parts:
         _AUDIT[work.topic](work, parts)
         return parts.done
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Rows hold no cycles, and there are so many that to look for some again and again takes a sixth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 _AUDIT: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {

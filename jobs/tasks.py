@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
-from jobs.memory import give_back
+from jobs.memory import few_cycles, give_back
 
 Work = TypeVar("Work")
 Done = TypeVar("Done")
@@ -52,7 +52,8 @@ class _Counted(Generic[Work, Done]):
 
     def __call__(self, work: Work) -> Done:
         give_back()
-        result = self.function(work)
+        with few_cycles():
+            result = self.function(work)
         self.done.add(_size_bytes(work))
         return result
 

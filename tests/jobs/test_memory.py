@@ -1,0 +1,35 @@
+"""The memory of a worker process: Python looks for cycles seldom in a task, and not never."""
+
+import gc
+import weakref
+
+import pytest
+
+from jobs.memory import few_cycles
+
+
+class _Cycle:
+    """An object that holds itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_cycles_stay_bounded_in_a_task() -> None:
+    """Of a hundred thousand cycles that a task makes and drops, a few are there at a time."""
+    alive: weakref.WeakSet[_Cycle] = weakref.WeakSet()
+    most = 0
+    with few_cycles():
+        for _ in range(100_000):
+            alive.add(_Cycle())
+            most = max(most, len(alive))
+    assert 1_000 < most < 30_000
+
+
+def test_a_task_leaves_the_collector_as_it_was() -> None:
+    """Thresholds and what is passed over are as before, also after an error."""
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    with pytest.raises(KeyError), few_cycles():
+        assert gc.get_threshold() > before and gc.get_freeze_count() > frozen
+        raise KeyError
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)
