@@ -75,27 +75,43 @@ RECORDS_COUNT: Final = 6
 
 @compiled
 def be16(data: U8, position: int) -> int:
-    """Signed big-endian int16. The caller has checked the bounds."""
-    value = (np.int64(data[position]) << 8) | np.int64(data[position + 1])
-    return int(value - 65536 if value >= 32768 else value)
+    """Signed big-endian int16. The caller has checked the bounds.
+
+    Here and below: of unsigned positions, which cannot count from the end, the compiler makes one load.
+    """
+    at = np.uint64(position)
+    value = np.uint16(data[at]) << np.uint16(8) | np.uint16(data[at + np.uint64(1)])
+    return int(np.int16(value))
 
 
 @compiled
 def be32(data: U8, position: int) -> int:
     """Signed big-endian int32. The caller has checked the bounds."""
+    at = np.uint64(position)
     value = (
-        (np.int64(data[position]) << 24)
-        | (np.int64(data[position + 1]) << 16)
-        | (np.int64(data[position + 2]) << 8)
-        | np.int64(data[position + 3])
+        np.uint32(data[at]) << np.uint32(24)
+        | np.uint32(data[at + np.uint64(1)]) << np.uint32(16)
+        | np.uint32(data[at + np.uint64(2)]) << np.uint32(8)
+        | np.uint32(data[at + np.uint64(3)])
     )
-    return int(value - 4294967296 if value >= 2147483648 else value)
+    return int(np.int32(value))
 
 
 @compiled
 def be64(data: U8, position: int) -> int:
     """Signed big-endian int64. The caller has checked the bounds."""
-    return int((np.int64(be32(data, position)) << 32) | (np.int64(be32(data, position + 4)) & 0xFFFFFFFF))
+    at = np.uint64(position)
+    value = (
+        np.uint64(data[at]) << np.uint64(56)
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(7)])
+    )
+    return int(np.int64(value))
 
 
 @compiled
