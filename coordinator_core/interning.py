@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from coordinator_core.log.chunk import I32, I64, U8
+from coordinator_core.log.fast import le64
 
 U64 = NDArray[np.uint64]
 
@@ -60,27 +61,12 @@ class InternTable(NamedTuple):
 
 
 @inlined
-def _word(data: U8, position: np.uint64) -> np.uint64:
-    """Eight bytes as one number. Unsigned positions: the compiler makes one load of it."""
-    return np.uint64(
-        np.uint64(data[position])
-        | np.uint64(data[position + np.uint64(1)]) << np.uint64(8)
-        | np.uint64(data[position + np.uint64(2)]) << np.uint64(16)
-        | np.uint64(data[position + np.uint64(3)]) << np.uint64(24)
-        | np.uint64(data[position + np.uint64(4)]) << np.uint64(32)
-        | np.uint64(data[position + np.uint64(5)]) << np.uint64(40)
-        | np.uint64(data[position + np.uint64(6)]) << np.uint64(48)
-        | np.uint64(data[position + np.uint64(7)]) << np.uint64(56)
-    )
-
-
-@inlined
 def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
     """A 64-bit hash of `data[position:position + length]`, eight bytes a step. Not for secrets."""
     at = np.uint64(position)
     value = np.uint64(length) * _MULTIPLIER_LENGTH
     for _ in range(length >> 3):
-        value = (value ^ _word(data, at)) * _MULTIPLIER_WORD
+        value = (value ^ le64(data, at)) * _MULTIPLIER_WORD
         value ^= value >> _HALF
         at += np.uint64(8)
     tail = np.uint64(0)
@@ -97,7 +83,7 @@ def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
 def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
     at, other = np.uint64(left_position), np.uint64(right_position)
     for _ in range(length >> 3):
-        if _word(left, at) != _word(right, other):
+        if le64(left, at) != le64(right, other):
             return False
         at += np.uint64(8)
         other += np.uint64(8)

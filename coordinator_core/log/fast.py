@@ -115,6 +115,21 @@ def be64(data: U8, position: int) -> int:
 
 
 @compiled
+def le64(data: U8, at: np.uint64) -> np.uint64:
+    """Eight bytes as one number, the first of them lowest. The caller has checked the bounds."""
+    return np.uint64(
+        np.uint64(data[at])
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@compiled
 def read_uvarint(data: U8, position: int, end: int) -> tuple[int, int]:
     """Unsigned int32 of at most 5 bytes (ByteUtils.readUnsignedVarint): (value, next position), or (0, -1)."""
     value = np.int64(0)
@@ -122,7 +137,7 @@ def read_uvarint(data: U8, position: int, end: int) -> tuple[int, int]:
     while shift < 35:
         if position >= end:
             return 0, -1
-        byte = np.int64(data[position])
+        byte = np.int64(data[np.uint64(position)])
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:
@@ -146,7 +161,7 @@ def read_varlong(data: U8, position: int, end: int) -> tuple[int, int]:
     while shift < 70:
         if position >= end:
             return 0, -1
-        byte = np.uint64(data[position])
+        byte = np.uint64(data[np.uint64(position)])
         position += 1
         value |= (byte & np.uint64(127)) << np.uint64(shift)
         if byte < np.uint64(128):

@@ -23,7 +23,6 @@ from coordinator_core.errors import (
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX, QUARANTINE_BYTES_MAX
 from coordinator_core.log import fast
 from coordinator_core.log.batch import (
-    CRC_START_LEGACY,
     CRC_START_V2,
     BatchHeader,
     Record,
@@ -43,6 +42,7 @@ from coordinator_core.log.chunk import (
     RecordColumns,
 )
 from coordinator_core.log.compression import decompress
+from coordinator_core.log.crc32c import HAS_INSTRUCTION, crc32c
 from coordinator_core.log.fast import HEADER_BYTES_V2
 from coordinator_core.log.legacy import decode_entry, records_of
 
@@ -87,20 +87,32 @@ def as_u8(data: bytes | bytearray | memoryview | U8) -> U8:
 def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
     """Is each batch's checksum that of its bytes? CRC-32C for magic 2, CRC-32 for 0 and 1."""
     data = fast.read_only(data)
+    is_v2 = batches.magic == 2
+    if HAS_INSTRUCTION and is_v2.all():
+        return _are_crcs_valid(data, batches.position, batches.size)
     expected = np.zeros(len(batches), np.int64)
-    crc_positions = batches.position + np.where(batches.magic == 2, 17, 12)
+    crc_positions = batches.position + np.where(is_v2, 17, 12)
     for shift in range(4):
         expected = (expected << 8) | data[crc_positions + shift]
-    value = google_crc32c.value
-    starts = (batches.position + np.where(batches.magic == 2, CRC_START_V2, CRC_START_LEGACY)).tolist()
-    ends = (batches.position + batches.size).tolist()
-    if (batches.magic == 2).all():
-        actual = [value(data[start:end]) for start, end in zip(starts, ends, strict=True)]
+    positions, ends = batches.position.tolist(), (batches.position + batches.size).tolist()
+    if is_v2.all():
+        value = google_crc32c.value
+        actual = [value(data[start + CRC_START_V2 : end]) for start, end in zip(positions, ends, strict=True)]
     else:
-        positions = batches.position.tolist()
         actual = [batch_crc(data[start:end].tobytes()) for start, end in zip(positions, ends, strict=True)]
     result: BoolArray = np.array(actual, np.int64) == expected
     return result
+
+
+@fast.compiled
+def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
+    """Of batches of magic 2."""
+    is_valid = np.empty(len(positions), np.bool_)
+    for row in range(len(positions)):
+        position = positions[row]
+        stored = fast.be32(data, position + 17) & 0xFFFFFFFF
+        is_valid[row] = crc32c(data, position + CRC_START_V2, position + sizes[row]) == stored
+    return is_valid
 
 
 def frame_chunk(data: bytes | bytearray | memoryview | U8) -> tuple[BatchColumns, tuple[Finding, ...]]:

@@ -8,9 +8,6 @@ A loop here cannot grow an array. Before a record changes anything, `replay_reco
 the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it
 leaves to the codec), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no
 index leaves its array, whatever the bytes say.
-
-Arrays are handed on one by one: each that is taken out of a tuple is counted as one more reference, time and again,
-and the counting costs as much as the replay.
 """
 
 from collections.abc import Callable
@@ -21,14 +18,21 @@ from numba import njit
 
 from coordinator_core.interning import NO_ROOM, InternTable, find, intern
 from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray
-from coordinator_core.log.fast import be16, be32, be64, compiled, read_uvarint
+from coordinator_core.log.fast import be16, be32, be64, read_uvarint
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
+def compiled(function: F) -> F:
+    """As `coordinator_core.log.fast.compiled`, without reference counts: these loops make no arrays, and their caller
+    holds those which they are given. Counting would cost a fifth of the replay."""
+    result: F = njit(cache=True, nogil=True, _nrt=False)(function)
+    return result
+
+
 def inlined(function: F) -> F:
     """As `compiled`, for leaves of the loops: a call which hands on many arrays costs more than they do."""
-    result: F = njit(cache=True, nogil=True, forceinline=True)(function)
+    result: F = njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return result
 
 
@@ -346,7 +350,7 @@ def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int
     sizes[N_BATCHES] = row + 1
 
 
-@compiled
+@njit(cache=True, nogil=True, _nrt=True)
 def _normalise(own: I64, count: int) -> int:
     """Make a record's batches canonical when they come out of order or overlap, which Kafka never writes.
 
