@@ -18,7 +18,8 @@ CODED: Final = pa.dictionary(pa.int32(), pa.string())
 
 def columns_read(table: Table, names: Sequence[str], coded: Collection[str] = ()) -> pa.Schema:
     """Columns as they are read: those of `coded` are of the type `CODED`, the others as declared."""
-    fields = [arrow_schema(table).field(name).remove_metadata() for name in names]
+    declared = arrow_schema(table)
+    fields = [declared.field(name).remove_metadata() for name in names]
     return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
 
 

@@ -91,8 +91,10 @@ def file_schema(table: Table) -> pa.Schema:
 
 def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     """A column of a data file in its declared type; nulls where the file was made before there was such a column."""
-    if field.name in rows.column_names:
-        return rows.column(field.name).cast(field.type)
+    place = rows.schema.get_field_index(field.name)
+    if place >= 0:
+        column = rows.column(place)
+        return column if column.type == field.type else column.cast(field.type)
     return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,10 @@ from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
+
+ROW_GROUP_ROWS_MIN: Final = 1 << 15
+"""Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
+log partitions share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ class AuditParts:
             target = self._work.targets[table.full_name]
             values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
             kept = {column: values[column] for column in table.partition_by}
-            part = PartWriter(target, f"part-{self._work.number:05d}", kept)
+            name = f"part-{self._work.number:05d}"
+            part = PartWriter(target, name, kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
 

@@ -7,7 +7,7 @@ that they hold none of the wanted log partitions are not read.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,8 @@ LOG_PARTITION: Final = "log_partition"
 LOG_OFFSET: Final = "log_offset"
 END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""
+SHARED_BYTES_MAX: Final = 64 << 20
+"""Of row groups with rows of several log partitions that a task keeps from one to the next."""
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -93,6 +95,7 @@ class SilverFiles:
     def __init__(self, files: Mapping[str, tuple[TableFile, ...]]) -> None:
         self._files = dict(files)
         self._footers: dict[str, _Footer] = {}
+        self._shared = _SharedRowGroups()
 
     def __getstate__(self) -> dict[str, tuple[TableFile, ...]]:
         return self._files
@@ -100,6 +103,7 @@ class SilverFiles:
     def __setstate__(self, files: dict[str, tuple[TableFile, ...]]) -> None:
         self._files = files
         self._footers = {}
+        self._shared = _SharedRowGroups()
 
     @classmethod
     def of(cls, warehouse: Warehouse, tables: Iterable[Table], cluster_id: str) -> "SilverFiles":
@@ -165,17 +169,27 @@ class SilverFiles:
             wanted = footer.wanted(log_partition, from_log_offset, to_log_offset)
             if not wanted:
                 continue
-            filesystem, path = filesystem_of(file.path)
-            with filesystem.open_input_file(path) as source:
-                parquet = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=coded)
+            with _OpenFile(file, footer, tuple(coded)) as source:
                 for index in wanted:
-                    rows = _rows_of(parquet, index, columns, log_partition, footer.bounds[index])
+                    rows = self._rows_of(source, index, schema, log_partition)
                     if from_log_offset:
                         rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
                     if to_log_offset != END_OF_LOG:
                         rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
                     if rows.num_rows:
-                        yield as_read(rows, schema)
+                        yield rows
+
+    def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
+        """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
+        if source.footer.bounds[index] == (log_partition, log_partition):
+            return as_read(source.read_row_group(index, schema.names), schema)
+        place = source.path, index, tuple(schema.names), source.coded
+        shared = self._shared.get(place)
+        if shared is None:
+            rows = source.read_row_group(index, list(dict.fromkeys((*schema.names, LOG_PARTITION))))
+            shared = _SharedRows(as_read(rows, schema), numbers_of(rows[LOG_PARTITION]))
+            self._shared.put(place, shared)
+        return shared.of(log_partition)
 
     def _footer(self, file: TableFile) -> _Footer:
         footer = self._footers.get(file.path)
@@ -209,15 +223,77 @@ def _log_offsets(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
         yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
-def _rows_of(
-    parquet: pq.ParquetFile, index: int, columns: Sequence[str], log_partition: int, bounds: tuple[int, int] | None
-) -> pa.Table:
-    """The rows of one log partition in a row group."""
-    if bounds == (log_partition, log_partition):
-        return parquet.read_row_group(index, columns=list(columns), use_threads=False)
-    stored = [*columns, *([] if LOG_PARTITION in columns else [LOG_PARTITION])]
-    rows = parquet.read_row_group(index, columns=stored, use_threads=False)
-    return rows.filter(pc.equal(rows[LOG_PARTITION], log_partition))
+class _OpenFile:
+    """A file, opened when it is first read. Use as a context manager."""
+
+    def __init__(self, file: TableFile, footer: _Footer, coded: tuple[str, ...]) -> None:
+        self.path = file.path
+        self.footer = footer
+        self.coded = coded
+        self._source: pa.NativeFile | None = None
+        self._parquet: pq.ParquetFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    def read_row_group(self, index: int, columns: list[str]) -> pa.Table:
+        """Some columns of a row group, those of `coded` as they are stored."""
+        if self._parquet is None:
+            filesystem, path = filesystem_of(self.path)
+            self._source = filesystem.open_input_file(path)
+            metadata = self.footer.metadata
+            self._parquet = pq.ParquetFile(self._source, metadata=metadata, read_dictionary=self.coded)
+        return self._parquet.read_row_group(index, columns=columns, use_threads=False)
+
+
+SharedPlace = tuple[str, int, tuple[str, ...], tuple[str, ...]]
+"""Path of a file, number of a row group, columns, those of them that are coded."""
+
+
+class _SharedRows:
+    """A row group of several log partitions, of each of which the rows mostly stand together."""
+
+    def __init__(self, rows: pa.Table, log_partition: I64) -> None:
+        self._rows = rows
+        self._log_partition = log_partition
+        self._is_sorted = is_ascending(log_partition)
+        self.size_bytes: int = rows.nbytes
+
+    def of(self, log_partition: int) -> pa.Table:
+        """The rows of one log partition."""
+        if not self._is_sorted:
+            return self._rows.filter(pa.array(self._log_partition == log_partition))
+        first, end = np.searchsorted(self._log_partition, (log_partition, log_partition + 1)).tolist()
+        return self._rows.slice(first, end - first)
+
+
+class _SharedRowGroups:
+    """Row groups that were read for one log partition and hold rows of others, too: the newest ones."""
+
+    def __init__(self) -> None:
+        self._found: dict[SharedPlace, _SharedRows] = {}
+        self._size_bytes = 0
+
+    def get(self, place: SharedPlace) -> _SharedRows | None:
+        """One that is kept, if it is; it is the newest then."""
+        found = self._found.pop(place, None)
+        if found is not None:
+            self._found[place] = found
+        return found
+
+    def put(self, place: SharedPlace, shared: _SharedRows) -> None:
+        """Keep one, and let go of the oldest for it; a large one is not kept."""
+        if shared.size_bytes > SHARED_BYTES_MAX // 4:
+            return
+        self._found[place] = shared
+        self._size_bytes += shared.size_bytes
+        while self._size_bytes > SHARED_BYTES_MAX:
+            oldest = next(iter(self._found))
+            self._size_bytes -= self._found.pop(oldest).size_bytes
 
 
 def group_lives(

@@ -74,6 +74,8 @@ WRITE_BATCH_ROWS: Final = 16_384
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 STATISTICS_TEXT_MAX: Final = 32
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
+HELD_BYTES_MAX: Final = 16 << 20
+"""Rows of small writes that wait for others are written at the latest when they are so large."""
 LAST_CHARACTER: Final = chr(0x10FFFF)
 """No character comes after it."""
 
@@ -135,11 +137,15 @@ class TableFile:
 class PartWriter:
     """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
 
-    `partition_values` holds the value of each partition column (all rows of a part file have one). Use as a context
-    manager: leaving it in an error removes the file. `written` is there after `close`.
+    `partition_values` holds the value of each partition column (all rows of a part file have one). With
+    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together: their buffers
+    must stay as they are. Use as a context manager: leaving it in an error removes the file. `written` is there after
+    `close`.
     """
 
-    def __init__(self, target: PartTarget, name: str, partition_values: Mapping[str, Any]) -> None:
+    def __init__(
+        self, target: PartTarget, name: str, partition_values: Mapping[str, Any], *, row_group_rows_min: int = 0
+    ) -> None:
         self._table = target.table
         self._partition_values = dict(partition_values)
         if set(partition_values) != set(self._table.partition_by):
@@ -153,12 +159,34 @@ class PartWriter:
         self._writer: pq.ParquetWriter | None = None
         self._statistics = _Statistics(statistics_columns(self._table))
         self._row_count = 0
+        self._row_group_rows_min = row_group_rows_min
+        self._held: list[pa.Table] = []
+        self._held_count = 0
+        self._held_bytes = 0
         self.written: WrittenFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows; columns by name, in any order; partition columns are taken from `partition_values`."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         table = self._in_file_order(table)
+        if table.num_rows >= self._row_group_rows_min:
+            self._write_held()
+            self._write(table)
+            return
+        self._held.append(table)
+        self._held_count += table.num_rows
+        self._held_bytes += table.nbytes
+        if self._held_count >= self._row_group_rows_min or self._held_bytes >= HELD_BYTES_MAX:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        if self._held:
+            # a dictionary that changes within a row group would be given up
+            rows = pa.concat_tables(self._held).unify_dictionaries().combine_chunks()
+            self._held, self._held_count, self._held_bytes = [], 0, 0
+            self._write(rows)
+
+    def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._writer = self._open(table.schema)
         self._writer.write_table(table)
@@ -168,6 +196,7 @@ class PartWriter:
     def close(self) -> WrittenFile:
         """Finish the file and say what was written."""
         if self.written is None:
+            self._write_held()
             if self._writer is None:
                 self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)
             self._writer.close()

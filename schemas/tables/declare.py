@@ -70,6 +70,10 @@ class Table:
     age_column: str | None = None
     """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
 
+    def __hash__(self) -> int:
+        """By name: what is kept by table is looked up all the time, and there are many columns to go through."""
+        return hash((self.layer, self.name))
+
     @property
     def full_name(self) -> str:
         """`layer.name`, as users write it in SQL."""

@@ -133,3 +133,32 @@ def test_lives_are_the_same_however_many_fit_into_memory(
             applied_at = [1000 if offset < 40 else 5000 for offset in offsets[1]]
             assert life.commits.applied_at_ms.tolist() == applied_at
             assert life.commits.recorded_at_ms.tolist() == [min(ms, 4000) for ms in applied_at]
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_log_partitions_that_share_a_row_group_are_told_apart(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
+) -> None:
+    """It is read once for all of them, whatever the order of its rows, and anew where too much was read since."""
+    places = [(partition, offset) for partition in range(3) for offset in range(4)]
+    order = places if is_sorted else places[::-1]
+    rows = [{"group_id": f"g{p}", "log_partition": p, "log_offset": o, "event_index": 0} for p, o in order]
+    warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=1)
+    files = SilverFiles({GROUP_EVENTS.full_name: tuple(warehouse.files(GROUP_EVENTS))})
+    reads: list[int] = []
+    read = silver_reader._OpenFile.read_row_group
+
+    def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
+        reads.append(index)
+        return read(self, index, columns)
+
+    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    for partition in range(3):
+        found = files.read(GROUP_EVENTS, ("group_id", "log_offset"), partition, from_log_offset=1).to_pydict()
+        assert sorted(zip(*found.values(), strict=True)) == [(f"g{partition}", offset) for offset in (1, 2, 3)]
+    assert not files.read(GROUP_EVENTS, ("group_id",), 3).num_rows
+    assert reads == [0]
+    monkeypatch.setattr(silver_reader, "SHARED_BYTES_MAX", 0)
+    for partition in range(3):
+        assert files.read(GROUP_EVENTS, ("event_index",), partition).num_rows == 4
+    assert reads == [0] * 4

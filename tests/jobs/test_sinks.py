@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from chispa.dataframe_comparer import assert_df_equality
 from deltalake import DeltaTable
@@ -110,6 +111,23 @@ def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
         writer.write(commits(1))
         raise RuntimeError("stop")
     assert list(Path(target.folder).glob("*.parquet")) == []
+
+
+def test_small_writes_share_a_row_group(warehouse: Warehouse) -> None:
+    """In their order, whatever their dictionaries; what is large enough alone stays alone, and nothing is left over."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    values = {"cluster_id": "c", "is_settled": True}
+    names = [["g", "h"], ["h", "g", "i"], ["j"] * 5, ["k"]]
+    with PartWriter(target, "p", values, row_group_rows_min=5) as writer:
+        for texts in names:
+            table = rows(COMMITS, *({"group_id": text} for text in texts))
+            place = table.schema.get_field_index("group_id")
+            writer.write(table.set_column(place, "group_id", table["group_id"].dictionary_encode()))
+    assert writer.written is not None
+    assert writer.written.row_count == 11
+    file = pq.ParquetFile(Path(target.folder) / writer.written.path)
+    assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [5, 5, 1]
+    assert file.read(["group_id"])["group_id"].to_pylist() == [text for some in names for text in some]
 
 
 def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
