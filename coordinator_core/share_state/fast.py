@@ -17,21 +17,21 @@ import numpy as np
 from numba import njit
 
 from coordinator_core.interning import NO_ROOM, InternTable, find, intern
-from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray
-from coordinator_core.log.fast import be16, be32, be64, read_uvarint
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray
+from coordinator_core.log.fast import be16, be32, be64, compiled, read_uvarint
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def compiled(function: F) -> F:
-    """As `coordinator_core.log.fast.compiled`, without reference counts: these loops make no arrays, and their caller
-    holds those which they are given. Counting would cost a fifth of the replay."""
+def borrowing(function: F) -> F:
+    """As `compiled`, without reference counts: such loops make no arrays, and their caller holds those which they are
+    given. Counting would cost a fifth of the replay."""
     result: F = njit(cache=True, nogil=True, _nrt=False)(function)
     return result
 
 
 def inlined(function: F) -> F:
-    """As `compiled`, for leaves of the loops: a call which hands on many arrays costs more than they do."""
+    """As `borrowing`, for leaves of the loops: a call which hands on many arrays costs more than they do."""
     result: F = njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return result
 
@@ -88,7 +88,7 @@ P_AT: Final = 4
 P_COMPLETE: Final = 5
 POOL_COLUMNS: Final = 6
 
-# Rows of `Lane.states`, one column a row of share_partition_states. The same for the arrays after it.
+# Columns of `Lane.states`, one row a row of share_partition_states. The same for the arrays after it.
 S_KEY: Final = 0
 S_OFFSET: Final = 1
 S_AT: Final = 2
@@ -111,12 +111,12 @@ S_AVAILABLE: Final = 17
 S_ACKNOWLEDGED: Final = 18
 S_ARCHIVED: Final = 19
 S_COMPLETE: Final = 20
-STATE_ROWS: Final = 21
+STATE_COLUMNS: Final = 21
 
 C_FIRST: Final = 0
 C_LAST: Final = 1
 C_RANK: Final = 2
-CHANGED_ROWS: Final = 3
+CHANGED_COLUMNS: Final = 3
 
 B_KEY: Final = 0
 B_FIRST: Final = 1
@@ -127,7 +127,7 @@ B_AT: Final = 5
 B_TO: Final = 6
 B_TO_AT: Final = 7
 B_COMPLETE: Final = 8
-BATCH_ROWS: Final = 9
+BATCH_COLUMNS: Final = 9
 
 T_KEY: Final = 0
 T_OFFSET: Final = 1
@@ -138,14 +138,14 @@ T_FROM: Final = 5
 T_TO: Final = 6
 T_KIND: Final = 7
 T_LEADER_CHANGED: Final = 8
-TRANSITION_ROWS: Final = 9
+TRANSITION_COLUMNS: Final = 9
 
 F_KEY: Final = 0
 F_CODE: Final = 1
 F_OFFSET: Final = 2
 F_BEFORE: Final = 3
 F_AFTER: Final = 4
-FINDING_ROWS: Final = 5
+FINDING_COLUMNS: Final = 5
 FINDINGS_PER_RECORD_MAX: Final = 4
 
 # Elements of `Lane.sizes`.
@@ -285,20 +285,20 @@ def _count_offsets(keys: I64, key: int, first: int, last: int, rank: int, sign: 
         keys[key, K_ARCHIVED] += offsets
 
 
-@compiled
+@borrowing
 def _saturated(count: int) -> int:
     """All offsets together are one more than an int64 holds."""
     return INT64_MAX if count < 0 else count
 
 
-@compiled
+@borrowing
 def _report(findings: I64, sizes: I64, key: int, code: int, offset: int, before: int, after: int) -> None:
     row = sizes[N_FINDINGS]
-    findings[F_KEY, row] = key
-    findings[F_CODE, row] = code
-    findings[F_OFFSET, row] = offset
-    findings[F_BEFORE, row] = before
-    findings[F_AFTER, row] = after
+    findings[row, F_KEY] = key
+    findings[row, F_CODE] = code
+    findings[row, F_OFFSET] = offset
+    findings[row, F_BEFORE] = before
+    findings[row, F_AFTER] = after
     sizes[N_FINDINGS] = row + 1
 
 
@@ -318,15 +318,15 @@ def _transition(
 ) -> None:
     row = sizes[N_TRANSITIONS]
     rows = transitions
-    rows[T_KEY, row] = key
-    rows[T_OFFSET, row] = offset
-    rows[T_AT, row] = at
-    rows[T_FIRST, row] = first
-    rows[T_LAST, row] = last
-    rows[T_FROM, row] = from_rank
-    rows[T_TO, row] = to_rank
-    rows[T_KIND, row] = kind
-    rows[T_LEADER_CHANGED, row] = leader_changed
+    rows[row, T_KEY] = key
+    rows[row, T_OFFSET] = offset
+    rows[row, T_AT] = at
+    rows[row, T_FIRST] = first
+    rows[row, T_LAST] = last
+    rows[row, T_FROM] = from_rank
+    rows[row, T_TO] = to_rank
+    rows[row, T_KIND] = kind
+    rows[row, T_LEADER_CHANGED] = leader_changed
     sizes[N_TRANSITIONS] = row + 1
 
 
@@ -338,15 +338,15 @@ def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int
         return
     row = sizes[N_BATCHES]
     rows = batches
-    rows[B_KEY, row] = key
-    rows[B_FIRST, row] = pool[at_row, P_FIRST]
-    rows[B_LAST, row] = pool[at_row, P_LAST]
-    rows[B_RANK, row] = pool[at_row, P_RANK]
-    rows[B_FROM, row] = pool[at_row, P_FROM]
-    rows[B_AT, row] = pool[at_row, P_AT]
-    rows[B_TO, row] = offset
-    rows[B_TO_AT, row] = at
-    rows[B_COMPLETE, row] = pool[at_row, P_COMPLETE]
+    rows[row, B_KEY] = key
+    rows[row, B_FIRST] = pool[at_row, P_FIRST]
+    rows[row, B_LAST] = pool[at_row, P_LAST]
+    rows[row, B_RANK] = pool[at_row, P_RANK]
+    rows[row, B_FROM] = pool[at_row, P_FROM]
+    rows[row, B_AT] = pool[at_row, P_AT]
+    rows[row, B_TO] = offset
+    rows[row, B_TO_AT] = at
+    rows[row, B_COMPLETE] = pool[at_row, P_COMPLETE]
     sizes[N_BATCHES] = row + 1
 
 
@@ -409,7 +409,7 @@ def _normalise(own: I64, count: int) -> int:
     return out
 
 
-@compiled
+@borrowing
 def _passed(
     keys: I64,
     pool: I64,
@@ -450,7 +450,7 @@ def _passed(
         position = end + 1
 
 
-@compiled
+@borrowing
 def _passed_piece(
     own: I64,
     transitions: I64,
@@ -539,7 +539,7 @@ def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) ->
     return count + 1
 
 
-@compiled
+@borrowing
 def _merge_update(
     keys: I64,
     pool: I64,
@@ -598,7 +598,7 @@ def _merge_update(
         own_from = own_end
 
 
-@compiled
+@borrowing
 def _merge(
     keys: I64,
     pool: I64,
@@ -776,7 +776,7 @@ def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, co
     keys[key, K_LENGTH] = length + growth
 
 
-@compiled
+@borrowing
 def _forget(
     keys: I64,
     pool: I64,
@@ -833,36 +833,36 @@ def _state_row(
     rows = states
     before = keys[key, K_ROW]
     if before >= 0:
-        rows[S_TO, before] = offset
-        rows[S_TO_AT, before] = at
+        rows[before, S_TO] = offset
+        rows[before, S_TO_AT] = at
     row = sizes[N_STATES]
-    rows[S_KEY, row] = key
-    rows[S_OFFSET, row] = offset
-    rows[S_AT, row] = at
-    rows[S_TO, row] = OPEN
-    rows[S_TO_AT, row] = 0
-    rows[S_KIND, row] = kind
-    rows[S_SNAPSHOT_EPOCH, row] = keys[key, K_SNAPSHOT_EPOCH]
-    rows[S_STATE_EPOCH, row] = keys[key, K_STATE_EPOCH]
-    rows[S_LEADER_EPOCH, row] = keys[key, K_LEADER_EPOCH]
-    rows[S_START, row] = keys[key, K_START]
-    rows[S_EFFECTIVE_START, row] = _effective_start(keys, pool, key)
-    rows[S_COMPLETE_COUNT, row] = keys[key, K_COMPLETE_COUNT]
-    rows[S_CREATED, row] = keys[key, K_CREATED]
-    rows[S_WRITTEN, row] = keys[key, K_WRITTEN]
-    rows[S_CHANGED, row] = changed_from
-    rows[S_CHANGED_COUNT, row] = sizes[N_CHANGED] - changed_from
-    rows[S_BATCH_COUNT, row] = keys[key, K_LENGTH]
-    rows[S_AVAILABLE, row] = _saturated(keys[key, K_AVAILABLE])
-    rows[S_ACKNOWLEDGED, row] = _saturated(keys[key, K_ACKNOWLEDGED])
-    rows[S_ARCHIVED, row] = _saturated(keys[key, K_ARCHIVED])
+    rows[row, S_KEY] = key
+    rows[row, S_OFFSET] = offset
+    rows[row, S_AT] = at
+    rows[row, S_TO] = OPEN
+    rows[row, S_TO_AT] = 0
+    rows[row, S_KIND] = kind
+    rows[row, S_SNAPSHOT_EPOCH] = keys[key, K_SNAPSHOT_EPOCH]
+    rows[row, S_STATE_EPOCH] = keys[key, K_STATE_EPOCH]
+    rows[row, S_LEADER_EPOCH] = keys[key, K_LEADER_EPOCH]
+    rows[row, S_START] = keys[key, K_START]
+    rows[row, S_EFFECTIVE_START] = _effective_start(keys, pool, key)
+    rows[row, S_COMPLETE_COUNT] = keys[key, K_COMPLETE_COUNT]
+    rows[row, S_CREATED] = keys[key, K_CREATED]
+    rows[row, S_WRITTEN] = keys[key, K_WRITTEN]
+    rows[row, S_CHANGED] = changed_from
+    rows[row, S_CHANGED_COUNT] = sizes[N_CHANGED] - changed_from
+    rows[row, S_BATCH_COUNT] = keys[key, K_LENGTH]
+    rows[row, S_AVAILABLE] = _saturated(keys[key, K_AVAILABLE])
+    rows[row, S_ACKNOWLEDGED] = _saturated(keys[key, K_ACKNOWLEDGED])
+    rows[row, S_ARCHIVED] = _saturated(keys[key, K_ARCHIVED])
     is_complete = kind == KIND_TOMBSTONE or keys[key, K_FLAGS] & HAS_SNAPSHOT != 0
-    rows[S_COMPLETE, row] = 1 if is_complete else 0
+    rows[row, S_COMPLETE] = 1 if is_complete else 0
     keys[key, K_ROW] = row
     sizes[N_STATES] = row + 1
 
 
-@compiled
+@borrowing
 def _replay_tombstone(
     keys: I64, pool: I64, states: I64, batches: I64, transitions: I64, sizes: I64, key: int, offset: int, at: int
 ) -> None:
@@ -878,9 +878,9 @@ def _replay_tombstone(
 def _keep_changed(own: I64, changed: I64, sizes: I64, own_count: int) -> int:
     start = int(sizes[N_CHANGED])
     for row in range(own_count):
-        changed[C_FIRST, start + row] = own[row, 0]
-        changed[C_LAST, start + row] = own[row, 1]
-        changed[C_RANK, start + row] = own[row, 2]
+        changed[start + row, C_FIRST] = own[row, 0]
+        changed[start + row, C_LAST] = own[row, 1]
+        changed[start + row, C_RANK] = own[row, 2]
     sizes[N_CHANGED] = start + own_count
     return start
 
@@ -896,7 +896,7 @@ def _own_from(own: I64, own_count: int, start: int) -> int:
     return row
 
 
-@compiled
+@borrowing
 def _replay_update(
     keys: I64,
     pool: I64,
@@ -963,7 +963,7 @@ def _replay_update(
     _state_row(keys, pool, states, sizes, key, offset, at, KIND_UPDATE, changed_from)
 
 
-@compiled
+@borrowing
 def _move_start(
     keys: I64,
     pool: I64,
@@ -985,7 +985,7 @@ def _move_start(
         keys[key, K_PASSED] = start
 
 
-@compiled
+@borrowing
 def _replay_snapshot(
     keys: I64,
     pool: I64,
@@ -1167,7 +1167,7 @@ def _has_room(keys: I64, pool: I64, sizes: I64, key: int, count: int) -> bool:
     )
 
 
-@compiled
+@borrowing
 def _move_region(keys: I64, pool: I64, sizes: I64, key: int, capacity: int) -> None:
     """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is
     packed.
@@ -1180,7 +1180,7 @@ def _move_region(keys: I64, pool: I64, sizes: I64, key: int, capacity: int) -> N
     sizes[N_POOL] = region + capacity
 
 
-@compiled
+@borrowing
 def pack_pool(lane: Lane, pool: I64, key_count: int) -> None:
     """Copy every key's region into a new pool, one behind the other. The new pool must hold them."""
     keys = lane.keys
@@ -1215,7 +1215,7 @@ def _is_share_state(data: U8, position: int) -> bool:
     return record_type in (RECORD_SNAPSHOT, RECORD_UPDATE)
 
 
-@compiled
+@borrowing
 def intern_keys(records: Records, table: InternTable, start: int) -> int:
     """Intern the keys of all records from `start` on. Returns at which it had no room, or the number of
     records.
@@ -1233,7 +1233,7 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
     return len(records.offset)
 
 
-@compiled
+@borrowing
 def _replay_all(
     table: InternTable,
     data: U8,
@@ -1345,7 +1345,7 @@ def _replay_all(
     return DONE, len(offsets)
 
 
-@compiled
+@borrowing
 def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
     """Replay the records from `start` on: (why it came back, at which record).
 
@@ -1379,18 +1379,230 @@ def replay_records(records: Records, table: InternTable, lane: Lane, start: int)
     )
 
 
-@compiled
-def cut_ranks(ranks: I64, states: I8, counts: I16, is_known: BoolArray) -> None:
-    """Ranks to delivery states and counts; 0 and 0 where there is no rank, and `is_known` is false."""
-    for row in range(len(ranks)):
-        rank = ranks[row]
-        is_known[row] = rank != NO_RANK
-        states[row] = _state_of(rank) if rank != NO_RANK else 0
-        counts[row] = rank >> 8 if rank != NO_RANK else 0
+# Rows are written whole, side by side in memory, and cut into columns once there are many of them.
+
+StateArrays = tuple[
+    I32,
+    I64,
+    I8,
+    I64,
+    I64,
+    I64,
+    BoolArray,
+    BoolArray,
+    I32,
+    I32,
+    I32,
+    I64,
+    I64,
+    I32,
+    BoolArray,
+    I64,
+    BoolArray,
+    I64,
+    BoolArray,
+    I32,
+    I64,
+    I64,
+    I64,
+    BoolArray,
+]
+BatchListArrays = tuple[I32, I64, I64, I8, I32]
+BatchArrays = tuple[I32, I64, I64, I8, I32, I64, I64, I64, I64, BoolArray, BoolArray]
+TransitionArrays = tuple[I32, I64, I64, I64, I64, BoolArray, I8, I32, BoolArray, I8, I32, I8, BoolArray]
 
 
 @compiled
-def gather(source: I64, index: I64, target: I64) -> None:
-    """`source[index]` of one row of a buffer, without a detour over an array of all rows."""
-    for row in range(len(index)):
-        target[row] = source[index[row]]
+def cut_states(states: I64, rows: I64) -> StateArrays:
+    """Some rows of `Lane.states`: the columns of `PartitionStateRows` in their order, less the last."""
+    count = len(rows)
+    key = np.empty(count, np.int32)
+    log_offset = np.empty(count, np.int64)
+    record_kind = np.empty(count, np.int8)
+    valid_from_ms = np.empty(count, np.int64)
+    valid_to_ms = np.empty(count, np.int64)
+    to_log_offset = np.empty(count, np.int64)
+    has_end = np.empty(count, np.bool_)
+    has_state = np.empty(count, np.bool_)
+    snapshot_epoch = np.empty(count, np.int32)
+    state_epoch = np.empty(count, np.int32)
+    leader_epoch = np.empty(count, np.int32)
+    start_offset = np.empty(count, np.int64)
+    effective_start_offset = np.empty(count, np.int64)
+    delivery_complete_count = np.empty(count, np.int32)
+    has_delivery_complete_count = np.empty(count, np.bool_)
+    create_time_ms = np.empty(count, np.int64)
+    has_create_time = np.empty(count, np.bool_)
+    write_time_ms = np.empty(count, np.int64)
+    has_write_time = np.empty(count, np.bool_)
+    batch_count = np.empty(count, np.int32)
+    available_count = np.empty(count, np.int64)
+    acknowledged_count = np.empty(count, np.int64)
+    archived_count = np.empty(count, np.int64)
+    is_complete = np.empty(count, np.bool_)
+    for to in range(count):
+        row = rows[to]
+        is_state = states[row, S_KIND] != KIND_TOMBSTONE
+        key[to] = states[row, S_KEY]
+        log_offset[to] = states[row, S_OFFSET]
+        record_kind[to] = states[row, S_KIND]
+        valid_from_ms[to] = states[row, S_AT]
+        valid_to_ms[to] = states[row, S_TO_AT]
+        to_log_offset[to] = states[row, S_TO]
+        has_end[to] = states[row, S_TO] != OPEN
+        has_state[to] = is_state
+        snapshot_epoch[to] = states[row, S_SNAPSHOT_EPOCH]
+        state_epoch[to] = states[row, S_STATE_EPOCH]
+        leader_epoch[to] = states[row, S_LEADER_EPOCH]
+        start_offset[to] = states[row, S_START]
+        effective_start_offset[to] = states[row, S_EFFECTIVE_START]
+        delivery_complete_count[to] = states[row, S_COMPLETE_COUNT]
+        has_delivery_complete_count[to] = is_state and states[row, S_COMPLETE_COUNT] != -1
+        create_time_ms[to] = states[row, S_CREATED]
+        has_create_time[to] = states[row, S_CREATED] > 0
+        write_time_ms[to] = states[row, S_WRITTEN]
+        has_write_time[to] = states[row, S_WRITTEN] > 0
+        batch_count[to] = states[row, S_BATCH_COUNT]
+        available_count[to] = states[row, S_AVAILABLE]
+        acknowledged_count[to] = states[row, S_ACKNOWLEDGED]
+        archived_count[to] = states[row, S_ARCHIVED]
+        is_complete[to] = states[row, S_COMPLETE] != 0
+    return (
+        key,
+        log_offset,
+        record_kind,
+        valid_from_ms,
+        valid_to_ms,
+        to_log_offset,
+        has_end,
+        has_state,
+        snapshot_epoch,
+        state_epoch,
+        leader_epoch,
+        start_offset,
+        effective_start_offset,
+        delivery_complete_count,
+        has_delivery_complete_count,
+        create_time_ms,
+        has_create_time,
+        write_time_ms,
+        has_write_time,
+        batch_count,
+        available_count,
+        acknowledged_count,
+        archived_count,
+        is_complete,
+    )
+
+
+@compiled
+def cut_changed(states: I64, rows: I64, changed: I64) -> BatchListArrays:
+    """The changed batches of some rows of `Lane.states`: the columns of `StateBatchLists` in their order."""
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    count = 0
+    for place in range(len(rows)):
+        count += states[rows[place], S_CHANGED_COUNT]
+        offsets[place + 1] = count
+    first_offset = np.empty(count, np.int64)
+    last_offset = np.empty(count, np.int64)
+    delivery_state = np.empty(count, np.int8)
+    delivery_count = np.empty(count, np.int32)
+    to = 0
+    for place in range(len(rows)):
+        start = states[rows[place], S_CHANGED]
+        for row in range(start, start + states[rows[place], S_CHANGED_COUNT]):
+            first_offset[to] = changed[row, C_FIRST]
+            last_offset[to] = changed[row, C_LAST]
+            delivery_state[to] = _state_of(changed[row, C_RANK])
+            delivery_count[to] = changed[row, C_RANK] >> 8
+            to += 1
+    return offsets, first_offset, last_offset, delivery_state, delivery_count
+
+
+@compiled
+def cut_batches(batches: I64, count: int) -> BatchArrays:
+    """The first rows of `Lane.batches`: the columns of `StateBatchRows` in their order."""
+    key = np.empty(count, np.int32)
+    first_offset = np.empty(count, np.int64)
+    last_offset = np.empty(count, np.int64)
+    delivery_state = np.empty(count, np.int8)
+    delivery_count = np.empty(count, np.int32)
+    from_log_offset = np.empty(count, np.int64)
+    valid_from_ms = np.empty(count, np.int64)
+    to_log_offset = np.empty(count, np.int64)
+    valid_to_ms = np.empty(count, np.int64)
+    has_end = np.empty(count, np.bool_)
+    is_complete = np.empty(count, np.bool_)
+    for row in range(count):
+        key[row] = batches[row, B_KEY]
+        first_offset[row] = batches[row, B_FIRST]
+        last_offset[row] = batches[row, B_LAST]
+        delivery_state[row] = _state_of(batches[row, B_RANK])
+        delivery_count[row] = batches[row, B_RANK] >> 8
+        from_log_offset[row] = batches[row, B_FROM]
+        valid_from_ms[row] = batches[row, B_AT]
+        to_log_offset[row] = batches[row, B_TO]
+        valid_to_ms[row] = batches[row, B_TO_AT]
+        has_end[row] = batches[row, B_TO] != OPEN
+        is_complete[row] = batches[row, B_COMPLETE] != 0
+    return (
+        key,
+        first_offset,
+        last_offset,
+        delivery_state,
+        delivery_count,
+        from_log_offset,
+        valid_from_ms,
+        to_log_offset,
+        valid_to_ms,
+        has_end,
+        is_complete,
+    )
+
+
+@compiled
+def cut_transitions(transitions: I64, count: int) -> TransitionArrays:
+    """The first rows of `Lane.transitions`: the columns of `TransitionRows` in their order."""
+    key = np.empty(count, np.int32)
+    log_offset = np.empty(count, np.int64)
+    at_ms = np.empty(count, np.int64)
+    first_offset = np.empty(count, np.int64)
+    last_offset = np.empty(count, np.int64)
+    has_from = np.empty(count, np.bool_)
+    from_state = np.empty(count, np.int8)
+    from_delivery_count = np.empty(count, np.int32)
+    has_to = np.empty(count, np.bool_)
+    to_state = np.empty(count, np.int8)
+    to_delivery_count = np.empty(count, np.int32)
+    kind = np.empty(count, np.int8)
+    leader_changed = np.empty(count, np.bool_)
+    for row in range(count):
+        from_rank, to_rank = transitions[row, T_FROM], transitions[row, T_TO]
+        key[row] = transitions[row, T_KEY]
+        log_offset[row] = transitions[row, T_OFFSET]
+        at_ms[row] = transitions[row, T_AT]
+        first_offset[row] = transitions[row, T_FIRST]
+        last_offset[row] = transitions[row, T_LAST]
+        has_from[row] = from_rank != NO_RANK
+        from_state[row] = _state_of(from_rank) if from_rank != NO_RANK else 0
+        from_delivery_count[row] = from_rank >> 8 if from_rank != NO_RANK else 0
+        has_to[row] = to_rank != NO_RANK
+        to_state[row] = _state_of(to_rank) if to_rank != NO_RANK else 0
+        to_delivery_count[row] = to_rank >> 8 if to_rank != NO_RANK else 0
+        kind[row] = transitions[row, T_KIND]
+        leader_changed[row] = transitions[row, T_LEADER_CHANGED] != 0
+    return (
+        key,
+        log_offset,
+        at_ms,
+        first_offset,
+        last_offset,
+        has_from,
+        from_state,
+        from_delivery_count,
+        has_to,
+        to_state,
+        to_delivery_count,
+        kind,
+        leader_changed,
+    )

@@ -16,7 +16,7 @@ from coordinator_core import codec
 from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I8, I16, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state import fast
 from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
@@ -86,7 +86,7 @@ class StateBatchLists:
     first_offset: I64
     last_offset: I64
     delivery_state: I8
-    delivery_count: I16
+    delivery_count: I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ class PartitionStateRows:
     has_create_time: BoolArray
     write_time_ms: I64
     has_write_time: BoolArray
-    changed_batches: StateBatchLists
     batch_count: I32
     available_count: I64
     acknowledged_count: I64
     archived_count: I64
     is_complete: BoolArray
+    changed_batches: StateBatchLists
 
     def __len__(self) -> int:
         return len(self.key)
@@ -137,7 +137,7 @@ class StateBatchRows:
     last_offset: I64
     """Inclusive."""
     delivery_state: I8
-    delivery_count: I16
+    delivery_count: I32
     from_log_offset: I64
     valid_from_ms: I64
     to_log_offset: I64
@@ -161,10 +161,10 @@ class TransitionRows:
     """Inclusive."""
     has_from: BoolArray
     from_state: I8
-    from_delivery_count: I16
+    from_delivery_count: I32
     has_to: BoolArray
     to_state: I8
-    to_delivery_count: I16
+    to_delivery_count: I32
     kind: I8
     leader_changed: BoolArray
 
@@ -207,9 +207,9 @@ class LaneState:
     batches: I64
     """All keys' batches, one key behind the other in key order, columns `fast.P_*`."""
     open_states: I64
-    """The open rows of share_partition_states, rows `fast.S_*`."""
+    """The open rows of share_partition_states, one column each, rows `fast.S_*`."""
     open_changed: I64
-    """Their changed batches, rows `fast.C_*`."""
+    """Their changed batches, one column each, rows `fast.C_*`."""
 
 
 @dataclass(slots=True)
@@ -245,11 +245,11 @@ class ShareStateLane:
             key_ids=np.zeros(0, np.int64),
             keys=np.zeros((0, fast.KEY_COLUMNS), np.int64),
             pool=np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64),
-            states=np.zeros((fast.STATE_ROWS, _ROWS_START), np.int64),
-            changed=np.zeros((fast.CHANGED_ROWS, _ROWS_START), np.int64),
-            batches=np.zeros((fast.BATCH_ROWS, _ROWS_START), np.int64),
-            transitions=np.zeros((fast.TRANSITION_ROWS, _ROWS_START), np.int64),
-            findings=np.zeros((fast.FINDING_ROWS, _ROWS_START), np.int64),
+            states=np.zeros((_ROWS_START, fast.STATE_COLUMNS), np.int64),
+            changed=np.zeros((_ROWS_START, fast.CHANGED_COLUMNS), np.int64),
+            batches=np.zeros((_ROWS_START, fast.BATCH_COLUMNS), np.int64),
+            transitions=np.zeros((_ROWS_START, fast.TRANSITION_COLUMNS), np.int64),
+            findings=np.zeros((_ROWS_START, fast.FINDING_COLUMNS), np.int64),
             sizes=np.zeros(fast.SIZE_ELEMENTS, np.int64),
             own=np.zeros((_POOL_ROWS_START, 3), np.int64),
             merged=np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64),
@@ -298,12 +298,11 @@ class ShareStateLane:
             raise LaneError("the lane is finished")
         self._is_finished = True
         sizes = self._lane.sizes
-        states = self._lane.states[:, : sizes[fast.N_STATES]]
         return LaneOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(states, np.arange(states.shape[1])),
+            partition_states=self._state_rows(np.arange(sizes[fast.N_STATES])),
             state_batches=self._open_batch_rows(),
-            transitions=_transition_rows(self._lane.transitions[:, :0]),
+            transitions=TransitionRows(*fast.cut_transitions(self._lane.transitions, 0)),
             counts=LaneCounts(),
             findings=(),
         )
@@ -317,8 +316,8 @@ class ShareStateLane:
             partitions=np.array(self._keys.partitions, np.int32),
             key_columns=lane.keys[:count].copy(),
             batches=lane.pool[self._pool_rows()],
-            open_states=lane.states[:, : lane.sizes[fast.N_STATES]].copy(),
-            open_changed=lane.changed[:, : lane.sizes[fast.N_CHANGED]].copy(),
+            open_states=lane.states[: lane.sizes[fast.N_STATES]].T.copy(),
+            open_changed=lane.changed[: lane.sizes[fast.N_CHANGED]].T.copy(),
         )
 
     def _take_over(self, other: "ShareStateLane") -> None:
@@ -346,8 +345,8 @@ class ShareStateLane:
         self._lane = self._lane._replace(
             keys=keys,
             pool=np.concatenate((state.batches, np.zeros((_POOL_ROWS_START, fast.POOL_COLUMNS), np.int64))),
-            states=_with_room(state.open_states, sizes[fast.N_STATES], _ROWS_START),
-            changed=_with_room(state.open_changed, sizes[fast.N_CHANGED], _ROWS_START),
+            states=_with_room(np.ascontiguousarray(state.open_states.T), sizes[fast.N_STATES], _ROWS_START),
+            changed=_with_room(np.ascontiguousarray(state.open_changed.T), sizes[fast.N_CHANGED], _ROWS_START),
         )
 
     # --- replay ---
@@ -406,11 +405,11 @@ class ShareStateLane:
         """Take larger arrays into use, and tell the loops how large they are."""
         self._lane = lane
         lane.sizes[fast.N_CAPACITIES :] = (
-            lane.states.shape[1],
-            lane.changed.shape[1],
-            lane.batches.shape[1],
-            lane.transitions.shape[1],
-            lane.findings.shape[1],
+            len(lane.states),
+            len(lane.changed),
+            len(lane.batches),
+            len(lane.transitions),
+            len(lane.findings),
             len(lane.pool),
             len(lane.own),
             len(lane.merged),
@@ -488,14 +487,12 @@ class ShareStateLane:
         """Cut out the rows which ended, and keep the open ones at the front of their buffers."""
         lane = self._lane
         sizes = lane.sizes
-        states = lane.states[:, : sizes[fast.N_STATES]]
-        is_open = states[fast.S_TO] == fast.OPEN
-        ended = np.flatnonzero(~is_open)
+        is_open = lane.states[: sizes[fast.N_STATES], fast.S_TO] == fast.OPEN
         output = LaneOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(states, ended),
-            state_batches=_batch_rows(lane.batches[:, : sizes[fast.N_BATCHES]]),
-            transitions=_transition_rows(lane.transitions[:, : sizes[fast.N_TRANSITIONS]]),
+            partition_states=self._state_rows(np.flatnonzero(~is_open)),
+            state_batches=StateBatchRows(*fast.cut_batches(lane.batches, int(sizes[fast.N_BATCHES]))),
+            transitions=TransitionRows(*fast.cut_transitions(lane.transitions, int(sizes[fast.N_TRANSITIONS]))),
             counts=LaneCounts(
                 decoded=int(sizes[fast.N_DECODED]),
                 tombstones=int(sizes[fast.N_TOMBSTONES]),
@@ -505,17 +502,17 @@ class ShareStateLane:
             ),
             findings=(*self._quarantined, *self._replay_findings()),
         )
-        kept = states[:, is_open]
-        changed = lane.changed[:, _list_elements(kept)]
-        kept[fast.S_CHANGED] = np.cumsum(kept[fast.S_CHANGED_COUNT]) - kept[fast.S_CHANGED_COUNT]
-        lane.keys[kept[fast.S_KEY], fast.K_ROW] = np.arange(kept.shape[1])
-        lane.states[:, : kept.shape[1]] = kept
-        lane.changed[:, : changed.shape[1]] = changed
+        kept = lane.states[np.flatnonzero(is_open)]
+        changed = lane.changed[_ranges(kept[:, fast.S_CHANGED], kept[:, fast.S_CHANGED_COUNT])]
+        kept[:, fast.S_CHANGED] = np.cumsum(kept[:, fast.S_CHANGED_COUNT]) - kept[:, fast.S_CHANGED_COUNT]
+        lane.keys[kept[:, fast.S_KEY], fast.K_ROW] = np.arange(len(kept))
+        lane.states[: len(kept)] = kept
+        lane.changed[: len(changed)] = changed
         pool_end = sizes[fast.N_POOL]
         sizes[: fast.N_CAPACITIES] = 0
         sizes[fast.N_POOL] = pool_end
-        sizes[fast.N_STATES] = kept.shape[1]
-        sizes[fast.N_CHANGED] = changed.shape[1]
+        sizes[fast.N_STATES] = len(kept)
+        sizes[fast.N_CHANGED] = len(changed)
         self._quarantined = []
         return output
 
@@ -524,8 +521,8 @@ class ShareStateLane:
 
     def _replay_findings(self) -> list[Finding]:
         findings = []
-        columns = self._lane.findings[:, : self._lane.sizes[fast.N_FINDINGS]]
-        for key, code, offset, before, after in columns.T.tolist():
+        rows = self._lane.findings[: self._lane.sizes[fast.N_FINDINGS]]
+        for key, code, offset, before, after in rows.tolist():
             name, text = _FINDINGS[code]
             place = (
                 f"group {self._keys.group_ids[key]!r} topic id {self._keys.topic_ids[key]!r} "
@@ -535,56 +532,10 @@ class ShareStateLane:
             findings.append(Finding(stage="REPLAY", code=name, message=message, offset=offset))
         return findings
 
-    def _state_rows(self, states: I64, index: I64) -> PartitionStateRows:
-        def column(row: int) -> I64:
-            target = np.empty(len(index), np.int64)
-            fast.gather(states[row], index, target)
-            return target
-
-        kind = column(fast.S_KIND).astype(np.int8)
-        has_state = kind != fast.KIND_TOMBSTONE
-        changed_count = column(fast.S_CHANGED_COUNT)
-        changed = _ranges(column(fast.S_CHANGED), changed_count)
-        offsets = np.zeros(len(index) + 1, np.int32)
-        np.cumsum(changed_count, out=offsets[1:])
-        ranks = self._lane.changed[fast.C_RANK][changed]
-        delivery_state, delivery_count, _ = _cut(ranks)
-        complete_count = column(fast.S_COMPLETE_COUNT).astype(np.int32)
-        create_time_ms, write_time_ms = column(fast.S_CREATED), column(fast.S_WRITTEN)
-        to_log_offset = column(fast.S_TO)
-        return PartitionStateRows(
-            key=column(fast.S_KEY).astype(np.int32),
-            log_offset=column(fast.S_OFFSET),
-            record_kind=kind,
-            valid_from_ms=column(fast.S_AT),
-            valid_to_ms=column(fast.S_TO_AT),
-            to_log_offset=to_log_offset,
-            has_end=to_log_offset != fast.OPEN,
-            has_state=has_state,
-            snapshot_epoch=column(fast.S_SNAPSHOT_EPOCH).astype(np.int32),
-            state_epoch=column(fast.S_STATE_EPOCH).astype(np.int32),
-            leader_epoch=column(fast.S_LEADER_EPOCH).astype(np.int32),
-            start_offset=column(fast.S_START),
-            effective_start_offset=column(fast.S_EFFECTIVE_START),
-            delivery_complete_count=complete_count,
-            has_delivery_complete_count=has_state & (complete_count != -1),
-            create_time_ms=create_time_ms,
-            has_create_time=create_time_ms > 0,
-            write_time_ms=write_time_ms,
-            has_write_time=write_time_ms > 0,
-            changed_batches=StateBatchLists(
-                offsets=offsets,
-                first_offset=self._lane.changed[fast.C_FIRST][changed],
-                last_offset=self._lane.changed[fast.C_LAST][changed],
-                delivery_state=delivery_state,
-                delivery_count=delivery_count,
-            ),
-            batch_count=column(fast.S_BATCH_COUNT).astype(np.int32),
-            available_count=column(fast.S_AVAILABLE),
-            acknowledged_count=column(fast.S_ACKNOWLEDGED),
-            archived_count=column(fast.S_ARCHIVED),
-            is_complete=column(fast.S_COMPLETE) != 0,
-        )
+    def _state_rows(self, rows: I64) -> PartitionStateRows:
+        states = self._lane.states
+        changed = StateBatchLists(*fast.cut_changed(states, rows, self._lane.changed))
+        return PartitionStateRows(*fast.cut_states(states, rows), changed)
 
     def _pool_rows(self) -> I64:
         """The rows of the pool which hold batches, key by key."""
@@ -594,30 +545,16 @@ class ShareStateLane:
     def _open_batch_rows(self) -> StateBatchRows:
         batches = self._lane.pool[self._pool_rows()]
         count = len(self._keys.group_ids)
-        rows = np.zeros((fast.BATCH_ROWS, len(batches)), np.int64)
-        rows[fast.B_KEY] = np.repeat(np.arange(count), self._lane.keys[:count, fast.K_LENGTH])
-        rows[fast.B_FIRST] = batches[:, fast.P_FIRST]
-        rows[fast.B_LAST] = batches[:, fast.P_LAST]
-        rows[fast.B_RANK] = batches[:, fast.P_RANK]
-        rows[fast.B_FROM] = batches[:, fast.P_FROM]
-        rows[fast.B_AT] = batches[:, fast.P_AT]
-        rows[fast.B_TO] = fast.OPEN
-        rows[fast.B_COMPLETE] = batches[:, fast.P_COMPLETE]
-        return _batch_rows(rows)
-
-
-def _column(rows: I64, row: int) -> I64:
-    """A copy: the buffers are written again by the next feed."""
-    column: I64 = rows[row].copy()
-    return column
-
-
-def _cut(ranks: I64) -> tuple[I8, I16, BoolArray]:
-    """Delivery states, delivery counts, and whether there are any."""
-    count = len(ranks)
-    states, counts, is_known = np.empty(count, np.int8), np.empty(count, np.int16), np.empty(count, np.bool_)
-    fast.cut_ranks(ranks, states, counts, is_known)
-    return states, counts, is_known
+        rows = np.zeros((len(batches), fast.BATCH_COLUMNS), np.int64)
+        rows[:, fast.B_KEY] = np.repeat(np.arange(count), self._lane.keys[:count, fast.K_LENGTH])
+        rows[:, fast.B_FIRST] = batches[:, fast.P_FIRST]
+        rows[:, fast.B_LAST] = batches[:, fast.P_LAST]
+        rows[:, fast.B_RANK] = batches[:, fast.P_RANK]
+        rows[:, fast.B_FROM] = batches[:, fast.P_FROM]
+        rows[:, fast.B_AT] = batches[:, fast.P_AT]
+        rows[:, fast.B_TO] = fast.OPEN
+        rows[:, fast.B_COMPLETE] = batches[:, fast.P_COMPLETE]
+        return StateBatchRows(*fast.cut_batches(rows, len(rows)))
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:
@@ -626,48 +563,6 @@ def _ranges(starts: I64, lengths: I64) -> I64:
     shifts = starts - (np.cumsum(lengths) - lengths)
     numbers: I64 = np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
     return numbers
-
-
-def _list_elements(states: I64) -> I64:
-    """The elements of `Lane.changed` which belong to the given rows, in their order."""
-    return _ranges(states[fast.S_CHANGED], states[fast.S_CHANGED_COUNT])
-
-
-def _batch_rows(rows: I64) -> StateBatchRows:
-    delivery_state, delivery_count, _ = _cut(rows[fast.B_RANK])
-    return StateBatchRows(
-        key=rows[fast.B_KEY].astype(np.int32),
-        first_offset=_column(rows, fast.B_FIRST),
-        last_offset=_column(rows, fast.B_LAST),
-        delivery_state=delivery_state,
-        delivery_count=delivery_count,
-        from_log_offset=_column(rows, fast.B_FROM),
-        valid_from_ms=_column(rows, fast.B_AT),
-        to_log_offset=_column(rows, fast.B_TO),
-        valid_to_ms=_column(rows, fast.B_TO_AT),
-        has_end=rows[fast.B_TO] != fast.OPEN,
-        is_complete=rows[fast.B_COMPLETE] != 0,
-    )
-
-
-def _transition_rows(rows: I64) -> TransitionRows:
-    from_state, from_delivery_count, has_from = _cut(rows[fast.T_FROM])
-    to_state, to_delivery_count, has_to = _cut(rows[fast.T_TO])
-    return TransitionRows(
-        key=rows[fast.T_KEY].astype(np.int32),
-        log_offset=_column(rows, fast.T_OFFSET),
-        at_ms=_column(rows, fast.T_AT),
-        first_offset=_column(rows, fast.T_FIRST),
-        last_offset=_column(rows, fast.T_LAST),
-        has_from=has_from,
-        from_state=from_state,
-        from_delivery_count=from_delivery_count,
-        has_to=has_to,
-        to_state=to_state,
-        to_delivery_count=to_delivery_count,
-        kind=rows[fast.T_KIND].astype(np.int8),
-        leader_changed=rows[fast.T_LEADER_CHANGED] != 0,
-    )
 
 
 def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
@@ -695,11 +590,11 @@ def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
 
 def _with_room(rows: I64, used: int, more: int) -> I64:
     """The same rows, with room for `more`; at least twice the room where there was too little."""
-    capacity = rows.shape[1]
+    capacity = len(rows)
     if used + more <= capacity:
         return rows
-    larger = np.empty((rows.shape[0], max(2 * capacity, int(used) + more)), np.int64)
-    larger[:, :used] = rows[:, :used]
+    larger = np.empty((max(2 * capacity, int(used) + more), rows.shape[1]), np.int64)
+    larger[:used] = rows[:used]
     return larger
 
 
