@@ -1,7 +1,8 @@
 """The one codec of messages: bytes to structs and back, as `schemas.wire` declares them.
 
-Each (message, version) is compiled once, into a list of readers and a list of writers; fields of fixed size
-which stand next to each other are read by one `struct.unpack_from`. Decoded values are immutable: a slotted
+Each (message, version) is compiled once: for reading into one Python function a struct, written field by field as
+source, in which fields of fixed size that stand next to each other are read by one `struct.unpack_from`; for writing,
+which is rare, into a list of writers. Decoded values are immutable: a slotted
 class a struct, tuples for arrays, `bytes` for bytes, `str` for strings, and Kafka's 22-character text for
 uuids.
 
@@ -42,7 +43,9 @@ from coordinator_core.errors import (
     UnknownValueVersion,
     VarintTooLong,
 )
+from coordinator_core.frozen import open_class
 from coordinator_core.limits import NESTING_DEPTH_MAX
+from coordinator_core.source import Source
 from schemas import wire
 from schemas.cluster_metadata import FRAME_VERSION
 from schemas.registry import METADATA, REGISTRY
@@ -54,6 +57,8 @@ STRING_BYTES_MAX: Final = 32767
 """Kafka's strings are this long at most, also where the length field could hold more."""
 
 BYTES_MAX: Final = 0x7FFFFFFF
+
+SHORT_ARRAY_LENGTH: Final = 32
 
 UUID_BYTES: Final = 16
 UUID_CACHE_SIZE: Final = 65_536
@@ -140,7 +145,7 @@ def decode_key(topic: str, data: Buffer) -> CoordinatorKey:
     plan = _topic(topic).get(record_type)
     if plan is None:
         raise UnknownRecordType(f"record type {record_type} is not one of {topic}", byte_position=0)
-    return CoordinatorKey(record_type, plan.key, _run(plan.read_key, data, 2)[0])
+    return CoordinatorKey(record_type, plan.key, _run(_codec(plan.key, 0).read, data, 2)[0])
 
 
 def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue:
@@ -155,10 +160,9 @@ def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue
         (version,) = _INT16.unpack_from(data)
     except struct.error:
         raise BufferUnderflow("value is too short for a version", byte_position=len(data)) from None
-    read = plan.read_value.get(version)
-    if read is None:
+    if version not in plan.versions:
         raise UnknownValueVersion(f"{plan.value.name} has no version {version}", byte_position=0)
-    return CoordinatorValue(version, plan.value, _run(read, data, 2)[0])
+    return CoordinatorValue(version, plan.value, _run(_codec(plan.value, version).read, data, 2)[0])
 
 
 def encode_key(topic: str, record_type: int, fields: Struct) -> bytes:
@@ -309,13 +313,31 @@ def default_of(field: wire.Field) -> Any:
 
 Read = Callable[[Buffer, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
+ReadInto = Callable[[Source, str], None]
+"""(source, target): add the lines which read the value that stands in `data` at `position` into `target`, and move
+`position` behind it. They may use `size`, the length of `data`, and have five names to themselves: `length`, `start`,
+`end`, `items` and `item`."""
 
 
 class _Codec(NamedTuple):
-    read: Read
+    read_into: ReadInto
     write: Write
     bytes_min: int
     """No value takes fewer bytes: the bound that array counts are checked with."""
+
+
+class _StructCodec(NamedTuple):
+    read: Read
+    write: Write
+    bytes_min: int
+
+    def as_field(self) -> _Codec:
+        """Of a field that holds such a struct."""
+        return _Codec(self.read_into, self.write, self.bytes_min)
+
+    def read_into(self, source: Source, target: str) -> None:
+        """The struct's own function reads it."""
+        source.add(f"{target}, position = {source.name('read', self.read)}(data, position)")
 
 
 def _run(read: Read, data: Buffer, position: int) -> tuple[Any, int]:
@@ -326,7 +348,7 @@ def _run(read: Read, data: Buffer, position: int) -> tuple[Any, int]:
         raise BufferUnderflow("the bytes end inside a field", byte_position=len(data)) from None
 
 
-def _write(codec: _Codec, out: bytearray, fields: Struct) -> None:
+def _write(codec: _StructCodec, out: bytearray, fields: Struct) -> None:
     try:
         codec.write(out, fields)
     except (struct.error, TypeError, AttributeError, UnicodeError) as error:
@@ -345,7 +367,7 @@ class _Version(NamedTuple):
 
 
 @cache
-def _codec(message: Declaration, version: int) -> _Codec:
+def _codec(message: Declaration, version: int) -> _StructCodec:
     if isinstance(message, wire.Struct):
         raise CoreError(f"{message.name} is part of a message and has no versions of its own")
     versions = wire.message_versions(message)
@@ -356,7 +378,7 @@ def _codec(message: Declaration, version: int) -> _Codec:
     return _struct_codec(message, _Version(version, highest, is_flexible), depth=1)
 
 
-def _struct_codec(message: Declaration, version: _Version, depth: int) -> _Codec:
+def _struct_codec(message: Declaration, version: _Version, depth: int) -> _StructCodec:
     if depth > NESTING_DEPTH_MAX:
         raise CoreError(f"{message.name} nests deeper than {NESTING_DEPTH_MAX}")
     positional: list[tuple[int, wire.Field, _Codec]] = []
@@ -370,114 +392,105 @@ def _struct_codec(message: Declaration, version: _Version, depth: int) -> _Codec
         else:
             positional.append((index, field, _field_codec(field, version, depth, is_tagged=False)))
     bytes_min = sum(codec.bytes_min for _, field, codec in positional if not field.missing_ok)
-    return _Codec(
-        _struct_reader(message, positional, {tag: (i, c.read) for tag, (i, _, c) in tagged.items()}, version),
+    return _StructCodec(
+        _struct_reader(message, positional, tagged, absent, version),
         _struct_writer(message, positional, tagged, absent, version),
         bytes_min + version.is_flexible,
     )
 
 
-class _Step(NamedTuple):
-    """Reads one value into `start`, or, where `stop` is not 0, as many as there are between the two."""
-
-    start: int
-    stop: int
-    read: Read
-    missing_ok: bool
-
-
 def _struct_reader(
     message: Declaration,
     positional: Sequence[tuple[int, wire.Field, _Codec]],
-    tagged: Mapping[int, tuple[int, Read]],
+    tagged: Mapping[int, tuple[int, wire.Field, _Codec]],
+    absent: Sequence[wire.Field],
     version: _Version,
 ) -> Read:
-    maker = _maker(message)
-    new = maker.new
-    defaults = list(maker.defaults.values())
-    tags_index = len(message.fields)
-    steps = _steps(positional)
-    may_end_early = any(step.missing_ok for step in steps)
+    """Fills in an open struct, field by field in wire order; then it is closed."""
+    kind: Any = struct_class(message)
+    may_end_early = any(field.missing_ok for _, field, _ in positional)
     assert not (may_end_early and version.is_flexible), "a tag section cannot be missing"
-    is_flexible = version.is_flexible
+    source = Source("read(data, position)")
+    made = f"{source.name('make', object.__new__)}({source.name('Open', open_class(kind))})"
+    done = (f"new.__class__ = {source.name(message.name, kind)}", "return new, position")
+    source.add("size = len(data)", f"new = {made}", "new.unknown_tags = ()")
+    for field in (
+        *absent,
+        *(field for _, field, _ in tagged.values()),
+        *(field for _, field, _ in positional if may_end_early),
+    ):
+        source.add(f"new.{field.name} = {source.name('default', default_of(field))}")
+    run: list[tuple[str, str]] = []
+    for _, field, codec in positional:
+        letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
+        if field.missing_ok or letter is None:
+            _read_run(source, run)
+        if field.missing_ok:
+            source.add("if position >= size:")
+            source.add(*done, depth=1)
+        if letter is None:
+            codec.read_into(source, f"new.{field.name}")
+        else:
+            run.append((field.name, letter))
+    _read_run(source, run)
+    if version.is_flexible:
+        source.add(
+            "if data[position]:",
+            f"    position = {source.name('read_tags', _tags_reader(message, tagged))}(data, position, new)",
+            "else:",
+            "    position += 1",
+        )
+    source.add(*done)
+    return source.compiled(f"{message.name} version {version.number}")
 
-    def read(data: Buffer, position: int) -> tuple[Struct, int]:
-        values = defaults.copy()
-        for start, stop, read_step, _ in steps:
-            if stop:
-                values[start:stop], position = read_step(data, position)
-            else:
-                values[start], position = read_step(data, position)
-        if is_flexible:
-            if data[position]:
-                position = read_tags(data, position, values)
-            else:
-                position += 1
-        return new(*values), position
 
-    def read_tags(data: Buffer, position: int, values: list[Any]) -> int:
+def _read_run(source: Source, run: list[tuple[str, str]]) -> None:
+    """Read neighbours of fixed size, (name, letter of `struct`), at once; then the run is empty."""
+    if run:
+        layout = struct.Struct(">" + "".join(letter for _, letter in run))
+        targets = "".join(f"new.{name}, " for name, _ in run)
+        source.add(f"{targets}= {source.name('unpack', layout.unpack_from)}(data, position)")
+        source.add(f"position += {layout.size}")
+        run.clear()
+
+
+def _tags_reader(
+    message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, _Codec]]
+) -> Callable[[Buffer, int, Any], int]:
+    """Reads a tag section that is not empty."""
+    known = {
+        tag: (field.name, _reader(f"tag {tag} of {message.name}", codec)) for tag, (_, field, codec) in tagged.items()
+    }
+
+    def read_tags(data: Buffer, position: int, new: Any) -> int:
         tag_count, position = read_uvarint(data, position)
         unknown: list[tuple[int, bytes]] = []
         for _ in range(tag_count):
             tag, position = read_uvarint(data, position)
             size, position = read_uvarint(data, position)
-            known = tagged.get(tag)
-            if known is not None:
-                values[known[0]], position = known[1](data, position)
+            if tag in known:
+                name, read = known[tag]
+                value, position = read(data, position)
+                setattr(new, name, value)
             else:
                 _check_length(size, data, position)
                 unknown.append((tag, bytes(data[position : position + size])))
                 position += size
-        values[tags_index] = tuple(unknown)
+        new.unknown_tags = tuple(unknown)
         return position
 
-    def read_until_end(data: Buffer, position: int) -> tuple[Struct, int]:
-        values = defaults.copy()
-        for start, _, read_step, missing_ok in steps:
-            if missing_ok and position >= len(data):
-                break
-            values[start], position = read_step(data, position)
-        return new(*values), position
-
-    return read_until_end if may_end_early else read
+    return read_tags
 
 
-def _steps(positional: Sequence[tuple[int, wire.Field, _Codec]]) -> list[_Step]:
-    """The fields in wire order, neighbours of fixed size in one step. Where a field may be missing at the
-    end of the buffer each stands alone, so that the end is seen between any two."""
-    may_end_early = any(field.missing_ok for _, field, _ in positional)
-    steps: list[_Step] = []
-    run: list[int] = []
-    letters = ""
-
-    def close_run() -> None:
-        nonlocal run, letters
-        if run:
-            steps.append(_Step(run[0], run[-1] + 1, _fixed_reader(letters), False))
-            run, letters = [], ""
-
-    for index, field, codec in positional:
-        letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
-        if letter is None or may_end_early:
-            close_run()
-            steps.append(_Step(index, 0, codec.read, field.missing_ok))
-        else:
-            if run and index != run[-1] + 1:
-                close_run()
-            run.append(index)
-            letters += letter
-    close_run()
-    return steps
-
-
-def _fixed_reader(letters: str) -> Read:
-    layout = struct.Struct(">" + letters)
-    unpack, size = layout.unpack_from, layout.size
-
-    def read(data: Buffer, position: int) -> tuple[tuple[Any, ...], int]:
-        return unpack(data, position), position + size
-
-    return read
+def _reader(title: str, codec: _Codec | _StructCodec) -> Read:
+    """A function which reads one value."""
+    if isinstance(codec, _StructCodec):
+        return codec.read
+    source = Source("read(data, position)")
+    source.add("size = len(data)")
+    codec.read_into(source, "value")
+    source.add("return value, position")
+    return source.compiled(title)
 
 
 def _struct_writer(
@@ -537,27 +550,25 @@ def _field_codec(field: wire.Field, version: _Version, depth: int, *, is_tagged:
     kind = field.kind
     if isinstance(kind, wire.Struct):
         codec = _struct_codec(kind, version, depth + 1)
-        return _nullable_struct(codec, is_tagged=is_tagged) if is_nullable else codec
+        return _nullable_struct(codec, is_tagged=is_tagged) if is_nullable else codec.as_field()
     if isinstance(kind, wire.Array):
         return _array_codec(field.name, kind, version, depth, is_nullable=is_nullable)
     return _primitive_codec(field.name, kind, version, is_nullable=is_nullable)
 
 
-def _nullable_struct(codec: _Codec, *, is_tagged: bool) -> _Codec:
+def _nullable_struct(codec: _StructCodec, *, is_tagged: bool) -> _Codec:
     """Null or not stands before the struct: as a signed byte among the fields, as a varint in the tag
     section."""
-    read_struct, write_struct = codec.read, codec.write
+    write_struct = codec.write
 
-    def read_positional(data: Buffer, position: int) -> tuple[Any, int]:
-        if data[position] >= 0x80:
-            return None, position + 1
-        return read_struct(data, position + 1)
-
-    def read_tagged(data: Buffer, position: int) -> tuple[Any, int]:
-        marker, position = read_uvarint(data, position)
-        if marker <= 0:
-            return None, position
-        return read_struct(data, position)
+    def read_into(source: Source, target: str) -> None:
+        read = source.name("read", codec.read)
+        if is_tagged:
+            source.add(f"length, position = {source.name('read_uvarint', read_uvarint)}(data, position)")
+            source.add("if length <= 0:", f"    {target} = None")
+        else:
+            source.add("position += 1", "if data[position - 1] >= 0x80:", f"    {target} = None")
+        source.add("else:", f"    {target}, position = {read}(data, position)")
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:
@@ -566,7 +577,7 @@ def _nullable_struct(codec: _Codec, *, is_tagged: bool) -> _Codec:
             out.append(1)
             write_struct(out, value)
 
-    return _Codec(read_tagged if is_tagged else read_positional, write, 1)
+    return _Codec(read_into, write, 1)
 
 
 def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_nullable: bool) -> _Codec:
@@ -580,7 +591,7 @@ def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_n
             version,
             is_nullable=is_nullable,
             letter="h",
-            read_content=_read_text,
+            content='str(data[start:end], "utf-8", "groupledger-java")',
             encode_content=_encode_text,
             length_max=STRING_BYTES_MAX,
         )
@@ -590,7 +601,7 @@ def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_n
         version,
         is_nullable=is_nullable,
         letter="i",
-        read_content=_read_bytes if kind is wire.Bytes else _read_view,
+        content="bytes(data[start:end])" if kind is wire.Bytes else "memoryview(data)[start:end]",
         encode_content=_encode_bytes,
         length_max=BYTES_MAX,
     )
@@ -598,64 +609,99 @@ def _primitive_codec(name: str, kind: wire.Primitive, version: _Version, *, is_n
 
 def _fixed_codec(letter: str) -> _Codec:
     layout = struct.Struct(">" + letter)
-    unpack, pack, size = layout.unpack_from, layout.pack, layout.size
+    pack = layout.pack
 
-    def read(data: Buffer, position: int) -> tuple[Any, int]:
-        return unpack(data, position)[0], position + size
+    def read_into(source: Source, target: str) -> None:
+        unpack = source.name("unpack", layout.unpack_from)
+        source.add(f"({target},) = {unpack}(data, position)", f"position += {layout.size}")
 
     def write(out: bytearray, value: Any) -> None:
         out += pack(value)
 
-    return _Codec(read, write, size)
+    return _Codec(read_into, write, layout.size)
 
 
-def _read_uuid(data: Buffer, position: int) -> tuple[str, int]:
-    end = position + UUID_BYTES
-    if end > len(data):
-        raise BufferUnderflow("the bytes end inside a uuid", byte_position=position)
-    return uuid_text(bytes(data[position:end])), end
+def _read_uuid_into(source: Source, target: str) -> None:
+    source.add(
+        f"end = position + {UUID_BYTES}",
+        "if end > size:",
+        f"    raise {source.name('underflow', _inside_a_uuid)}(position)",
+        f"{target} = {source.name('uuid_text', uuid_text)}(bytes(data[position:end]))",
+        "position = end",
+    )
+
+
+def _inside_a_uuid(position: int) -> BufferUnderflow:
+    return BufferUnderflow("the bytes end inside a uuid", byte_position=position)
 
 
 def _write_uuid(out: bytearray, value: Any) -> None:
     out += uuid_bytes(value)
 
 
-_UUID_CODEC: Final = _Codec(_read_uuid, _write_uuid, UUID_BYTES)
-
-
-def _read_text(data: Buffer, position: int, end: int) -> str:
-    return str(data[position:end], "utf-8", "groupledger-java")
+_UUID_CODEC: Final = _Codec(_read_uuid_into, _write_uuid, UUID_BYTES)
 
 
 def _encode_text(value: str) -> bytes:
     return value.encode("utf-8")
 
 
-def _read_bytes(data: Buffer, position: int, end: int) -> bytes:
-    return bytes(data[position:end])
-
-
-def _read_view(data: Buffer, position: int, end: int) -> memoryview:
-    return memoryview(data)[position:end]
-
-
 def _encode_bytes(value: bytes) -> bytes:
     return memoryview(value).tobytes()
 
 
-def _length_codec(letter: str, version: _Version) -> _Codec:
+class _LengthCodec(NamedTuple):
     """Lengths and counts: -1 is null. Flexible versions write one more as a varint, so that 0 is null."""
+
+    read_into: Callable[[Source], None]
+    """Add the lines which read one into `length`, and where it ends into `start`; `position` stays before it."""
+    write: Callable[[bytearray, int], None]
+    bytes_min: int
+
+
+def _length_codec(letter: str, version: _Version) -> _LengthCodec:
     if not version.is_flexible:
-        return _fixed_codec(letter)
+        layout = struct.Struct(">" + letter)
+        pack = layout.pack
 
-    def read(data: Buffer, position: int) -> tuple[int, int]:
-        length, position = read_uvarint(data, position)
-        return length - 1, position
+        def read_fixed(source: Source) -> None:
+            unpack = source.name("unpack", layout.unpack_from)
+            source.add(f"(length,) = {unpack}(data, position)", f"start = position + {layout.size}")
 
-    def write(out: bytearray, length: int) -> None:
+        def write_fixed(out: bytearray, length: int) -> None:
+            out += pack(length)
+
+        return _LengthCodec(read_fixed, write_fixed, layout.size)
+
+    def read_varint(source: Source) -> None:
+        source.add(
+            "length, start = data[position], position + 1",
+            "if length > 0x7F:",
+            f"    length, start = {source.name('read_uvarint', read_uvarint)}(data, position)",
+            "length -= 1",
+        )
+
+    def write_varint(out: bytearray, length: int) -> None:
         write_uvarint(out, length + 1)
 
-    return _Codec(read, write, 1)
+    return _LengthCodec(read_varint, write_varint, 1)
+
+
+def _read_null(source: Source, target: str, name: str, *, is_nullable: bool) -> None:
+    """Add the lines for a negative length; those for any other come behind an `el` or `else`."""
+    source.add("if length < 0:")
+    if is_nullable:
+        source.add(f"{target} = None", "position = start", depth=1)
+    else:
+        source.add(f"raise {source.name('null', _null_not_allowed)}({name!r}, position)", depth=1)
+
+
+def _null_not_allowed(name: str, position: int) -> NullNotAllowed:
+    return NullNotAllowed(f"{name} is null", byte_position=position)
+
+
+def _out_of_bounds(name: str, said: str, left: str, position: int) -> LengthOutOfBounds:
+    return LengthOutOfBounds(f"{name} says {said}, {left} are left", byte_position=position)
 
 
 def _bounded(
@@ -664,24 +710,25 @@ def _bounded(
     *,
     is_nullable: bool,
     letter: str,
-    read_content: Callable[[Buffer, int, int], Any],
+    content: str,
     encode_content: Callable[[Any], bytes],
     length_max: int,
 ) -> _Codec:
-    """A length, then that many bytes."""
-    read_length, write_length, bytes_min = _length_codec(letter, version)
+    """A length, then that many bytes. `content` makes a value of `data` from `start` to `end`."""
+    read_length_into, write_length, bytes_min = _length_codec(letter, version)
 
-    def read(data: Buffer, position: int) -> tuple[Any, int]:
-        start = position
-        length, position = read_length(data, position)
-        end = position + length
-        if length < 0:
-            if is_nullable:
-                return None, position
-            raise NullNotAllowed(f"{name} is null", byte_position=start)
-        if end > len(data) or length > length_max:
-            raise LengthOutOfBounds(f"{name} says {length} bytes, {len(data) - position} are left", byte_position=start)
-        return read_content(data, position, end), end
+    def read_into(source: Source, target: str) -> None:
+        read_length_into(source)
+        _read_null(source, target, name, is_nullable=is_nullable)
+        bounds = source.name("bounds", _out_of_bounds)
+        source.add(
+            "else:",
+            "    end = start + length",
+            f"    if end > size or length > {length_max}:",
+            f"        raise {bounds}({name!r}, f'{{length}} bytes', f'{{size - start}}', position)",
+            f"    {target} = {content}",
+            "    position = end",
+        )
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:
@@ -695,47 +742,47 @@ def _bounded(
         write_length(out, len(content))
         out += content
 
-    return _Codec(read, write, bytes_min)
+    return _Codec(read_into, write, bytes_min)
 
 
 def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, is_nullable: bool) -> _Codec:
     """A count, then the elements."""
-    read_count, write_count, bytes_min = _length_codec("i", version)
-    element = (
+    read_count_into, write_count, bytes_min = _length_codec("i", version)
+    element: _Codec | _StructCodec = (
         _struct_codec(kind.element, version, depth + 1)
         if isinstance(kind.element, wire.Struct)
         else _primitive_codec(name, kind.element, version, is_nullable=False)
     )
-    read_element, write_element = element.read, element.write
+    write_element = element.write
     element_bytes_min = max(element.bytes_min, 1)
     letter = kind.element.format if isinstance(kind.element, wire.Primitive) else None
 
-    def read_elements(data: Buffer, position: int, element_count: int) -> tuple[tuple[Any, ...], int]:
-        elements = []
-        for _ in range(element_count):
-            value, position = read_element(data, position)
-            elements.append(value)
-        return tuple(elements), position
-
-    def read_fixed(data: Buffer, position: int, element_count: int) -> tuple[tuple[Any, ...], int]:
-        elements = struct.unpack_from(f">{element_count}{letter}", data, position)
-        return elements, position + element_count * element_bytes_min
-
-    read_content = read_elements if letter is None else read_fixed
-
-    def read(data: Buffer, position: int) -> tuple[Any, int]:
-        start = position
-        element_count, position = read_count(data, position)
-        if element_count < 0:
-            if is_nullable:
-                return None, position
-            raise NullNotAllowed(f"{name} is null", byte_position=start)
-        if element_count == 0:
-            return (), position
-        left = len(data) - position
-        if element_count * element_bytes_min > left:
-            raise LengthOutOfBounds(f"{name} says {element_count} elements, {left} bytes are left", byte_position=start)
-        return read_content(data, position, element_count)
+    def read_into(source: Source, target: str) -> None:
+        read_count_into(source)
+        _read_null(source, target, name, is_nullable=is_nullable)
+        bounds = source.name("bounds", _out_of_bounds)
+        source.add(
+            "elif length == 0:",
+            f"    {target} = ()",
+            "    position = start",
+            f"elif length * {element_bytes_min} > size - start:",
+            f"    raise {bounds}({name!r}, f'{{length}} elements', f'{{size - start}} bytes', position)",
+            "else:",
+        )
+        if letter is not None:
+            source.add(
+                f"    {target} = {source.name('elements', _elements_reader(letter))}(data, start, length)",
+                f"    position = start + length * {element_bytes_min}",
+            )
+        else:
+            read = source.name("read", _reader(f"element of {name}", element))
+            source.add(
+                "    items, position = [], start",
+                "    for _ in range(length):",
+                f"        item, position = {read}(data, position)",
+                "        items.append(item)",
+                f"    {target} = tuple(items)",
+            )
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:
@@ -747,7 +794,19 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
         for item in value:
             write_element(out, item)
 
-    return _Codec(read, write, bytes_min)
+    return _Codec(read_into, write, bytes_min)
+
+
+def _elements_reader(letter: str) -> Callable[[Buffer, int, int], tuple[Any, ...]]:
+    """Reads elements of fixed size. Most arrays are short: those layouts are made once."""
+    short = [struct.Struct(f">{count}{letter}").unpack_from for count in range(SHORT_ARRAY_LENGTH)]
+
+    def read(data: Buffer, position: int, count: int) -> tuple[Any, ...]:
+        if count < SHORT_ARRAY_LENGTH:
+            return short[count](data, position)
+        return struct.unpack_from(f">{count}{letter}", data, position)
+
+    return read
 
 
 def _check_length(length: int, data: Buffer, position: int) -> None:
@@ -768,23 +827,18 @@ def _read_metadata_frame(data: Buffer, position: int) -> tuple[tuple[int, int, i
 
 class _RecordPlan(NamedTuple):
     key: wire.Message
-    read_key: Read
     value: wire.Message
-    read_value: Mapping[int, Read]
+    versions: range
+    """Of the value."""
 
 
 @cache
 def _topic(topic: str) -> Mapping[int, _RecordPlan]:
-    """Record type -> compiled readers, for all types of a topic."""
+    """Record type -> what its records are, for all types of a topic."""
     if topic not in REGISTRY:
         raise CoreError(f"no records are declared for topic {topic}")
     return {
-        int(record_type): _RecordPlan(
-            key,
-            _codec(key, 0).read,
-            value,
-            {version: _codec(value, version).read for version in wire.message_versions(value)},
-        )
+        int(record_type): _RecordPlan(key, value, wire.message_versions(value))
         for record_type, (key, value) in REGISTRY[topic].items()
     }
 

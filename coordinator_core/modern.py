@@ -6,7 +6,6 @@ come when what hangs below is gone; Kafka's loader throws where it is not, and t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from immutables import Map
@@ -20,6 +19,7 @@ from coordinator_core.anomalies import (
 )
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.frozen import with_fields
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
@@ -66,7 +66,7 @@ def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Rep
     A tombstone while targets are left: Kafka throws; best effort forgets the epoch and keeps the targets.
     """
     if value is not None:
-        return replace(
+        return with_fields(
             group,
             assignment_epoch=value.assignment_epoch,
             assignment_timestamp_ms=value.assignment_timestamp,
@@ -74,7 +74,7 @@ def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Rep
     if group.target_assignment:
         count = len(group.target_assignment)
         report(Anomaly(TARGET_TOMBSTONE_TOO_EARLY, f"assignment epoch deleted, {count} target assignments left"))
-    return replace(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
+    return with_fields(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
 
 
 def check_group_tombstone(group: ModernGroup, report: Report) -> None:

@@ -18,7 +18,7 @@ Rules which all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Grou
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from immutables import Map
@@ -29,6 +29,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.consumer import replay as consumer
 from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.frozen import with_fields
 from coordinator_core.modern import without
 from coordinator_core.offsets import replay as offsets
 from coordinator_core.offsets.state import OffsetsState
@@ -89,11 +90,11 @@ def replay_share_group_state_partition_metadata(
     """
     group = _group_for(shard, ShareGroup, key.group_id, is_value=value is not None, report=report)
     if value is None:
-        return replace(shard, share_partitions=without(shard.share_partitions, key.group_id))
+        return with_fields(shard, share_partitions=without(shard.share_partitions, key.group_id))
     if group is not None:
         shard = _with_group(shard, group)
     picture = share.state_partitions(value)
-    return replace(shard, share_partitions=shard.share_partitions.set(key.group_id, picture))
+    return with_fields(shard, share_partitions=shard.share_partitions.set(key.group_id, picture))
 
 
 def _in_group(kind: type[G], replay_in_group: GroupReplay[G]) -> Replay:
@@ -214,7 +215,7 @@ def replay_record(
     """Apply one record of any type, as `replay` does. `offset` is its log offset, `producer_id` its
     batch's."""
     if record_type not in OFFSET_COMMIT_TYPES:
-        return replace(shard, groups=replay(shard.groups, record_type, key, value, report=report))
+        return with_fields(shard, groups=replay(shard.groups, record_type, key, value, report=report))
     committed = offsets.replay_offset_commit(shard.offsets, key, value, offset=offset, producer_id=producer_id)
     groups = shard.groups if value is None else touch_simple_group(shard.groups, key.group)
     return CoordinatorShard(groups, committed)
@@ -222,4 +223,4 @@ def replay_record(
 
 def replay_end_transaction_marker(shard: CoordinatorShard, producer_id: int, *, committed: bool) -> CoordinatorShard:
     """Apply a transaction marker: it decides the pending offsets of its producer, for all groups at once."""
-    return replace(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))
+    return with_fields(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))

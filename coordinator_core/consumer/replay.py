@@ -7,7 +7,6 @@ nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from immutables import Map
 
@@ -20,6 +19,7 @@ from coordinator_core.consumer.state import (
     MemberState,
     ResolvedRegex,
 )
+from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
@@ -38,14 +38,14 @@ def replay_metadata(group: ConsumerGroup, _key: Struct, value: Struct | None, re
     if value is None:
         check_group_tombstone(group, report)
         return None
-    return replace(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
 def replay_partition_metadata(
     group: ConsumerGroup, _key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupPartitionMetadata (4), of brokers before 4.1: only its presence is kept."""
-    return replace(group, has_legacy_partition_metadata=value is not None)
+    return with_fields(group, has_legacy_partition_metadata=value is not None)
 
 
 def replay_member_metadata(
@@ -58,7 +58,7 @@ def replay_member_metadata(
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     classic = value.classic_member_metadata
-    member = replace(
+    member = with_fields(
         member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -85,9 +85,9 @@ def replay_target_assignment_member(
 ) -> ConsumerGroup | None:
     """ConsumerGroupTargetAssignmentMember (7): the whole target of one member."""
     if value is None:
-        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
     target = target_partitions(value.topic_partitions)
-    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(
@@ -103,7 +103,7 @@ def replay_current_assignment(
     if value is None:
         if member is None:
             return group
-        left = replace(
+        left = with_fields(
             member,
             member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -111,11 +111,11 @@ def replay_current_assignment(
             pending_revocation={},
         )
         owners = _release(group.owners, member)
-        return _set_member(replace(group, owners=owners), left)
+        return _set_member(with_fields(group, owners=owners), left)
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     epoch = value.member_epoch
-    updated = replace(
+    updated = with_fields(
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
@@ -124,7 +124,7 @@ def replay_current_assignment(
         pending_revocation=_assigned(value.partitions_pending_revocation, epoch),
     )
     owners = _acquire(_release(group.owners, member), updated, report)
-    return _set_member(replace(group, owners=owners), updated)
+    return _set_member(with_fields(group, owners=owners), updated)
 
 
 def replay_regular_expression(
@@ -132,9 +132,9 @@ def replay_regular_expression(
 ) -> ConsumerGroup | None:
     """ConsumerGroupRegularExpression (16): the topics which a pattern resolved to."""
     if value is None:
-        return replace(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
+        return with_fields(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
     resolved = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
-    return replace(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
+    return with_fields(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
 
 
 def _classic_member_metadata(classic: Struct) -> ClassicMemberMetadata:
@@ -192,7 +192,7 @@ def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
     static_members = group.static_members
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
-    return replace(
+    return with_fields(
         group,
         members=group.members.set(member.member_id, member),
         static_members=static_members,
@@ -205,7 +205,7 @@ def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
 def _remove_member(group: ConsumerGroup, member: ConsumerMember, report: Report) -> ConsumerGroup:
     member_id = member.member_id
     check_member_tombstone(group, member_id, member.member_epoch, report)
-    return replace(
+    return with_fields(
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),

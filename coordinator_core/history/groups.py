@@ -12,6 +12,7 @@ attributes at its end. `finish` gives the intervals that are still open.
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -101,6 +102,28 @@ class Operation:
     last_offset: int
     """Of the whole operation, offset commits included."""
     records: Sequence[GroupRecord]
+
+    @property
+    def first_offset(self) -> int:
+        """Of the first of `records`."""
+        return self.records[0].offset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDeleted:
+    """One step of the coordinator for one group, of nothing but tombstones of offsets: no group can change by it."""
+
+    group_id: str
+    timestamp_ms: int
+    offsets: Sequence[int]
+    """Of the tombstones in the log."""
+    topics: Sequence[str]
+    partitions: Sequence[int]
+
+    @property
+    def first_offset(self) -> int:
+        """Of the first tombstone."""
+        return self.offsets[0]
 
 
 @dataclass(slots=True)
@@ -201,14 +224,12 @@ class GroupHistory:
         rows, self._rows = self._rows, GroupRows()
         return rows
 
-    def apply(self, operation: Operation) -> None:
+    def apply(self, operation: Operation | OffsetsDeleted) -> None:
         """Replay one operation and write down what it changed."""
         if operation.group_id in self._asleep:
             self._wake(operation.group_id)
-        if all(isinstance(record.key, OffsetKey) for record in operation.records):
-            # most of a large log: no group can change
-            group = self.shard.groups.get(operation.group_id)
-            self._rows.events.extend(_offsets_deleted(operation, record, group) for record in operation.records)
+        if isinstance(operation, OffsetsDeleted):
+            self._rows.events.extend(_offsets_deleted(operation, self.shard.groups.get(operation.group_id)))
             return
         shard = self.shard
         step = self._replay(operation)
@@ -293,7 +314,9 @@ class GroupHistory:
             if not isinstance(record.key, OffsetKey):
                 self.shard = touch_simple_group(self.shard, group_id)
             else:
-                step.events.append(_offsets_deleted(step.operation, record, self.shard.groups.get(group_id)))
+                key, at = record.key, step.operation.timestamp_ms
+                deleted = OffsetsDeleted(group_id, at, [record.offset], [key.topic], [key.partition])
+                step.events.extend(_offsets_deleted(deleted, self.shard.groups.get(group_id)))
             return
         assert isinstance(record.key, Struct), "only offset commits come with less than the codec's key"
 
@@ -787,21 +810,27 @@ class GroupHistory:
             )
 
 
-def _offsets_deleted(operation: Operation, record: GroupRecord, group: Group | None) -> EventRow:
-    assert isinstance(record.key, OffsetKey)
-    return EventRow(
-        record.offset,
-        0,
-        operation.group_id,
-        None if group is None else views.group_type(group),
-        "OFFSETS_DELETED",
-        operation.timestamp_ms,
-        None if group is None else views.generation(group),
-        None,
-        record.key.topic,
-        record.key.partition,
-        {},
+def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[EventRow]:
+    return map(
+        EventRow._make,
+        zip(
+            deleted.offsets,
+            repeat(0),
+            repeat(deleted.group_id),
+            repeat(None if group is None else views.group_type(group)),
+            repeat("OFFSETS_DELETED"),
+            repeat(deleted.timestamp_ms),
+            repeat(None if group is None else views.generation(group)),
+            repeat(None),
+            deleted.topics,
+            deleted.partitions,
+            repeat(_NO_DETAILS),
+            strict=False,  # `repeat` has no end
+        ),
     )
+
+
+_NO_DETAILS: Final[dict[str, str]] = {}
 
 
 def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
@@ -881,4 +910,4 @@ def _end_time(step: _Step | None) -> int | None:
     return None if step is None else step.operation.timestamp_ms
 
 
-__all__ = ["GroupHistory", "GroupRecord", "GroupRows", "Operation"]
+__all__ = ["GroupHistory", "GroupRecord", "GroupRows", "OffsetsDeleted", "Operation"]

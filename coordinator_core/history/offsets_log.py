@@ -6,6 +6,8 @@ simple group. Put back in log order and cut into operations, they are what the g
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, UnknownRecordType
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -23,6 +25,7 @@ from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,11 @@ class OffsetsLogOutput:
 class _Placed(NamedTuple):
     """A record with its place: which operation it belongs to."""
 
+    offset: int
     operation: int
     group_id: str
     timestamp_ms: int
     record: GroupRecord
-
-
-def _offset(placed: _Placed) -> int:
-    return placed.record.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,12 @@ class OffsetsLogReplay:
         """Rows which this chunk decided or closed."""
         lane = self._lane.feed(chunk)
         others, findings, unknown_count, tombstone_count = self._decode_others(chunk, lane)
-        placed = [*others, *_touches(lane), *_deleted_offsets(lane)]
+        placed = [*others, *_touches(lane)]
+        deletions = _deletions(chunk, lane, placed)
         placed.sort(key=_offset)
-        for operation in _operations(placed, lane.operation_last_offset):
+        operations: list[Operation | OffsetsDeleted] = [*_operations(placed, lane.operation_last_offset), *deletions]
+        operations.sort(key=_first_offset)
+        for operation in operations:
             self._history.apply(operation)
         rows = self._history.take()
         rows.topics.extend(self._named_by_commits(lane.commits))
@@ -107,15 +110,24 @@ class OffsetsLogReplay:
         placed: list[_Placed] = []
         findings: list[Finding] = []
         unknown_count = tombstone_count = 0
-        records = chunk.records
-        for row, operation in zip(lane.others.tolist(), lane.other_operations.tolist(), strict=True):
-            offset = int(records.offset[row])
-            payload = key_bytes = _bytes_at(chunk, int(records.key_position[row]), int(records.key_length[row]))
+        records, rows = chunk.records, lane.others
+        for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
+            rows.tolist(),
+            lane.other_operations.tolist(),
+            records.offset[rows].tolist(),
+            records.timestamp_ms[rows].tolist(),
+            records.key_position[rows].tolist(),
+            records.key_length[rows].tolist(),
+            records.value_position[rows].tolist(),
+            records.value_length[rows].tolist(),
+            strict=True,
+        ):
+            payload = key_bytes = _bytes_at(chunk, key_position, key_length)
             try:
                 key = codec.decode_key(TOPIC, key_bytes)
                 value: Struct | None = None
-                if records.value_length[row] >= 0:
-                    payload = _bytes_at(chunk, int(records.value_position[row]), int(records.value_length[row]))
+                if value_length >= 0:
+                    payload = _bytes_at(chunk, value_position, value_length)
                     value = codec.decode_value(TOPIC, key.record_type, payload).fields
                 else:
                     tombstone_count += 1
@@ -136,7 +148,7 @@ class OffsetsLogReplay:
             record_type = RecordType(key.record_type)
             group_id = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
             record = GroupRecord(offset, record_type, key.fields, value)
-            placed.append(_Placed(operation, group_id, int(records.timestamp_ms[row]), record))
+            placed.append(_Placed(offset, operation, group_id, timestamp_ms, record))
         return placed, findings, unknown_count, tombstone_count
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
@@ -160,41 +172,53 @@ def _touches(lane: LaneOutput) -> Iterator[_Placed]:
     touches = lane.touches
     operations = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
     for index, operation in enumerate(operations.tolist()):
+        offset = int(touches.log_offset[index])
         yield _Placed(
+            offset,
             operation,
             lane.commits.groups[touches.group[index]],
             int(touches.timestamp_ms[index]),
-            GroupRecord(int(touches.log_offset[index]), RecordType.OFFSET_COMMIT, None, None),
+            GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None),
         )
 
 
-def _deleted_offsets(lane: LaneOutput) -> Iterator[_Placed]:
+def _deletions(chunk: RecordChunk, lane: LaneOutput, placed: list[_Placed]) -> list[OffsetsDeleted]:
+    """Operations which delete offsets and do nothing else, most of all operations of a large log. Tombstones of offsets
+    in any other operation are added to its records in `placed`; those of a transaction which was open before this chunk
+    stand alone."""
     commits = lane.commits
     rows = np.flatnonzero(~commits.is_value)
+    operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
+    group = commits.group[rows]
+    is_mixed = np.isin(operations, [item.operation for item in placed])
+    is_mixed &= commits.log_offset[rows] >= chunk.records.offset.min(initial=_OFFSET_MAX)
     groups, topics = commits.groups, commits.topics
-    for operation, group, topic, partition, at, offset in zip(
-        np.searchsorted(lane.operation_last_offset, commits.log_offset[rows]).tolist(),
-        commits.group[rows].tolist(),
-        commits.topic[rows].tolist(),
-        commits.partition[rows].tolist(),
-        commits.recorded_at_ms[rows].tolist(),
-        commits.log_offset[rows].tolist(),
-        strict=True,
-    ):
-        key = OffsetKey(groups[group], topics[topic], partition)
-        yield _Placed(operation, key.group, at, GroupRecord(offset, RecordType.OFFSET_COMMIT, key, None))
+    offset = commits.log_offset[rows].tolist()
+    topic = [topics[index] for index in commits.topic[rows].tolist()]
+    partition = commits.partition[rows].tolist()
+    at = commits.recorded_at_ms[rows].tolist()
+    for index in np.flatnonzero(is_mixed).tolist():
+        key = OffsetKey(groups[group[index]], topic[index], partition[index])
+        record = GroupRecord(offset[index], RecordType.OFFSET_COMMIT, key, None)
+        placed.append(_Placed(offset[index], int(operations[index]), key.group, at[index], record))
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = (operations[1:] != operations[:-1]) | (group[1:] != group[:-1])
+    starts = np.flatnonzero(is_first).tolist()
+    return [
+        OffsetsDeleted(groups[group[start]], at[start], offset[start:stop], topic[start:stop], partition[start:stop])
+        for start, stop in pairwise([*starts, len(rows)])
+        if not is_mixed[start]
+    ]
 
 
 def _operations(placed: list[_Placed], last_offsets: I64) -> Iterator[Operation]:
     """Records in log order, cut where the operation changes."""
-    start = 0
-    for end in range(1, len(placed) + 1):
-        first = placed[start]
-        if end == len(placed) or placed[end].operation != first.operation:
-            yield Operation(
-                first.group_id,
-                first.timestamp_ms,
-                int(last_offsets[first.operation]),
-                [item.record for item in placed[start:end]],
-            )
-            start = end
+    for operation, items in groupby(placed, _operation):
+        first, *rest = items
+        records = [first.record, *(item.record for item in rest)]
+        yield Operation(first.group_id, first.timestamp_ms, int(last_offsets[operation]), records)
+
+
+_offset: Final = attrgetter("offset")
+_operation: Final = attrgetter("operation")
+_first_offset: Final = attrgetter("first_offset")

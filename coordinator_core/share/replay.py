@@ -6,12 +6,12 @@ here.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from immutables import Map
 
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
+from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
@@ -32,7 +32,7 @@ def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None,
         check_member_tombstone(group, key.member_id, group.members[key.member_id].member_epoch, report)
         return without_member(group, key.member_id)
     group, member = _with_known(group, key.member_id)
-    member = replace(
+    member = with_fields(
         member,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -47,7 +47,7 @@ def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, repor
     if value is None:
         check_group_tombstone(group, report)
         return None
-    return replace(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
 def replay_target_assignment_metadata(
@@ -62,9 +62,9 @@ def replay_target_assignment_member(
 ) -> ShareGroup | None:
     """ShareGroupTargetAssignmentMember (13): the whole target of one member."""
     if value is None:
-        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
     target = target_partitions(value.topic_partitions)
-    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(
@@ -74,7 +74,7 @@ def replay_current_assignment(
     if value is None:
         if key.member_id not in group.members:
             return group
-        member = replace(
+        member = with_fields(
             group.members[key.member_id],
             member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -82,7 +82,7 @@ def replay_current_assignment(
         )
     else:
         group, member = _with_known(group, key.member_id)
-        member = replace(
+        member = with_fields(
             member,
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
@@ -95,10 +95,10 @@ def replay_current_assignment(
 def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
     """The group with a member in it (ShareGroup.updateMember): a new one is the last to have come."""
     known = group.members.get(member.member_id)
-    return replace(
+    return with_fields(
         group,
         members=group.members.set(
-            member.member_id, replace(member, place=group.members_ever) if known is None else member
+            member.member_id, with_fields(member, place=group.members_ever) if known is None else member
         ),
         name_counts=counts_after(group.name_counts, known, member),
         members_ever=group.members_ever + (known is None),
@@ -109,7 +109,7 @@ def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
 def without_member(group: ShareGroup, member_id: str) -> ShareGroup:
     """The group without one of its members (ShareGroup.removeMember)."""
     counts = counts_after(group.name_counts, group.members[member_id], None)
-    return replace(group, members=group.members.delete(member_id), name_counts=counts)
+    return with_fields(group, members=group.members.delete(member_id), name_counts=counts)
 
 
 def counts_after(counts: Map[str, int], old: ShareMember | None, new: ShareMember | None) -> Map[str, int]:

@@ -7,11 +7,11 @@ it. A value of None is a tombstone. Types 9 and 18 belonged to early-access rele
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Report
 from coordinator_core.codec import Struct
+from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
@@ -47,7 +47,7 @@ def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, rep
     if value is None:
         check_group_tombstone(group, report)
         return None
-    return replace(
+    return with_fields(
         group,
         group_epoch=value.epoch,
         metadata_hash=value.metadata_hash,
@@ -64,7 +64,7 @@ def replay_member_metadata(
     if value is None:
         return group if member is None else _remove_member(group, member, report)
     endpoint = value.user_endpoint
-    member = replace(
+    member = with_fields(
         StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -91,13 +91,13 @@ def replay_target_assignment_member(
 ) -> StreamsGroup | None:
     """StreamsGroupTargetAssignmentMember (21): the whole target of one member."""
     if value is None:
-        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
+        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
     target = TaskAssignment(
         active=_tasks(value.active_tasks),
         standby=_tasks(value.standby_tasks),
         warmup=_tasks(value.warmup_tasks),
     )
-    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
+    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(
@@ -111,7 +111,7 @@ def replay_current_assignment(
             return group
         return _set_member(
             group,
-            replace(
+            with_fields(
                 member,
                 member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
                 previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -127,7 +127,7 @@ def replay_current_assignment(
     epoch = value.member_epoch
     return _set_member(
         group,
-        replace(
+        with_fields(
             StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
             member_epoch=epoch,
             previous_member_epoch=value.previous_member_epoch,
@@ -146,8 +146,8 @@ def replay_current_assignment(
 def replay_topology(group: StreamsGroup, _key: Struct, value: Struct | None, _report: Report) -> StreamsGroup | None:
     """StreamsGroupTopology (23): the topology which the members brought."""
     if value is None:
-        return replace(group, topology=None)
-    return replace(group, topology=topology_of(value))
+        return with_fields(group, topology=None)
+    return with_fields(group, topology=topology_of(value))
 
 
 def topology_of(value: Struct) -> Topology:
@@ -198,7 +198,7 @@ def _set_member(group: StreamsGroup, member: StreamsMember) -> StreamsGroup:
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
     before = group.members.get(member.member_id)
-    return replace(
+    return with_fields(
         group,
         members=group.members.set(member.member_id, member),
         static_members=static_members,
@@ -216,7 +216,7 @@ def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -
         # Kafka compares an epoch which it never set.
         message = f"member {member_id!r} deleted, it never had a current assignment"
         report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, message, kafka_exception="NullPointerException"))
-    return replace(
+    return with_fields(
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),

@@ -1,0 +1,52 @@
+"""Frozen, slotted dataclasses, made and changed at little cost.
+
+`dataclass(frozen=True)` pays a call a field to fill an object in, and `dataclasses.replace` pays that again with a walk
+over all fields: a replay, which changes a state a record, spends more on these than on its rules. Here an object is
+filled in as one of an *open* class, of the same slots, where to set an attribute is one step of the interpreter; when
+it is whole, it becomes one of the frozen class.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, TypeVar
+
+State = TypeVar("State")
+
+
+def with_fields(state: State, /, **changes: Any) -> State:
+    """As `dataclasses.replace`, for frozen dataclasses with slots and without `__post_init__`.
+
+    Raises AttributeError for a field that the class does not have.
+    """
+    kind: Any = type(state)
+    new = _opened(kind)(state)
+    for name, value in changes.items():
+        setattr(new, name, value)
+    new.__class__ = kind
+    return new  # type: ignore[no-any-return]
+
+
+@cache
+def open_class(kind: type) -> type:
+    """The class in which objects of a frozen one are filled in: make one, set all of its slots, give it `kind` as its
+    `__class__`."""
+    return type(f"Open{kind.__name__}", kind.__bases__, {"__slots__": kind.__dict__["__slots__"]})
+
+
+@cache
+def _opened(kind: type) -> Callable[[Any], Any]:
+    """A function that copies an object of `kind` into an open one; what is no argument of the class has its default."""
+    assert not hasattr(kind, "__post_init__"), "a copy would not run it"
+    lines = ["def opened(state):", "    new = make(kind)"]
+    names: dict[str, Any] = {"make": object.__new__, "kind": open_class(kind)}
+    for field in fields(kind):
+        if field.init:
+            lines.append(f"    new.{field.name} = state.{field.name}")
+        else:
+            assert field.default is not MISSING, "where else would its value come from"
+            names[f"default_{field.name}"] = field.default
+            lines.append(f"    new.{field.name} = default_{field.name}")
+    exec("\n".join([*lines, "    return new"]), names)  # as dataclasses make their __init__
+    opened: Callable[[Any], Any] = names["opened"]
+    return opened
