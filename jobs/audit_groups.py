@@ -22,10 +22,9 @@ from coordinator_core.inference.group_past import (
     MembersHeard,
     PastTooShort,
     Piece,
-    kept_commits,
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
-from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.log.chunk import BoolArray
@@ -40,7 +39,9 @@ from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PA
 from schemas.tables.silver import OFFSET_COMMITS
 
 BUFFERED_ROWS_MAX: Final = 100_000
-"""Gold rows, and commits, held before more is made of them."""
+"""Gold rows held before they are written."""
+WAITING_GROUPS_MAX: Final = 1_000
+"""What is kept of so many groups is put together: columns of a few commits each take more memory than the commits."""
 NEW_COMMIT_WEIGHT: Final = 2
 """A new commit takes as much memory as so many that are read by group."""
 
@@ -72,10 +73,11 @@ def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
     """Audit the groups of a log partition from their beginning."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     for life in group_lives(work.files, log_partition):
-        made.add(judge_group(life, work.inference, known))
-        kept.add(life)
+        judged = judge_group(life, work.inference, known)
+        made.add(judged)
+        kept.add(judged)
         lags.add(life)
-        del life  # before more is read: its commits may be many
+        del life, judged  # before more is read: its commits may be many
     lags.flush()
     return made.left(kept.built(), MembersHeard(), SavedGroups())
 
@@ -124,33 +126,28 @@ class _Made:
 
 
 class _KeptBuilder:
-    """What is kept of all commits of groups, many small groups at a time."""
+    """What is kept of the commits of groups."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[str, GroupCommits]] = []
-        self._waiting_count = 0
+        self._waiting: list[Piece] = []
         self._kept: list[Piece] = []
 
-    def add(self, life: GroupLife) -> None:
+    def add(self, judged: Judged) -> None:
         """The commits of one group."""
-        if len(life.commits) > BUFFERED_ROWS_MAX:
-            rows = kept_commits(life.commits)
-            self._kept.append((life.commits.taken(rows), np.zeros(len(rows), np.int64), (life.group_id,)))
-            return
-        # a copy: the columns are those of all groups that were read together
-        self._waiting.append((life.group_id, life.commits.taken(np.arange(len(life.commits)))))
-        self._waiting_count += len(life.commits)
-        if self._waiting_count > BUFFERED_ROWS_MAX:
-            self._keep()
+        commits = judged.life.commits.taken(judged.kept)
+        if len(commits):
+            self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))
+        if len(self._waiting) >= WAITING_GROUPS_MAX:
+            self._put_together()
 
     def built(self) -> GroupedCommits:
         """Of all groups that were added."""
-        self._keep()
+        self._put_together()
         return GroupedCommits.of(self._kept)
 
-    def _keep(self) -> None:
-        self._kept.append(GroupedCommits.of_groups(self._waiting).kept().piece)
-        self._waiting, self._waiting_count = [], 0
+    def _put_together(self) -> None:
+        self._kept.append(GroupedCommits.of(self._waiting).piece)
+        self._waiting = []
 
 
 class _NewAudit:

@@ -29,7 +29,6 @@ from coordinator_core.inference.shares import (
     ShareDay,
     added_counts,
     audit_share_log,
-    count_places,
     days_of,
     merged_days,
 )
@@ -108,12 +107,12 @@ def _audit_stretch(
         parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
     before = () if saved is None else saved.counts
     if is_last:
-        parts.done.days.extend(days_of(added_counts(before, gold.counts)))
+        parts.done.days.extend(days_of(added_counts(before, gold.counted.counts())))
     anomalies = share_anomalies(states, log_partition)
     told_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
     write_broken_rules(new, work.topic, parts)
-    settled = count_places(log, gold.redeliveries, gold.archived, place)
+    settled = gold.counted.counts(place)
     kept = kept_of(log, gold.evidence, place, known, members)
     return SavedShares.of(kept, _kept_rows(kept, states.rows), added_counts(before, settled))
 

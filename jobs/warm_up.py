@@ -8,9 +8,9 @@ import numpy as np
 
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay
-from coordinator_core.inference.commit_anomalies import find_anomalies
 from coordinator_core.inference.configs import NO_CONFIGS
-from coordinator_core.inference.group_past import kept_commits
+from coordinator_core.inference.group_past import GroupedCommits
+from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.heard import hear_all, hear_holders, latest_of
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import ordered_by
@@ -133,8 +133,8 @@ def warm_up() -> None:
     hear_all(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
     hear_holders(one, one, bounds, one, latest)
     ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
-    find_anomalies(GroupLife("g", 0, commits=commits()), (), InferenceSettings(stalled_ms=0))
-    kept_commits(commits(), np.zeros(2, np.int64))
+    judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
+    GroupedCommits.of_groups([("g", commits())]).kept()
     pack_records(dump_records())
     for segment in (offsets_log(), share_log()):
         scan_segment(segment, base_offset=0)

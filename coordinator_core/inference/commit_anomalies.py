@@ -29,7 +29,7 @@ import numpy as np
 from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.deletions import Deletions
 from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
-from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
@@ -67,12 +67,16 @@ class Verdict(NamedTuple):
 
 
 def find_anomalies(
-    life: GroupLife, owners: Iterable[OwnerRow], settings: InferenceSettings, is_new: BoolArray | None = None
+    life: GroupLife,
+    owners: Iterable[OwnerRow],
+    settings: InferenceSettings,
+    is_new: BoolArray | None = None,
+    stays: Sequence[int] | None = None,
 ) -> list[AnomalyRow]:
     """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`.
 
     `is_new`: which of the commits are to be judged; of those before, only what is needed for that is there
-    (`group_past`).
+    (`group_past`). `stays`: what `stalled` found, where that is known.
     """
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
@@ -80,7 +84,8 @@ def find_anomalies(
     groups = GenerationsAt(life.generations, life.events)
     verdicts: dict[int, Verdict] = {}
     # later lines have the last word: what says more comes later
-    verdicts |= dict.fromkeys(stalled(commits, settings), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
+    stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
+    verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
     verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
     verdicts |= _resets(commits, groups)
@@ -323,15 +328,29 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict
 
 def jumps(commits: GroupCommits, settings: InferenceSettings) -> BoolArray:
     """Which of the commits go so far ahead that they may be skips."""
-    delta = commits.committed_offset - commits.previous_offset
-    found: BoolArray = (commits.change == ADVANCE) & (delta >= settings.skip_offset_count)
+    found = np.zeros(len(commits), np.bool_)
+    _mark_jumps(commits.change, commits.committed_offset, commits.previous_offset, settings.skip_offset_count, found)
     return found
+
+
+@compiled
+def _mark_jumps(change: I8, committed: I64, previous: I64, offset_count: int, is_found: BoolArray) -> None:
+    for row in range(len(change)):
+        is_found[row] = change[row] == ADVANCE and committed[row] - previous[row] >= offset_count
 
 
 def is_set_once(commits: GroupCommits) -> bool:
     """Is each of the commits of a group a plain first one to its partition, deletions aside?"""
-    is_first = (commits.outcome == APPLIED) & (commits.change == FIRST) & ~commits.is_transactional
-    return bool(is_first[commits.change != DELETE].all())
+    return _are_plain_first(commits.outcome, commits.change, commits.is_transactional)
+
+
+@compiled
+def _are_plain_first(outcome: I8, change: I8, is_transactional: BoolArray) -> bool:
+    for row in range(len(change)):
+        is_first = outcome[row] == APPLIED and change[row] == FIRST and not is_transactional[row]
+        if not is_first and change[row] != DELETE:
+            return False
+    return True
 
 
 def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings) -> dict[int, Verdict]:
@@ -375,19 +394,23 @@ def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
     return rates
 
 
-def stalled(commits: GroupCommits, settings: InferenceSettings, group: I64 | None = None) -> Sequence[int]:
+def applied_by_partition(commits: GroupCommits, group: I64 | None = None) -> ByPartition:
+    """The commits that took effect, by partition. `group`, a number a row: of several groups."""
+    return by_partition(commits, commits.outcome == APPLIED, group=group)
+
+
+def stalled(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> Sequence[int]:
     """The commits at which an offset has stayed for `stalled_ms`, once for each time that it stays.
 
-    `group`, a number a row: of several groups.
+    `applied`: `applied_by_partition` of them.
     """
     at = commits.applied_at_ms
     has_time = at != NONE_MS
     last_ms = int(at.max(where=has_time, initial=NONE_MS))
     if last_ms - int(at.min(where=has_time, initial=last_ms)) < settings.stalled_ms or not has_time.any():
         return ()
-    rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
     is_found = np.zeros(len(commits), np.bool_)
-    _mark_stalls(rows, starts, commits.change, at, settings.stalled_ms, is_found)
+    _mark_stalls(*applied, commits.change, at, settings.stalled_ms, is_found)
     return _rows(is_found)
 
 

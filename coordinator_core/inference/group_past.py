@@ -31,6 +31,7 @@ from coordinator_core.inference.commit_anomalies import (
     FIRST,
     REPEAT,
     GenerationsAt,
+    applied_by_partition,
     is_set_once,
     jumps,
 )
@@ -38,7 +39,7 @@ from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
-from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
@@ -224,16 +225,17 @@ def _ended(life: GroupLife) -> dict[int, list[Stretch]]:
     return ended
 
 
-def kept_commits(commits: GroupCommits, group: I64 | None = None) -> I64:
+def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None = None) -> I64:
     """Which commits of one group, or of several (`group`, a number a row), are to be kept, in order.
+
+    `applied`: `applied_by_partition` of them.
 
     Of each partition that has an offset, the one in force, and the one by which it came to that offset; those of open
     transactions, and for each the one that was in force then.
     """
     is_pending = commits.outcome == PENDING
-    rows, starts = by_partition(commits, commits.outcome == APPLIED, group=group)
     is_kept = is_pending.copy()
-    _mark_in_force(rows, starts, commits.change, is_kept)
+    _mark_in_force(*applied, commits.change, is_kept)
     if is_pending.any():
         is_kept[_in_force(commits, group, is_pending)] = True
     return np.flatnonzero(is_kept)
@@ -346,7 +348,7 @@ class GroupedCommits:
 
     def kept(self) -> "GroupedCommits":
         """What is to be kept of these."""
-        return self.taken(kept_commits(self.commits, self.group))
+        return self.taken(kept_commits(self.commits, applied_by_partition(self.commits, self.group), self.group))
 
 
 NO_NUMBERS: Final = np.zeros(0, np.int64)

@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
-from coordinator_core.inference.commit_anomalies import find_anomalies
+from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import NOTHING_BEFORE, SHARE, group_days, share_group_days
 from coordinator_core.inference.departures import Departed, find_departures
-from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts
+from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.heard import Stretch, Times, heard_of
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Judged:
     gold: GroupGold
     past: GroupFacts
     heard: Mapping[Stretch, Times]
+    kept: I64
+    """Which of its commits."""
 
 
 def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
@@ -76,7 +79,10 @@ def judge_group(
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, departed, settings)
-    anomalies = find_anomalies(life, owners, settings, is_new)
+    applied = applied_by_partition(life.commits)
+    stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
+    del applied  # as long as the commits
+    anomalies = find_anomalies(life, owners, settings, is_new, stays)
     past = group_facts(life, departed, settings, before)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     gold = GroupGold(
@@ -88,7 +94,7 @@ def judge_group(
         else [],
         share_days=share_group_days(life) if SHARE in types else [],
     )
-    return Judged(life, gold, past, heard)
+    return Judged(life, gold, past, heard, kept)
 
 
 NO_TIMES: Final[Mapping[Stretch, Times]] = {}

@@ -8,10 +8,13 @@ from coordinator_core.inference.ordering import grouped
 from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 
+ByPartition = tuple[I32, I64]
+"""Rows of commits by the partition they are for, and where each partition's begin, with the end."""
+
 
 def by_partition(
     commits: GroupCommits, chosen: BoolArray, *, group: I64 | None = None, is_in_log_order: bool = False
-) -> tuple[I32, I64]:
+) -> ByPartition:
     """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end.
 
     `group`, a number a row: of several groups, by group first. `is_in_log_order`: by place in the log instead.

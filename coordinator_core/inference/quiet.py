@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coordinator_core.inference.commit_anomalies import ABORTED, DELETE, FIRST, REWIND, jumps, stalled
+from coordinator_core.inference.commit_anomalies import (
+    ABORTED,
+    DELETE,
+    FIRST,
+    REWIND,
+    applied_by_partition,
+    jumps,
+    stalled,
+)
 from coordinator_core.inference.days import DAY_MS
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits
@@ -32,7 +40,7 @@ def is_noted(
     deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
     noted: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | (commits.change == DELETE)
     noted |= jumps(commits, settings) | ((commits.change == FIRST) & deleted[group]) | watched[group]
-    noted[list(stalled(commits, settings, group))] = True
+    noted[list(stalled(commits, applied_by_partition(commits, group), settings))] = True
     return noted & is_new
 
 

@@ -174,22 +174,23 @@ def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
     """`GroupPast.lowest_assumed` of each group, some of the transitions included."""
     before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
     lowest = np.array([NO_COUNT if past is None else past.lowest_assumed for past in before], np.int64)
-    changes = taken(log.transitions, rows)
+    changes = log.transitions
     is_assumed = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
-    is_assumed &= evidence.is_below_limit[rows] & ~evidence.is_limit_shown[rows] & (changes.released < 0)
-    group = log.keys.group[log.states.key[log.state_of_transition[rows[is_assumed]]]]
-    np.minimum.at(lowest, group, changes.to_delivery_count[is_assumed])
+    is_assumed &= evidence.is_below_limit & ~evidence.is_limit_shown & (changes.released < 0)
+    rows = rows[is_assumed[rows]]
+    group = log.keys.group[log.states.key[log.state_of_transition[rows]]]
+    np.minimum.at(lowest, group, changes.to_delivery_count[rows])
     return lowest
 
 
 def _available(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
     """The ranges that are AVAILABLE after some of the transitions: first offset, last offset, row of the transition."""
-    changes = taken(log.transitions, rows)
+    changes = log.transitions
     pieces = trace_available(
         log.states.key[log.state_of_transition[rows]],
-        changes.first_offset,
-        changes.last_offset,
-        changes.to_state == AVAILABLE,
+        changes.first_offset[rows],
+        changes.last_offset[rows],
+        changes.to_state[rows] == AVAILABLE,
         evidence.is_released[rows],
         np.full(len(rows), -1, np.int64),
         np.zeros(len(rows), np.bool_),

@@ -7,7 +7,7 @@ offset; in one partition of `__share_group_state` a log offset names one record 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from coordinator_core.inference.evidence import Evidence
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_log import ShareLog, ShareMembers
+from coordinator_core.inference.share_log import ShareKeys, ShareLog, ShareMembers
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.fast import compiled
 from coordinator_core.share_state.lane import TRANSITION_KINDS
@@ -67,14 +67,14 @@ class ShareAudit(NamedTuple):
 
     redeliveries: RedeliveryColumns
     archived: ArchivedColumns
-    counts: list[PlaceCounts]
+    counted: "Counted"
     """Of the rows above, and of what was acknowledged."""
     evidence: Evidence
 
     @property
     def days(self) -> list[ShareDay]:
         """The counts by group and day."""
-        return days_of(self.counts)
+        return days_of(self.counted.counts())
 
 
 def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> ShareAudit:
@@ -82,7 +82,7 @@ def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, sett
     evidence = Evidence.of(log, configs, members, settings)
     given_again = _judged(redeliveries(log, evidence), log)
     given_up = _judged(archived_records(log, evidence, configs), log)
-    return ShareAudit(given_again, given_up, count_places(log, given_again, given_up), evidence)
+    return ShareAudit(given_again, given_up, Counted.of(log, given_again, given_up), evidence)
 
 
 Judged = TypeVar("Judged", RedeliveryColumns, ArchivedColumns)
@@ -94,50 +94,63 @@ def _judged(rows: Judged, log: ShareLog) -> Judged:
     return taken(rows, np.flatnonzero(rows.log_offset >= log.past.from_log_offset))
 
 
-def count_places(
-    log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns, to_log_offset: int | None = None
-) -> list[PlaceCounts]:
-    """Offsets acknowledged, given again and given up by records before a log offset, by share partition and day."""
-    changes, states, row = log.transitions, log.states, log.state_of_transition
-    is_acknowledged = (changes.kind == _ACKNOWLEDGED) & (changes.released < 0)
-    acknowledged = taken(changes, np.flatnonzero(is_acknowledged))
-    row = row[is_acknowledged]
-    counted = [
-        _Counted.of(states.key[row], states.at_ms[row], acknowledged),
-        *(_Counted.of(rows.key, rows.at_ms, rows) for rows in (given_again, given_up)),
-    ]
-    if to_log_offset is not None:
-        counted = [one.before(to_log_offset) for one in counted]
-    places, index = _distinct([(one.key, one.day) for one in counted])
-    sums = [_sums(indices, one.offset_count, len(places)) for one, indices in zip(counted, index, strict=True)]
-    keys = log.keys
-    return [
-        PlaceCounts(
-            keys.group_ids[keys.group[key]],
-            keys.topic_ids[key],
-            keys.topics[key],
-            int(keys.partition[key]),
-            day,
-            *counts,
-        )
-        for (key, day), *counts in zip(places, *sums, strict=True)
-    ]
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Offsets that are acknowledged, given again and given up, to be counted by share partition and day."""
 
+    keys: ShareKeys
+    places: list[tuple[int, int]]
+    """Share partition and day."""
+    ranges: "list[_Ranges]"
+    """Those acknowledged, given again, and given up."""
+    place: list[I64]
+    """Of each of them: index into `places`."""
 
-class _Ranges(Protocol):
-    """Offset ranges in records."""
+    @classmethod
+    def of(cls, log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns) -> Self:
+        """Of all that a log and what was said of it hold."""
+        changes, states = log.transitions, log.states
+        rows = np.flatnonzero((changes.kind == _ACKNOWLEDGED) & (changes.released < 0))
+        state = log.state_of_transition[rows]
+        ranges = [
+            _Ranges.of(
+                states.key[state],
+                states.at_ms[state],
+                changes.log_offset[rows],
+                changes.first_offset[rows],
+                changes.last_offset[rows],
+            ),
+            *(
+                _Ranges.of(rows.key, rows.at_ms, rows.log_offset, rows.first_offset, rows.last_offset)
+                for rows in (given_again, given_up)
+            ),
+        ]
+        places, place = _distinct([(one.key, one.day) for one in ranges])
+        return cls(log.keys, places, ranges, place)
 
-    @property
-    def log_offset(self) -> I64: ...
-    @property
-    def first_offset(self) -> I64: ...
-    @property
-    def last_offset(self) -> I64: ...
+    def counts(self, to_log_offset: int = INT64_MAX) -> list[PlaceCounts]:
+        """Of records before a log offset."""
+        sums = [np.zeros(len(self.places), np.int64) for _ in self.ranges]
+        for one, place, added in zip(self.ranges, self.place, sums, strict=True):
+            _add_up(place, one.offset_count, one.log_offset, to_log_offset, added)
+        keys = self.keys
+        return [
+            PlaceCounts(
+                keys.group_ids[keys.group[key]],
+                keys.topic_ids[key],
+                keys.topics[key],
+                int(keys.partition[key]),
+                day,
+                *counts,
+            )
+            for (key, day), *counts in zip(self.places, *(added.tolist() for added in sums), strict=True)
+            if any(counts)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """Offset ranges to be counted by day and share partition."""
+class _Ranges:
+    """Offset ranges in records; those whose records bear no time are of no day."""
 
     key: I64
     day: I64
@@ -145,15 +158,12 @@ class _Counted:
     offset_count: I64
 
     @classmethod
-    def of(cls, key: I64, at_ms: I64, ranges: _Ranges) -> Self:
-        length = ranges.last_offset - ranges.first_offset + 1
+    def of(cls, key: I64, at_ms: I64, log_offset: I64, first_offset: I64, last_offset: I64) -> Self:
+        length = last_offset - first_offset + 1
         # a range of all offsets is one longer than an int64 holds
         offset_count = np.where(length > 0, length, INT64_MAX)
-        columns = cls(key, at_ms // DAY_MS, ranges.log_offset, offset_count)
+        columns = cls(key, at_ms // DAY_MS, log_offset, offset_count)
         return columns if not len(at_ms) or at_ms.min() >= 0 else taken(columns, np.flatnonzero(at_ms >= 0))
-
-    def before(self, log_offset: int) -> Self:
-        return taken(self, np.flatnonzero(self.log_offset < log_offset))
 
 
 def added_counts(*parts: Iterable[PlaceCounts]) -> list[PlaceCounts]:
@@ -247,16 +257,10 @@ def _distinct(columns: Sequence[tuple[I64, I64]]) -> tuple[list[tuple[int, int]]
     return places, np.split(index, np.cumsum([len(pair[0]) for pair in columns])[:-1])
 
 
-def _sums(index: I64, offset_count: I64, size: int) -> list[int]:
-    """Sums by index; what is too large for an int64 is its greatest number."""
-    sums = np.zeros(size, np.int64)
-    _add_up(index, offset_count, sums)
-    return sums.tolist()
-
-
 @compiled
-def _add_up(index: I64, offset_count: I64, sums: I64) -> None:
-    """Add each count to the sum of its index, up to the greatest number."""
-    for row in range(len(index)):
-        left = INT64_MAX - sums[index[row]]
-        sums[index[row]] += min(offset_count[row], left)
+def _add_up(place: I64, offset_count: I64, log_offset: I64, to_log_offset: int, sums: I64) -> None:
+    """Add the counts of records before a log offset to the sums of their places, up to the greatest number."""
+    for row in range(len(place)):
+        if log_offset[row] < to_log_offset:
+            left = INT64_MAX - sums[place[row]]
+            sums[place[row]] += min(offset_count[row], left)

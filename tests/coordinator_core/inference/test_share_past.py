@@ -33,7 +33,7 @@ from coordinator_core.inference.share_past import (
     settled_to,
     shown_by,
 )
-from coordinator_core.inference.shares import PlaceCounts, added_counts, audit_share_log, count_places
+from coordinator_core.inference.shares import PlaceCounts, added_counts, audit_share_log
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from tests.coordinator_core.history.histories import cuts_of, share_log
@@ -164,9 +164,8 @@ class Audits:
         for index, rows in enumerate((audit.redeliveries, audit.archived)):
             self._settled[index] |= told(rows, before, place)
             self._open[index] = told(rows, place, end)
-        self.counts = added_counts(self._settled_counts, audit.counts)
-        settled = count_places(log, audit.redeliveries, audit.archived, place)
-        self._settled_counts = added_counts(self._settled_counts, settled)
+        self.counts = added_counts(self._settled_counts, audit.counted.counts())
+        self._settled_counts = added_counts(self._settled_counts, audit.counted.counts(place))
         self._kept = kept_of(log, audit.evidence, place, configs, members)
 
     def _log(self, kept: Kept | None, end: int, first: int = 0) -> ShareLog:
