@@ -14,7 +14,7 @@ nothing to do.
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -41,13 +41,12 @@ from jobs.replay_state import (
     read_watermarks,
     step_of,
     watermark_from,
-    watermark_row,
 )
 from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.runs import WholeRun, is_renamed_since
 from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
-from jobs.sinks import OVERWRITE, TableFile, Warehouse
+from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.tasks import balanced, run_tasks
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
@@ -170,7 +169,10 @@ def _audit(
         topic="",
         log_partitions=(),
         files=SilverFiles(files),
-        targets={table.full_name: warehouse.target(table, app_id=app_id, version=version) for table in TASK_TABLES},
+        targets={
+            table.full_name: warehouse.target(table, app_id=app_id, version=version)
+            for table in (*TASK_TABLES, AUDITED_LOGS)
+        },
         inference=inference,
         # where ends of topics were sampled, every commit has a row in gold.lag_history
         keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],
@@ -178,18 +180,19 @@ def _audit(
         group_files=_group_files(run),
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
-    done = run_tasks(session, audit_logs, _works(session, plan, work), LABEL)
+    watermarks = read_watermarks(run)
+    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks), LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
         done = [task for task in done if task.topic != SHARE_TOPIC]
         work = dataclasses.replace(work, number=len(plan.logs))
-        done += run_tasks(session, audit_logs, _works(session, plan, work, (SHARE_TOPIC,)), LABEL)
+        done += run_tasks(session, audit_logs, _works(session, plan, work, watermarks, (SHARE_TOPIC,)), LABEL)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
-    committed = {}
-    for table in TASK_TABLES:
+
+    def commit(table: Table) -> Committed:
         is_kept = keeps_settled and "is_settled" in table.partition_by
-        committed[table.full_name] = warehouse.commit(
+        return warehouse.commit(
             table,
             list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done)),
             app_id=app_id,
@@ -197,13 +200,17 @@ def _audit(
             mode=OVERWRITE,
             replace=of_cluster | {"is_settled": False} if is_kept else of_cluster,
         )
-    for table, rows in (
-        (SHARE_GROUP_SUMMARY, share_days(done, cluster_id)),
-        (AUDITED_LOGS, _states_table(done, cluster_id, read_watermarks(run))),
-    ):
-        committed[table.full_name] = warehouse.write(
-            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
-        )
+
+    committed = {table.full_name: commit(table) for table in TASK_TABLES}
+    committed[SHARE_GROUP_SUMMARY.full_name] = warehouse.write(
+        SHARE_GROUP_SUMMARY,
+        share_days(done, cluster_id),
+        app_id=app_id,
+        version=version,
+        mode=OVERWRITE,
+        replace=of_cluster,
+    )
+    committed[AUDITED_LOGS.full_name] = commit(AUDITED_LOGS)
     row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
     row = start | {
         "settings": json.dumps(settings, sort_keys=True),
@@ -279,19 +286,12 @@ def _plan(
     return plan.afresh(SHARE_TOPIC) if is_again else plan
 
 
-def _states_table(done: Iterable[AuditDone], cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
-    """state.audited_logs."""
-    states = {log: state for task in done for log, state in task.states.items()}
-    rows = [
-        watermark_row(watermarks.get((topic, partition), Watermark(0, ())))
-        | {"cluster_id": cluster_id, "topic": topic, "log_partition": partition, "state": states[topic, partition]}
-        for topic, partition in sorted(states)
-    ]
-    return pa.Table.from_pylist(rows, schema=arrow_schema(AUDITED_LOGS))
-
-
 def _works(
-    session: SparkSession, plan: AuditPlan, work: AuditWork, topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC)
+    session: SparkSession,
+    plan: AuditPlan,
+    work: AuditWork,
+    watermarks: Mapping[LogPartition, Watermark],
+    topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
     """Tasks of about one weight, none with log partitions of both topics."""
     tasks_max = TASKS_PER_CORE * session.sparkContext.defaultParallelism
@@ -307,6 +307,7 @@ def _works(
                     log_partitions=tuple(of_topic[index].partition for index in indices),
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
+                    watermarks={log[1]: place for log, place in watermarks.items() if log[0] == topic},
                     next_offsets={log[1]: offset for log, offset in plan.next_offsets.items() if log[0] == topic},
                 )
             )

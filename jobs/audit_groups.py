@@ -52,9 +52,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known = configs(work.files)
     lags = LagWriter(work.files, work.inference, parts)
-    states = work.saved()
     for log_partition in work.log_partitions:
-        packed = states.pop(log_partition, None)
+        packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
         if saved is not None and log_partition in work.resting:
             for table in GROUP_GOLD:
@@ -66,7 +65,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         else:
             left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
-        parts.done.states[work.topic, log_partition] = left.packed()
+        parts.keep(log_partition, left.packed())
 
 
 def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:

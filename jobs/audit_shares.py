@@ -49,23 +49,16 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
     """Audit all share partitions of the log partitions, each from where the last audit left it."""
     known = configs(work.files)
     members = share_members(work.files)
-    states = work.saved()
     try:
         for log_partition in work.log_partitions:
-            _audit_log(log_partition, states.pop(log_partition, None), work, parts, known, members)
+            _audit_log(log_partition, work, parts, known, members)
     except PastDiffers:
         parts.done.has_differing = True
 
 
-def _audit_log(
-    log_partition: int,
-    packed: bytes | None,
-    work: AuditWork,
-    parts: AuditParts,
-    known: Configs,
-    members: ShareMembers,
-) -> None:
-    """A large log in stretches, each from where what was said so far is settled. `packed`: what the last audit left."""
+def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
+    """A large log in stretches, each from where what was said so far is settled."""
+    packed = work.saved(log_partition)
     saved = None if packed is None else SavedShares.unpacked(packed)
     past = NO_PAST if saved is None else saved.past
     if saved is not None:
@@ -80,7 +73,7 @@ def _audit_log(
     for end in ends:
         saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)
     assert saved is not None
-    parts.done.states[work.topic, log_partition] = saved.packed()
+    parts.keep(log_partition, saved.packed())
 
 
 def _audit_stretch(
@@ -103,8 +96,10 @@ def _audit_stretch(
     is_last = end == END_OF_LOG
     for is_settled in (True, False) if is_last else (True,):
         again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
-        parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
-        parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
+        if len(again):
+            parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
+        if len(up):
+            parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
     before = () if saved is None else saved.counts
     if is_last:
         parts.done.days.extend(days_of(added_counts(before, gold.counted.counts())))

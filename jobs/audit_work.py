@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.silver_reader import END_OF_LOG, LOG_PARTITION, SilverFiles
+from jobs.arrow_schemas import arrow_schema
+from jobs.replay_state import Watermark, watermark_row
+from jobs.silver_reader import END_OF_LOG, SilverFiles
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
@@ -49,21 +51,22 @@ class AuditWork:
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, the files of state.groups."""
 
-    def saved(self) -> dict[int, bytes]:
-        """What the last audit left of the log partitions that it is gone on with.
+    watermarks: Mapping[int, Watermark] = field(default_factory=dict)
+    """By log partition, how far silver is of it."""
 
-        Read at once: the states of all log partitions stand in one row group.
-        """
-        if not self.going_on:
-            return {}
-        rows = self.former.scan(AUDITED_LOGS, ("topic", LOG_PARTITION, "state"))
-        wanted = pa.array(sorted(self.going_on & set(self.log_partitions)), pa.int32())
-        is_own = pc.and_(pc.equal(rows["topic"], self.topic), pc.is_in(rows[LOG_PARTITION], value_set=wanted))
-        own = rows.filter(is_own)
-        states = dict(zip(own[LOG_PARTITION].to_pylist(), own["state"].to_pylist(), strict=True))
-        if len(states) != len(wanted) or own.num_rows != len(wanted):
-            raise StateUnreadable(f"{own.num_rows} states of {len(wanted)} partitions of {self.topic}")
-        return states
+    def saved(self, log_partition: int) -> bytes | None:
+        """What the last audit left of a log partition; None: it is audited from its beginning."""
+        if log_partition not in self.going_on:
+            return None
+        states = [
+            state
+            for rows in self.former.iterate(AUDITED_LOGS, ("topic", "state"), log_partition)
+            for state in rows.filter(pc.equal(rows["topic"], self.topic))["state"].to_pylist()
+        ]
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
+        found: bytes = states[0]
+        return found
 
 
 @dataclass(slots=True)
@@ -72,8 +75,6 @@ class AuditDone:
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     days: list[NamedTuple] = field(default_factory=list)
-    states: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    """What is left for the next audit, by log partition."""
     has_differing: bool = False
     """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
     and nothing here counts."""
@@ -115,9 +116,17 @@ class AuditParts:
             values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
             kept = {column: values[column] for column in table.partition_by}
             name = f"part-{self._work.number:05d}"
-            part = PartWriter(target, name, kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
+            # states are read one by one
+            rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
+            part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
+
+    def keep(self, log_partition: int, state: bytes) -> None:
+        """Write what is left of a log partition for the next audit."""
+        topic, watermark = self._work.topic, self._work.watermarks.get(log_partition, Watermark(0, ()))
+        row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "state": state}
+        self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
     def carry(self, table: Table, log_partition: int, left_out: Set[str] = frozenset()) -> None:
         """Write the rows which the last audit made of a log partition, those of some groups left out."""

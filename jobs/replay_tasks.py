@@ -70,6 +70,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables which a task holds before it writes a row group."""
+ROW_GROUP_ROWS_MIN: Final = 1 << 13
+"""A row group has its price, however few rows it holds: what is less of several log partitions shares one."""
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
 """Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
 
@@ -214,7 +216,7 @@ class _Parts:
             assert target is not None
             values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
             kept = {column: values[column] for column in target.table.partition_by}
-            part = PartWriter(target, f"part-{self._work.number:05d}", kept)
+            part = PartWriter(target, f"part-{self._work.number:05d}", kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
             writer = self._writers[name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
 

@@ -138,9 +138,8 @@ class PartWriter:
     """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
 
     `partition_values` holds the value of each partition column (all rows of a part file have one). With
-    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together: their buffers
-    must stay as they are. Use as a context manager: leaving it in an error removes the file. `written` is there after
-    `close`.
+    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together. Use as a
+    context manager: leaving it in an error removes the file. `written` is there after `close`.
     """
 
     def __init__(
@@ -173,7 +172,7 @@ class PartWriter:
             self._write_held()
             self._write(table)
             return
-        self._held.append(table)
+        self._held.append(_copied(table))
         self._held_count += table.num_rows
         self._held_bytes += table.nbytes
         if self._held_count >= self._row_group_rows_min or self._held_bytes >= HELD_BYTES_MAX:
@@ -263,6 +262,11 @@ class PartWriter:
             columns.append(column)
             fields.append(pa.field(name, column.type))
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _copied(rows: pa.Table) -> pa.Table:
+    """Rows in memory of their own, dictionaries aside: lanes fill their buffers again."""
+    return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
 
 
 def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -128,6 +129,20 @@ def test_small_writes_share_a_row_group(warehouse: Warehouse) -> None:
     file = pq.ParquetFile(Path(target.folder) / writer.written.path)
     assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [5, 5, 1]
     assert file.read(["group_id"])["group_id"].to_pylist() == [text for some in names for text in some]
+
+
+def test_what_is_held_is_not_what_a_lane_fills_again(warehouse: Warehouse) -> None:
+    """Columns of numbers are written as they were when they came, not as they are when a row group is full."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    buffer = np.arange(3)
+    with PartWriter(target, "p", {"cluster_id": "c", "is_settled": True}, row_group_rows_min=5) as writer:
+        for first in (0, 3):
+            buffer[:] = np.arange(first, first + 3)
+            table = commits(0, 0, 0)
+            writer.write(table.set_column(table.schema.get_field_index("log_offset"), "log_offset", pa.array(buffer)))
+    assert writer.written is not None
+    path = Path(target.folder) / writer.written.path
+    assert pq.read_table(path, columns=["log_offset"])["log_offset"].to_pylist() == list(range(6))
 
 
 def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
