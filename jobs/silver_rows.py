@@ -1,13 +1,13 @@
 """The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.log.chunk import I8, I32, BoolArray, Finding
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
 from coordinator_core.share_state.lane import (
     DELIVERY_STATES,
@@ -23,9 +23,6 @@ from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import SHARE_PARTITION_STATES
-
-_OUTCOMES: Final = pa.array(OUTCOMES)
-_CHANGES: Final = pa.array(CHANGES)
 
 
 def rows_table(
@@ -72,15 +69,15 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
         "committed_offset": committed,
         "leader_epoch": _masked(commits.leader_epoch, commits.leader_epoch_valid),
         "metadata": _texts(commits.metadata_offsets, commits.metadata_data, is_value),
-        "commit_time": timestamps(np.where(is_value, commits.commit_time_ms, -1)),
-        "expire_time": timestamps(np.where(commits.expire_time_valid, commits.expire_time_ms, -1)),
+        "commit_time": _masked_times(commits.commit_time_ms, is_value),
+        "expire_time": _masked_times(commits.expire_time_ms, commits.expire_time_valid),
         "recorded_at": timestamps(commits.recorded_at_ms),
         "producer_id": _masked(commits.producer_id, told),
         "is_transactional": _masked(commits.is_transactional, told),
-        "outcome": pa.DictionaryArray.from_arrays(pa.array(commits.outcome), _OUTCOMES),
+        "outcome": _named(pa.array(commits.outcome), OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
-        "applied_at": timestamps(np.where(commits.applied_valid, commits.applied_at_ms, -1)),
-        "change": pa.DictionaryArray.from_arrays(_masked(commits.change, commits.change >= 0), _CHANGES),
+        "applied_at": _masked_times(commits.applied_at_ms, commits.applied_valid),
+        "change": _named(_masked(commits.change, commits.change >= 0), CHANGES),
         "previous_offset": _masked(commits.previous_offset, commits.previous_offset_valid),
         "delta": _masked(commits.delta, commits.delta_valid),
     }
@@ -100,10 +97,10 @@ class ShareKeys:
     def columns(self, key: I32) -> dict[str, Any]:
         """The key columns of rows."""
         return {
-            "group_id": _coded(self._group[key], self._groups),
-            "topic_id": _coded(self._topic_id[key], self._topic_ids),
-            "topic": _coded(self._topic[key], self._topics),
-            "partition": pa.array(self._partition[key]),
+            "group_id": _coded(np.take(self._group, key), self._groups),
+            "topic_id": _coded(np.take(self._topic_id, key), self._topic_ids),
+            "topic": _coded(np.take(self._topic, key), self._topics),
+            "partition": pa.array(np.take(self._partition, key)),
         }
 
 
@@ -114,18 +111,19 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
         [
             pa.array(changed.first_offset),
             pa.array(changed.last_offset),
-            _delivery_states(changed.delivery_state).cast(pa.string()),
+            _delivery_states(changed.delivery_state),
             pa.array(changed.delivery_count),
         ],
         ["first_offset", "last_offset", "delivery_state", "delivery_count"],
     )
-    list_type = arrow_schema(SHARE_PARTITION_STATES).field("changed_batches").type
+    element = arrow_schema(SHARE_PARTITION_STATES).field("changed_batches").type.value_field
+    list_type = pa.list_(element.with_type(batches.type))
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
         "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
-        "record_kind": pa.DictionaryArray.from_arrays(pa.array(rows.record_kind), pa.array(RECORD_KINDS)),
+        "record_kind": _named(pa.array(rows.record_kind), RECORD_KINDS),
         "valid_from": timestamps(rows.valid_from_ms),
-        "valid_to": timestamps(np.where(rows.has_end, rows.valid_to_ms, -1)),
+        "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
         "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
         "snapshot_epoch": _masked(rows.snapshot_epoch, has_state),
         "state_epoch": _masked(rows.state_epoch, has_state),
@@ -133,14 +131,14 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
         "start_offset": _masked(rows.start_offset, has_state),
         "effective_start_offset": _masked(rows.effective_start_offset, has_state),
         "delivery_complete_count": _masked(rows.delivery_complete_count, rows.has_delivery_complete_count),
-        "create_time": timestamps(np.where(rows.has_create_time, rows.create_time_ms, -1)),
-        "write_time": timestamps(np.where(rows.has_write_time, rows.write_time_ms, -1)),
+        "create_time": _masked_times(rows.create_time_ms, rows.has_create_time),
+        "write_time": _masked_times(rows.write_time_ms, rows.has_write_time),
         "changed_batches": pa.ListArray.from_arrays(pa.array(changed.offsets), batches, type=list_type),
         "batch_count": pa.array(rows.batch_count),
         "available_count": pa.array(rows.available_count),
         "acknowledged_count": pa.array(rows.acknowledged_count),
         "archived_count": pa.array(rows.archived_count),
-        "is_complete": pa.array(rows.is_complete),
+        "is_complete": _flags(rows.is_complete),
     }
     return pa.table(columns)
 
@@ -156,9 +154,9 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
         "delivery_state_code": pa.array(rows.delivery_state.astype(np.int32)),
         "delivery_count": pa.array(rows.delivery_count),
         "valid_from": timestamps(rows.valid_from_ms),
-        "valid_to": timestamps(np.where(rows.has_end, rows.valid_to_ms, -1)),
+        "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
         "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
-        "is_complete": pa.array(rows.is_complete),
+        "is_complete": _flags(rows.is_complete),
     }
     return pa.table(columns)
 
@@ -175,8 +173,8 @@ def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition
         "from_delivery_count": _masked(rows.from_delivery_count, rows.has_from),
         "to_state": _delivery_states(rows.to_state, rows.has_to),
         "to_delivery_count": _masked(rows.to_delivery_count, rows.has_to),
-        "leader_changed": pa.array(rows.leader_changed),
-        "kind": pa.DictionaryArray.from_arrays(pa.array(rows.kind), pa.array(TRANSITION_KINDS)),
+        "leader_changed": _flags(rows.leader_changed),
+        "kind": _named(pa.array(rows.kind), TRANSITION_KINDS),
     }
     return pa.table(columns)
 
@@ -234,7 +232,31 @@ def _times(values: Sequence[int | None]) -> pa.Array:
 
 
 def _masked(values: Any, valid: BoolArray) -> pa.Array:
-    return pa.array(values) if valid.all() else pa.array(values, mask=~valid)
+    """Values as they lie in memory, null where they are not valid."""
+    if valid.all():
+        return pa.array(values)
+    if values.dtype == np.bool_:
+        return pa.array(values, mask=~valid)
+    buffers = [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def _masked_times(timestamp_ms: I64, valid: BoolArray) -> pa.Array:
+    return timestamps(timestamp_ms if valid.all() else np.where(valid, timestamp_ms, -1))
+
+
+def _flags(values: BoolArray) -> pa.BooleanArray:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(values)])
+
+
+def _bitmap(values: BoolArray) -> pa.Buffer:
+    """As Arrow has bools: a bit each."""
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def _named(codes: pa.Array, names: Sequence[str]) -> pa.DictionaryArray:
+    """Codes which have a name each, as texts."""
+    return pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string()), safe=False)
 
 
 def _delivery_states(codes: I8, valid: BoolArray | None = None) -> pa.DictionaryArray:
@@ -242,10 +264,8 @@ def _delivery_states(codes: I8, valid: BoolArray | None = None) -> pa.Dictionary
     names: Sequence[str] = DELIVERY_STATES
     if len(codes) and (codes.min() < 0 or codes.max() >= len(DELIVERY_STATES)):
         names = [delivery_state_name(code) for code in np.arange(256, dtype=np.uint8).view(np.int8).tolist()]
-    indices = codes.view(np.uint8).astype(np.int16)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(indices) if valid is None else _masked(indices, valid), pa.array(names)
-    )
+    indices = codes.view(np.uint8)
+    return _named(pa.array(indices) if valid is None else _masked(indices, valid), names)
 
 
 def _distinct(texts: Sequence[str | None]) -> tuple[list[str], I32]:
@@ -257,12 +277,12 @@ def _distinct(texts: Sequence[str | None]) -> tuple[list[str], I32]:
 
 def _coded(indices: Any, texts: Sequence[str]) -> pa.DictionaryArray:
     """Dictionary-coded text; index -1 is null."""
-    return pa.DictionaryArray.from_arrays(_masked(indices, indices >= 0), pa.array(texts, pa.string()))
+    return _named(_masked(indices, indices >= 0), texts)
 
 
 def _texts(offsets: Any, data: Any, valid: BoolArray) -> pa.Array:
     """UTF-8 texts from their bytes, no copy."""
-    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    bitmap = None if valid.all() else _bitmap(valid)
     kind = pa.StringArray if offsets.dtype == np.int32 else pa.LargeStringArray
     texts = kind.from_buffers(len(valid), pa.py_buffer(offsets), pa.py_buffer(data), bitmap)
     return texts if offsets.dtype == np.int32 else texts.cast(pa.string())

@@ -257,7 +257,7 @@ class PartWriter:
                 column = pa.chunked_array([pa.repeat(scalar, rows.num_rows)])
             else:
                 column = rows.column(name)
-                if column.type != declared.type and not _is_dictionary_of(column.type, declared.type):
+                if not _is_type_of(column.type, declared.type):
                     raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {column.type}")
             columns.append(column)
             fields.append(pa.field(name, column.type))
@@ -1102,5 +1102,14 @@ def _common_values(rows: pa.Table, table: Table) -> dict[str, Any]:
     return values
 
 
-def _is_dictionary_of(type_: pa.DataType, declared: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(type_) and type_.value_type == declared)
+def _is_type_of(type_: pa.DataType, declared: pa.DataType) -> bool:
+    """Is it the declared type, dictionary coded or not, wherever in a list or struct?"""
+    if pa.types.is_dictionary(type_):
+        return bool(type_.value_type == declared)
+    if pa.types.is_list(type_) and pa.types.is_list(declared):
+        return _is_type_of(type_.value_type, declared.value_type)
+    if pa.types.is_struct(type_) and pa.types.is_struct(declared):
+        names = [[field.name for field in of.fields] for of in (type_, declared)]
+        pairs = zip(type_.fields, declared.fields, strict=False)
+        return names[0] == names[1] and all(_is_type_of(field.type, other.type) for field, other in pairs)
+    return bool(type_ == declared)

@@ -166,6 +166,29 @@ def test_dictionary_columns_are_written_as_what_they_mean(warehouse: Warehouse) 
     assert warehouse.files(COMMITS)[0].maximum["group_id"] == "h"
 
 
+def test_dictionaries_within_lists_are_written_as_what_they_mean(warehouse: Warehouse) -> None:
+    """So are texts in the structs of a list; what is another struct is refused."""
+    declared = arrow_schema(STATES).field("changed_batches").type
+    batches = [{"first_offset": 1, "last_offset": 2, "delivery_state": "ACQUIRED", "delivery_count": 3}]
+    fields = [
+        field.with_type(pa.dictionary(pa.uint8(), pa.string())) if field.name == "delivery_state" else field
+        for field in declared.value_type.fields
+    ]
+    coded = pa.list_(declared.value_field.with_type(pa.struct(fields)))
+    table = rows(STATES, {"cluster_id": "c", "is_settled": True})
+    place = table.schema.get_field_index("changed_batches")
+    warehouse.write(
+        STATES, table.set_column(place, "changed_batches", pa.array([batches], coded)), app_id="a", version=1
+    )
+    assert warehouse.read(STATES, ["changed_batches"])["changed_batches"].to_pylist() == [batches]
+    [path] = Path(warehouse.path(STATES)).rglob("*.parquet")
+    assert pq.read_schema(path).field("changed_batches").type.value_type == declared.value_type
+    other = pa.list_(declared.value_field.with_type(pa.struct(fields[1:])))
+    with pytest.raises(WarehouseError, match="changed_batches takes"):
+        wrong = table.set_column(place, "changed_batches", pa.array([[]], other))
+        warehouse.write(STATES, wrong, app_id="a", version=2)
+
+
 def test_statistics_bound_the_rows_and_leave_people_out(warehouse: Warehouse) -> None:
     """Minimum, maximum and null count as Delta's protocol has them; no personal column, long texts cut to bounds."""
     target = warehouse.target(COMMITS, app_id="a", version=1)
