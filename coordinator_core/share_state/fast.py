@@ -31,7 +31,7 @@ def borrowing(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """As `borrowing`, for leaves of the loops: a call which hands on many arrays costs more than they do."""
+    """As `borrowing`, and made a part of what calls it: to hand on so many arrays costs more than most parts do."""
     result: F = njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return result
 
@@ -409,7 +409,7 @@ def _normalise(own: I64, count: int) -> int:
     return out
 
 
-@borrowing
+@inlined
 def _passed(
     keys: I64,
     pool: I64,
@@ -450,7 +450,7 @@ def _passed(
         position = end + 1
 
 
-@borrowing
+@inlined
 def _passed_piece(
     own: I64,
     transitions: I64,
@@ -539,7 +539,7 @@ def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) ->
     return count + 1
 
 
-@borrowing
+@inlined
 def _merge_update(
     keys: I64,
     pool: I64,
@@ -598,7 +598,7 @@ def _merge_update(
         own_from = own_end
 
 
-@borrowing
+@inlined
 def _merge(
     keys: I64,
     pool: I64,
@@ -896,7 +896,7 @@ def _own_from(own: I64, own_count: int, start: int) -> int:
     return row
 
 
-@borrowing
+@inlined
 def _replay_update(
     keys: I64,
     pool: I64,
@@ -963,7 +963,7 @@ def _replay_update(
     _state_row(keys, pool, states, sizes, key, offset, at, KIND_UPDATE, changed_from)
 
 
-@borrowing
+@inlined
 def _move_start(
     keys: I64,
     pool: I64,
@@ -985,7 +985,7 @@ def _move_start(
         keys[key, K_PASSED] = start
 
 
-@borrowing
+@inlined
 def _replay_snapshot(
     keys: I64,
     pool: I64,
@@ -1259,9 +1259,7 @@ def _replay_all(
     fields: I64,
     start: int,
 ) -> tuple[int, int]:
-    """As `replay_records`. Arrays one by one: taken out of a tuple, each would be counted as a reference,
-    time and again.
-    """
+    """As `replay_records`, the arrays one by one."""
     for record in range(start, len(offsets)):
         if is_control[batch_index[record]]:
             sizes[N_CONTROL] += 1
