@@ -10,6 +10,7 @@ read as the highest, as Kafka's readers do: later versions only append. A negati
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from coordinator_core.codec import Buffer, Struct, decode, encode, make
@@ -240,10 +241,13 @@ def _decode_versioned(message: wire.Message, data: Buffer) -> tuple[int, Struct]
     if len(data) < 2:
         raise BufferUnderflow(f"{message.name} is too short for a version", byte_position=len(data))
     version = int.from_bytes(data[:2], "big", signed=True)
-    versions = wire.message_versions(message)
+    versions = _versions(message)
     if version < versions[0]:
         raise UnknownValueVersion(f"{message.name} has no version {version}", byte_position=0)
     return version, decode(message, data, min(version, versions[-1]), position=2)
+
+
+_versions: Final = cache(wire.message_versions)
 
 
 def _encode_versioned(message: wire.Message, version: int, **fields: Any) -> bytes:

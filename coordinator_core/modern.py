@@ -41,8 +41,8 @@ def target_partitions(topics: Iterable[Struct]) -> Mapping[str, tuple[int, ...]]
     """Topic id -> partitions, ascending. A topic that comes twice counts as one."""
     partitions: dict[str, tuple[int, ...]] = {}
     for topic in topics:
-        so_far = partitions.get(topic.topic_id, ())
-        partitions[topic.topic_id] = tuple(sorted({*so_far, *topic.partitions}))
+        so_far, more = partitions.get(topic.topic_id, ()), topic.partitions
+        partitions[topic.topic_id] = tuple(sorted({*so_far, *more})) if so_far or len(more) > 1 else more
     return partitions
 
 
@@ -55,8 +55,9 @@ def partition_epochs(
     at least (Utils.topicPartitionsWithEpochsFromRecord).
     """
     if assignment_epochs is None or len(assignment_epochs) != len(partitions):
-        epoch = max(member_epoch, 0)
-        return dict.fromkeys(sorted(partitions), epoch)
+        assignment_epochs = (max(member_epoch, 0),) * len(partitions)
+    if len(partitions) == 1:  # most topics of most members
+        return {partitions[0]: assignment_epochs[0]}
     return dict(sorted(zip(partitions, assignment_epochs, strict=True)))
 
 

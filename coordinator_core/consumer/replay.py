@@ -110,8 +110,7 @@ def replay_current_assignment(
             assigned={},
             pending_revocation={},
         )
-        owners = _release(group.owners, member)
-        return _set_member(with_fields(group, owners=owners), left)
+        return _set_member(group, left, owners=_release(group.owners, member))
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     epoch = value.member_epoch
@@ -123,8 +122,7 @@ def replay_current_assignment(
         assigned=_assigned(value.assigned_partitions, epoch),
         pending_revocation=_assigned(value.partitions_pending_revocation, epoch),
     )
-    owners = _acquire(_release(group.owners, member), updated, report)
-    return _set_member(with_fields(group, owners=owners), updated)
+    return _set_member(group, updated, owners=_moved(group.owners, member, updated, report))
 
 
 def replay_regular_expression(
@@ -155,7 +153,8 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
     assigned: dict[str, dict[int, int]] = {}
     for topic in topics:
         epochs = partition_epochs(topic.partitions, topic.assignment_epochs, member_epoch)
-        assigned[topic.topic_id] = assigned.get(topic.topic_id, {}) | epochs
+        so_far = assigned.get(topic.topic_id)
+        assigned[topic.topic_id] = epochs if so_far is None else so_far | epochs
     return assigned
 
 
@@ -175,20 +174,34 @@ def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[t
     return released.finish()
 
 
-def _acquire(owners: Map[tuple[str, int], str], member: ConsumerMember, report: Report) -> Map[tuple[str, int], str]:
-    acquired = owners.mutate()
-    for place in _held(member):
-        owner = acquired.get(place)
-        if owner is not None and owner != member.member_id:
+def _moved(
+    owners: Map[tuple[str, int], str], before: ConsumerMember, after: ConsumerMember, report: Report
+) -> Map[tuple[str, int], str]:
+    """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
+    member_id = after.member_id
+    held = dict.fromkeys(_held(after))
+    given_up = [place for place in _held(before) if place not in held and owners.get(place) == member_id]
+    taken = [place for place in held if owners.get(place) != member_id]
+    if not given_up and not taken:
+        return owners
+    moved = owners.mutate()
+    for place in given_up:
+        moved.pop(place, None)  # one that was being given up may stand there twice
+    for place in taken:
+        owner = moved.get(place)
+        if owner is not None:
             topic_id, partition = place
-            message = f"{topic_id}-{partition} given to member {member.member_id!r}, still held by {owner!r}"
+            message = f"{topic_id}-{partition} given to member {member_id!r}, still held by {owner!r}"
             report(Anomaly(DOUBLE_OWNER, message))
-        acquired[place] = member.member_id
-    return acquired.finish()
+        moved[place] = member_id
+    return moved.finish()
 
 
-def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
-    """Put a member. Every update maps its instance id anew, as in ConsumerGroup.updateMember."""
+def _set_member(
+    group: ConsumerGroup, member: ConsumerMember, *, owners: Map[tuple[str, int], str] | None = None
+) -> ConsumerGroup:
+    """Put a member, and who owns what where that changed. Every update maps its instance id anew, as in
+    ConsumerGroup.updateMember."""
     static_members = group.static_members
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
@@ -197,6 +210,7 @@ def _set_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
         members=group.members.set(member.member_id, member),
         static_members=static_members,
         subscription_regexes=group.resolved_regexes,
+        owners=group.owners if owners is None else owners,
         members_ever=group.members_ever + (member.member_id not in group.members),
         table_capacity=grown_timeline_capacity(group.table_capacity, len(group.members)),
     )

@@ -168,17 +168,17 @@ class _Step:
             generation = views.generation(group)
         self.events.append(
             EventRow(
-                log_offset=offset,
-                event_index=0,
-                group_id=self.operation.group_id,
-                group_type=None if group is None else views.group_type(group),
-                event_type=event_type,
-                at=self.operation.timestamp_ms,
-                generation=generation,
-                member_id=member_id,
-                topic=topic,
-                partition=partition,
-                details=details or {},
+                offset,
+                0,
+                self.operation.group_id,
+                None if group is None else views.group_type(group),
+                event_type,
+                self.operation.timestamp_ms,
+                generation,
+                member_id,
+                topic,
+                partition,
+                details or _NO_DETAILS,
             )
         )
 
@@ -549,8 +549,9 @@ class GroupHistory:
             step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id)
         if views.description(old) != views.description(new):
             step.say("MEMBER_UPDATED", offset, member_id=member_id)
-        self._count_assignor(track, old, -1)
-        self._count_assignor(track, new, +1)
+        if views.server_assignor(old) != views.server_assignor(new):
+            self._count_assignor(track, old, -1)
+            self._count_assignor(track, new, +1)
 
     def _compare_assignments(
         self, track: Track, step: _Step, before: Group | None, after: Group, member_id: str
@@ -565,6 +566,8 @@ class GroupHistory:
             keys = views.assignment_keys(source)
             held = opened.get(kind) if opened is not None else None
             if held:
+                if held.keys() == keys:
+                    continue  # other epochs of the same partitions
                 gone = held.keys() - keys
                 self._close_assignments(track, step.operation.group_id, after, member_id, kind, gone, step)
             if keys:
@@ -641,26 +644,30 @@ class GroupHistory:
         held = track.assignments[member_id][kind]
         group_type, to_offset, to_time = views.group_type(group), _end_offset(step), _end_time(step)
         last_generation = self._last_generation(group_id, step)
-        for key in sorted(keys, key=_assignment_order):
+        rows = self._rows.assignments
+        for key in sorted(keys, key=_task_order if isinstance(group, StreamsGroup) else None):
             opened = held.pop(key)
             topic_id, topic, partition, task_type = key
-            self._rows.assignments.append(
-                AssignmentRow(
-                    group_id,
-                    group_type,
-                    member_id,
-                    topic_id,
-                    topic,
-                    partition,
-                    kind,
-                    task_type,
-                    opened.log_offset,
-                    to_offset,
-                    opened.timestamp_ms,
-                    to_time,
-                    opened.incarnation,
-                    opened.generation,
-                    max(opened.generation, last_generation),
+            from_generation = opened.generation
+            rows.append(
+                AssignmentRow._make(  # half of what the class itself would cost
+                    (
+                        group_id,
+                        group_type,
+                        member_id,
+                        topic_id,
+                        topic,
+                        partition,
+                        kind,
+                        task_type,
+                        opened.log_offset,
+                        to_offset,
+                        opened.timestamp_ms,
+                        to_time,
+                        opened.incarnation,
+                        from_generation,
+                        last_generation if last_generation > from_generation else from_generation,
+                    )
                 )
             )
 
@@ -897,9 +904,9 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
 """MemberState by its code in the record: streams groups count from 1."""
 
 
-def _assignment_order(key: AssignmentKey) -> tuple[str, str, str, int]:
-    topic_id, topic, partition, task_type = key
-    return task_type or "", topic_id or "", topic or "", partition
+def _task_order(key: AssignmentKey) -> tuple[str, tuple[str | None, str | None, int]]:
+    """Tasks by type, then as the keys of all other groups: of one group's, the same parts are None."""
+    return key[3] or "", key[:3]
 
 
 def _end_offset(step: _Step | None) -> int | None:

@@ -25,7 +25,7 @@ from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
-_OFFSET_MAX: Final = 2**63 - 1
+_RECORD_TYPES: Final = {record_type.value: record_type for record_type in RecordType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class OffsetsLogReplay:
         lane = self._lane.feed(chunk)
         others, findings, unknown_count, tombstone_count = self._decode_others(chunk, lane)
         placed = [*others, *_touches(lane)]
-        deletions = _deletions(chunk, lane, placed)
+        deletions, tombstones = _deleted_offsets(lane, {item.operation for item in placed})
+        placed += tombstones
         placed.sort(key=_offset)
         operations: list[Operation | OffsetsDeleted] = [*_operations(placed, lane.operation_last_offset), *deletions]
         operations.sort(key=_first_offset)
@@ -110,7 +111,7 @@ class OffsetsLogReplay:
         placed: list[_Placed] = []
         findings: list[Finding] = []
         unknown_count = tombstone_count = 0
-        records, rows = chunk.records, lane.others
+        data, records, rows = memoryview(chunk.data), chunk.records, lane.others  # type: ignore[arg-type]
         for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
             rows.tolist(),
             lane.other_operations.tolist(),
@@ -122,12 +123,12 @@ class OffsetsLogReplay:
             records.value_length[rows].tolist(),
             strict=True,
         ):
-            payload = key_bytes = _bytes_at(chunk, key_position, key_length)
+            payload = key_bytes = data[key_position : key_position + max(key_length, 0)].tobytes()
             try:
                 key = codec.decode_key(TOPIC, key_bytes)
                 value: Struct | None = None
                 if value_length >= 0:
-                    payload = _bytes_at(chunk, value_position, value_length)
+                    payload = data[value_position : value_position + value_length].tobytes()
                     value = codec.decode_value(TOPIC, key.record_type, payload).fields
                 else:
                     tombstone_count += 1
@@ -145,7 +146,7 @@ class OffsetsLogReplay:
                     )
                 )
                 continue
-            record_type = RecordType(key.record_type)
+            record_type = _RECORD_TYPES[key.record_type]
             group_id = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
             record = GroupRecord(offset, record_type, key.fields, value)
             placed.append(_Placed(offset, operation, group_id, timestamp_ms, record))
@@ -164,10 +165,6 @@ class OffsetsLogReplay:
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
 
 
-def _bytes_at(chunk: RecordChunk, position: int, length: int) -> bytes:
-    return chunk.data[position : position + max(length, 0)].tobytes()
-
-
 def _touches(lane: LaneOutput) -> Iterator[_Placed]:
     touches = lane.touches
     operations = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
@@ -182,33 +179,31 @@ def _touches(lane: LaneOutput) -> Iterator[_Placed]:
         )
 
 
-def _deletions(chunk: RecordChunk, lane: LaneOutput, placed: list[_Placed]) -> list[OffsetsDeleted]:
-    """Operations which delete offsets and do nothing else, most of all operations of a large log. Tombstones of offsets
-    in any other operation are added to its records in `placed`; those of a transaction which was open before this chunk
-    stand alone."""
-    commits = lane.commits
+def _deleted_offsets(lane: LaneOutput, others: Set[int]) -> tuple[list[OffsetsDeleted], list[_Placed]]:
+    """Operations which delete offsets and do nothing else, most of all operations of a large log; and the tombstones of
+    offsets in the `others`, operations which have more to them."""
+    commits, groups = lane.commits, lane.commits.groups
     rows = np.flatnonzero(~commits.is_value)
     operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
     group = commits.group[rows]
-    is_mixed = np.isin(operations, [item.operation for item in placed])
-    is_mixed &= commits.log_offset[rows] >= chunk.records.offset.min(initial=_OFFSET_MAX)
-    groups, topics = commits.groups, commits.topics
     offset = commits.log_offset[rows].tolist()
-    topic = [topics[index] for index in commits.topic[rows].tolist()]
+    topic = [commits.topics[index] for index in commits.topic[rows].tolist()]
     partition = commits.partition[rows].tolist()
     at = commits.recorded_at_ms[rows].tolist()
-    for index in np.flatnonzero(is_mixed).tolist():
-        key = OffsetKey(groups[group[index]], topic[index], partition[index])
-        record = GroupRecord(offset[index], RecordType.OFFSET_COMMIT, key, None)
-        placed.append(_Placed(offset[index], int(operations[index]), key.group, at[index], record))
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = (operations[1:] != operations[:-1]) | (group[1:] != group[:-1])
-    starts = np.flatnonzero(is_first).tolist()
-    return [
-        OffsetsDeleted(groups[group[start]], at[start], offset[start:stop], topic[start:stop], partition[start:stop])
-        for start, stop in pairwise([*starts, len(rows)])
-        if not is_mixed[start]
-    ]
+    deletions: list[OffsetsDeleted] = []
+    tombstones: list[_Placed] = []
+    starts = np.flatnonzero(np.diff(operations, prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, len(rows)]):
+        group_id, operation = groups[group[start]], int(operations[start])
+        if operation not in others:
+            deleted = OffsetsDeleted(group_id, at[start], offset[start:stop], topic[start:stop], partition[start:stop])
+            deletions.append(deleted)
+            continue
+        for index in range(start, stop):
+            key = OffsetKey(group_id, topic[index], partition[index])
+            record = GroupRecord(offset[index], RecordType.OFFSET_COMMIT, key, None)
+            tombstones.append(_Placed(offset[index], operation, group_id, at[index], record))
+    return deletions, tombstones
 
 
 def _operations(placed: list[_Placed], last_offsets: I64) -> Iterator[Operation]:

@@ -9,7 +9,7 @@ number was not).
 import dataclasses
 import hashlib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args, get_origin
 
@@ -86,7 +86,15 @@ def _unstructure_mapping(kind: Any) -> Callable[[Any], Any]:
     value_of = _CONVERTER.get_unstructure_hook(get_args(kind)[1])
     if _has_plain_keys(kind):
         return lambda mapping: {key: value_of(mapping[key]) for key in sorted(mapping)}
-    return lambda mapping: [(key, value_of(mapping[key])) for key in sorted(mapping, key=repr)]
+    return lambda mapping: [(key, value_of(mapping[key])) for key in _in_order(mapping)]
+
+
+def _in_order(keys: Iterable[Any]) -> list[Any]:
+    """Tuples in one order, whatever order they came in; None stands beside None in nearly all of them."""
+    try:
+        return sorted(keys)
+    except TypeError:
+        return sorted(keys, key=repr)
 
 
 def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:

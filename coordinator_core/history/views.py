@@ -3,9 +3,9 @@
 The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
 from coordinator_core.client_protocols import Subscription, decode_assignment, decode_connect_assignment
@@ -21,8 +21,9 @@ Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONNECT_PROTOCOL_TYPE = "connect"
 
-EMBEDDED_CACHE_SIZE = 4096
-"""Most members of a group send one subscription, and keep their assignment from one generation to the next."""
+EMBEDDED_CACHE_SIZE = 16_384
+"""Most members of a group send one subscription, and keep their assignment from one generation to the next. More than
+the members of the largest groups, else none of theirs is remembered until it is met again; some ten MiB."""
 
 TARGET = "TARGET"
 CURRENT = "CURRENT"
@@ -54,15 +55,15 @@ class MemberFields(NamedTuple):
 
 def group_type(group: Group) -> str:
     """CLASSIC, CONSUMER, SHARE or STREAMS."""
-    match group:
-        case ClassicGroup():
-            return "CLASSIC"
-        case ConsumerGroup():
-            return "CONSUMER"
-        case ShareGroup():
-            return "SHARE"
-        case StreamsGroup():
-            return "STREAMS"
+    return _GROUP_TYPES[type(group)]
+
+
+_GROUP_TYPES: Final[Mapping[type[Group], str]] = {
+    ClassicGroup: "CLASSIC",
+    ConsumerGroup: "CONSUMER",
+    ShareGroup: "SHARE",
+    StreamsGroup: "STREAMS",
+}
 
 
 def generation(group: Group) -> int:
@@ -188,7 +189,7 @@ def subscription(member: Member) -> object:
     match member:
         case ClassicMember():
             try:
-                return frozenset(decode_subscription(member.subscription).topics)
+                return _subscribed_topics(member.subscription)
             except DecodeError:
                 return member.subscription
         case ConsumerMember():
@@ -241,9 +242,12 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
         try:
             if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
                 decode_subscription(member.subscription)
-            embedded_assignment(group.protocol_type, member.assignment)
         except DecodeError as error:
             yield member.member_id, error
+        else:
+            _, error_of_assignment = _classic_keys(group.protocol_type, member.assignment)
+            if error_of_assignment is not None:
+                yield member.member_id, error_of_assignment
 
 
 def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
@@ -267,13 +271,13 @@ def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
     return sources
 
 
-def assignment_keys(source: Any) -> frozenset[AssignmentKey]:
-    """The keys in one of `assignment_sources`."""
+def assignment_keys(source: Any) -> Set[AssignmentKey]:
+    """The keys in one of `assignment_sources`. Do not change them."""
     match source:
         case None:
             return frozenset()
         case TaskAssignment():
-            return frozenset(
+            return {
                 (None, subtopology_id, partition, task_type)
                 for task_type, tasks in (
                     ("ACTIVE", source.active),
@@ -282,13 +286,13 @@ def assignment_keys(source: Any) -> frozenset[AssignmentKey]:
                 )
                 for subtopology_id, partitions in tasks.items()
                 for partition in partitions
-            )
+            }
         case tuple():
-            return _classic_keys(*source)
+            return _classic_keys(*source)[0]
         case _:
-            return frozenset(
+            return {
                 (topic_id, None, partition, None) for topic_id, partitions in source.items() for partition in partitions
-            )
+            }
 
 
 def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
@@ -296,12 +300,19 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def _classic_keys(protocol_type: str | None, assignment: bytes) -> frozenset[AssignmentKey]:
+def _classic_keys(protocol_type: str | None, assignment: bytes) -> tuple[frozenset[AssignmentKey], DecodeError | None]:
+    """The keys of an embedded assignment; none, and why, where it cannot be decoded: that is said once, as an anomaly
+    of the record which brought it."""
     try:
         assigned = embedded_assignment(protocol_type, assignment)
-    except DecodeError:
-        return frozenset()  # said once, as an anomaly of the record which brought it
-    return frozenset((None, topic, partition, None) for topic, partitions in assigned for partition in partitions)
+    except DecodeError as error:
+        return frozenset(), error.with_traceback(None)  # remembered: not what it stood in
+    return frozenset((None, topic, partition, None) for topic, partitions in assigned for partition in partitions), None
+
+
+@lru_cache(EMBEDDED_CACHE_SIZE)
+def _subscribed_topics(subscription: bytes) -> frozenset[str]:
+    return frozenset(decode_subscription(subscription).topics)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
@@ -310,7 +321,6 @@ def decode_subscription(data: bytes) -> Subscription:
     return decode_subscription_bytes(data)
 
 
-@lru_cache(EMBEDDED_CACHE_SIZE)
 def embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Topics and partitions, or connectors and tasks. No bytes at all: the leader left the member out."""
     if protocol_type == CONSUMER_PROTOCOL_TYPE:

@@ -19,6 +19,7 @@ from coordinator_core.history.saved_logs import (
     unpack_offset_lane,
     unpack_share_lane,
 )
+from coordinator_core.history.tracks import Open, Track
 from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
@@ -157,6 +158,17 @@ def test_share_logs_go_on_from_bytes(recording: str) -> None:
             lane = ShareStateLane(unpack_share_lane(pack_share_lane(lane.export_state())))
             outputs.append(lane.feed(chunk))
         assert lane_rows([*outputs, lane.finish()]) == expected
+
+
+def test_keys_are_saved_in_one_order() -> None:
+    """Whatever order they came in, and also where None stands beside a text."""
+    keys = [(None, "t", 0, None), (None, "t", 0, "ACTIVE"), ("id", None, 1, None), (None, "a", 2, None)]
+    packed = set()
+    for order in (keys, keys[::-1], keys[2:] + keys[:2]):
+        track = Track(assignments={"m": {"TARGET": {key: Open(1, 2, 3, 4) for key in order}}})
+        packed.add(saved.pack_group(saved.SavedGroup(None, None, track)))
+    assert len(packed) == 1
+    assert saved.unpack_group(packed.pop()).track == track
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"PK\x03\x04 no archive", b"\xc1", b"\x80"])
