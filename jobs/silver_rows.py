@@ -1,7 +1,7 @@
 """The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
