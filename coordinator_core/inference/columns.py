@@ -8,9 +8,10 @@ import numpy as np
 
 from coordinator_core.log.chunk import I8, I64, BoolArray
 
-COUNTED_MAX: Final = 1 << 20
-"""Distinct numbers are counted in an array where they lie this close together, or closer than there are rows; else
-they are sorted."""
+COUNTED_MIN: Final = 1 << 12
+COUNTED_FACTOR: Final = 16
+"""Distinct numbers are counted in an array where they lie so close together, or within so many times as many as there
+are; else they are sorted, which takes less time then."""
 
 Columns = TypeVar("Columns")
 
@@ -57,12 +58,17 @@ def numbered_pairs(first: I64, second: I64) -> I64:
     return first * (int(second.max()) - lowest + 1) + (second - lowest)
 
 
+def is_countable(span: int, count: int) -> bool:
+    """Does it take less to count `count` numbers in an array of `span` than to sort them?"""
+    return span <= max(COUNTED_MIN, COUNTED_FACTOR * count)
+
+
 def distinct(numbers: I64) -> tuple[I64, I64]:
     """The distinct numbers in order, and for each row the index of its own."""
     if not len(numbers):
         return numbers, numbers
     lowest, highest = int(numbers.min()), int(numbers.max())
-    if highest - lowest >= max(COUNTED_MAX, len(numbers)):
+    if not is_countable(highest - lowest + 1, len(numbers)):
         return np.unique(numbers, return_inverse=True)
     places = numbers - lowest
     is_there = np.zeros(highest - lowest + 1, np.bool_)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coordinator_core.inference.columns import COUNTED_MAX, distinct, numbered_pairs
+from coordinator_core.inference.columns import distinct, is_countable, numbered_pairs
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.ordering import grouped
 from coordinator_core.log.chunk import I32, I64, BoolArray
@@ -31,7 +31,8 @@ def by_partition(
         ends = np.zeros(count, np.int64)
         rows = np.empty(np.count_nonzero(chosen), np.int32)
         _group(number, chosen, ends, rows)
-    return rows, np.unique(np.append(ends, 0))
+    bounds = np.append(np.int64(0), ends)
+    return rows, bounds[np.append(True, bounds[1:] != bounds[:-1])]
 
 
 def _numbered(commits: GroupCommits, group: I64 | None) -> tuple[I32, int]:
@@ -42,7 +43,7 @@ def _numbered(commits: GroupCommits, group: I64 | None) -> tuple[I32, int]:
     lowest, span = int(partition.min()), int(partition.max()) - int(partition.min()) + 1
     first = int(topic.min())
     count = (int(topic.max()) - first + 1) * span
-    if count > max(COUNTED_MAX, len(commits)):
+    if not is_countable(count, len(commits)):
         found, of_row = distinct(numbered_pairs(topic.astype(np.int64), partition.astype(np.int64)))
         return of_row.astype(np.int32), len(found)
     number: I32 = np.empty(len(commits), np.int32)

@@ -21,11 +21,12 @@ def column(values: list[int]) -> I64:
     return np.array(values, np.int64)
 
 
-@given(NUMBERS, st.sampled_from([1, 100, columns.COUNTED_MAX]))
-def test_distinct_numbers_whether_counted_or_sorted(values: list[int], counted_max: int) -> None:
+@given(NUMBERS, st.sampled_from([(0, 0), (0, 1), (100, 0), (columns.COUNTED_MIN, columns.COUNTED_FACTOR)]))
+def test_distinct_numbers_whether_counted_or_sorted(values: list[int], counted: tuple[int, int]) -> None:
     """The numbers come back from the distinct ones by the indices, and these are in order."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "COUNTED_MAX", counted_max)
+        patch.setattr(columns, "COUNTED_MIN", counted[0])
+        patch.setattr(columns, "COUNTED_FACTOR", counted[1])
         found, index = distinct(column(values))
     assert found.tolist() == sorted(set(values))
     assert found[index].tolist() == values
