@@ -118,27 +118,25 @@ C_LAST: Final = 1
 C_RANK: Final = 2
 CHANGED_COLUMNS: Final = 3
 
-B_KEY: Final = 0
-B_FIRST: Final = 1
-B_LAST: Final = 2
-B_RANK: Final = 3
-B_FROM: Final = 4
-B_AT: Final = 5
-B_TO: Final = 6
-B_TO_AT: Final = 7
-B_COMPLETE: Final = 8
-BATCH_COLUMNS: Final = 9
+B_FIRST: Final = 0
+B_LAST: Final = 1
+B_FROM: Final = 2
+B_AT: Final = 3
+B_TO: Final = 4
+B_TO_AT: Final = 5
+B_KEY_RANK: Final = 6
+"""Key, and twice the rank, one more where the state was complete: see `_pair`."""
+BATCH_COLUMNS: Final = 7
 
-T_KEY: Final = 0
-T_OFFSET: Final = 1
-T_AT: Final = 2
-T_FIRST: Final = 3
-T_LAST: Final = 4
-T_FROM: Final = 5
-T_TO: Final = 6
-T_KIND: Final = 7
-T_LEADER_CHANGED: Final = 8
-TRANSITION_COLUMNS: Final = 9
+T_OFFSET: Final = 0
+T_AT: Final = 1
+T_FIRST: Final = 2
+T_LAST: Final = 3
+T_FROM_TO: Final = 4
+"""Ranks."""
+T_KEY_KIND: Final = 5
+"""Key, and twice the kind, one more where the leader changed."""
+TRANSITION_COLUMNS: Final = 6
 
 F_KEY: Final = 0
 F_CODE: Final = 1
@@ -249,6 +247,22 @@ def rank_of(state: int, count: int) -> int:
 
 
 @inlined
+def _pair(high: int, low: int) -> int:
+    """Two int32 as one number: what a row takes of memory is what a replay waits for."""
+    return (high << 32) | (low & 0xFFFFFFFF)
+
+
+@inlined
+def _high(pair: int) -> int:
+    return pair >> 32
+
+
+@inlined
+def _low(pair: int) -> int:
+    return int(np.int32(pair & 0xFFFFFFFF))
+
+
+@inlined
 def _state_of(rank: int) -> int:
     return (rank & 255) - 128
 
@@ -318,15 +332,12 @@ def _transition(
 ) -> None:
     row = sizes[N_TRANSITIONS]
     rows = transitions
-    rows[row, T_KEY] = key
     rows[row, T_OFFSET] = offset
     rows[row, T_AT] = at
     rows[row, T_FIRST] = first
     rows[row, T_LAST] = last
-    rows[row, T_FROM] = from_rank
-    rows[row, T_TO] = to_rank
-    rows[row, T_KIND] = kind
-    rows[row, T_LEADER_CHANGED] = leader_changed
+    rows[row, T_FROM_TO] = _pair(from_rank, to_rank)
+    rows[row, T_KEY_KIND] = _pair(key, 2 * kind + leader_changed)
     sizes[N_TRANSITIONS] = row + 1
 
 
@@ -338,15 +349,13 @@ def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int
         return
     row = sizes[N_BATCHES]
     rows = batches
-    rows[row, B_KEY] = key
     rows[row, B_FIRST] = pool[at_row, P_FIRST]
     rows[row, B_LAST] = pool[at_row, P_LAST]
-    rows[row, B_RANK] = pool[at_row, P_RANK]
     rows[row, B_FROM] = pool[at_row, P_FROM]
     rows[row, B_AT] = pool[at_row, P_AT]
     rows[row, B_TO] = offset
     rows[row, B_TO_AT] = at
-    rows[row, B_COMPLETE] = pool[at_row, P_COMPLETE]
+    rows[row, B_KEY_RANK] = _pair(key, 2 * pool[at_row, P_RANK] + pool[at_row, P_COMPLETE])
     sizes[N_BATCHES] = row + 1
 
 
@@ -1517,6 +1526,23 @@ def cut_changed(states: I64, rows: I64, changed: I64) -> BatchListArrays:
     return offsets, first_offset, last_offset, delivery_state, delivery_count
 
 
+@borrowing
+def open_batches(keys: I64, pool: I64, key_count: int, batches: I64) -> None:
+    """The batches of all keys, key by key, as rows of `Lane.batches` without an end. The array has as many rows."""
+    to = 0
+    for key in range(key_count):
+        region = keys[key, K_REGION] + keys[key, K_HEAD]
+        for row in range(region, region + keys[key, K_LENGTH]):
+            batches[to, B_FIRST] = pool[row, P_FIRST]
+            batches[to, B_LAST] = pool[row, P_LAST]
+            batches[to, B_FROM] = pool[row, P_FROM]
+            batches[to, B_AT] = pool[row, P_AT]
+            batches[to, B_TO] = OPEN
+            batches[to, B_TO_AT] = 0
+            batches[to, B_KEY_RANK] = _pair(key, 2 * pool[row, P_RANK] + pool[row, P_COMPLETE])
+            to += 1
+
+
 @compiled
 def cut_batches(batches: I64, count: int) -> BatchArrays:
     """The first rows of `Lane.batches`: the columns of `StateBatchRows` in their order."""
@@ -1532,17 +1558,18 @@ def cut_batches(batches: I64, count: int) -> BatchArrays:
     has_end = np.empty(count, np.bool_)
     is_complete = np.empty(count, np.bool_)
     for row in range(count):
-        key[row] = batches[row, B_KEY]
+        rank = _low(batches[row, B_KEY_RANK]) >> 1
+        key[row] = _high(batches[row, B_KEY_RANK])
         first_offset[row] = batches[row, B_FIRST]
         last_offset[row] = batches[row, B_LAST]
-        delivery_state[row] = _state_of(batches[row, B_RANK])
-        delivery_count[row] = batches[row, B_RANK] >> 8
+        delivery_state[row] = _state_of(rank)
+        delivery_count[row] = rank >> 8
         from_log_offset[row] = batches[row, B_FROM]
         valid_from_ms[row] = batches[row, B_AT]
         to_log_offset[row] = batches[row, B_TO]
         valid_to_ms[row] = batches[row, B_TO_AT]
         has_end[row] = batches[row, B_TO] != OPEN
-        is_complete[row] = batches[row, B_COMPLETE] != 0
+        is_complete[row] = batches[row, B_KEY_RANK] & 1 != 0
     return (
         key,
         first_offset,
@@ -1575,8 +1602,8 @@ def cut_transitions(transitions: I64, count: int) -> TransitionArrays:
     kind = np.empty(count, np.int8)
     leader_changed = np.empty(count, np.bool_)
     for row in range(count):
-        from_rank, to_rank = transitions[row, T_FROM], transitions[row, T_TO]
-        key[row] = transitions[row, T_KEY]
+        from_rank, to_rank = _high(transitions[row, T_FROM_TO]), _low(transitions[row, T_FROM_TO])
+        key[row] = _high(transitions[row, T_KEY_KIND])
         log_offset[row] = transitions[row, T_OFFSET]
         at_ms[row] = transitions[row, T_AT]
         first_offset[row] = transitions[row, T_FIRST]
@@ -1587,8 +1614,8 @@ def cut_transitions(transitions: I64, count: int) -> TransitionArrays:
         has_to[row] = to_rank != NO_RANK
         to_state[row] = _state_of(to_rank) if to_rank != NO_RANK else 0
         to_delivery_count[row] = to_rank >> 8 if to_rank != NO_RANK else 0
-        kind[row] = transitions[row, T_KIND]
-        leader_changed[row] = transitions[row, T_LEADER_CHANGED] != 0
+        kind[row] = _low(transitions[row, T_KEY_KIND]) >> 1
+        leader_changed[row] = transitions[row, T_KEY_KIND] & 1 != 0
     return (
         key,
         log_offset,

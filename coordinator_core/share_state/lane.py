@@ -543,18 +543,11 @@ class ShareStateLane:
         return _ranges(keys[:, fast.K_REGION] + keys[:, fast.K_HEAD], keys[:, fast.K_LENGTH])
 
     def _open_batch_rows(self) -> StateBatchRows:
-        batches = self._lane.pool[self._pool_rows()]
-        count = len(self._keys.group_ids)
-        rows = np.zeros((len(batches), fast.BATCH_COLUMNS), np.int64)
-        rows[:, fast.B_KEY] = np.repeat(np.arange(count), self._lane.keys[:count, fast.K_LENGTH])
-        rows[:, fast.B_FIRST] = batches[:, fast.P_FIRST]
-        rows[:, fast.B_LAST] = batches[:, fast.P_LAST]
-        rows[:, fast.B_RANK] = batches[:, fast.P_RANK]
-        rows[:, fast.B_FROM] = batches[:, fast.P_FROM]
-        rows[:, fast.B_AT] = batches[:, fast.P_AT]
-        rows[:, fast.B_TO] = fast.OPEN
-        rows[:, fast.B_COMPLETE] = batches[:, fast.P_COMPLETE]
-        return StateBatchRows(*fast.cut_batches(rows, len(rows)))
+        lane, key_count = self._lane, len(self._keys.group_ids)
+        count = int(lane.keys[:key_count, fast.K_LENGTH].sum())
+        rows = np.empty((count, fast.BATCH_COLUMNS), np.int64)
+        fast.open_batches(lane.keys, lane.pool, key_count, rows)
+        return StateBatchRows(*fast.cut_batches(rows, count))
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:
