@@ -15,7 +15,7 @@ import csv
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -66,8 +66,8 @@ def measured(logs: Path, scratch: Path) -> list[Night]:
     """The nights, one after the other."""
     logs = stretched(logs, scratch / "day")
     first, middle, few, _ = slices_of(logs, scratch / "logs", lambda _: SHARES)
-    most = _together((first, middle), scratch / "most")
-    little_more = _together((first, middle, few), scratch / "little-more")
+    most = _grown(logs, (first, middle), scratch / "most")
+    little_more = _grown(logs, (first, middle, few), scratch / "little-more")
     quarter, warehouse = scratch / "quarter", scratch / "warehouse"
     return [
         _night("a quarter, at once", SHARES[0], first, quarter),
@@ -110,14 +110,24 @@ def stretched(logs: Path, into: Path) -> Path:
     return into
 
 
-def _together(parts: Sequence[Path], into: Path) -> Path:
-    """One log directory of several slices, by links."""
-    for part in parts:
-        for segment in part.glob("*/*.log"):
-            folder = into / segment.parent.name
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / segment.name).symlink_to(segment)
+def _grown(logs: Path, parts: Sequence[Path], into: Path) -> Path:
+    """The log directory when it held no more than some slices, from its beginning on: segments as far as they were
+    written, under the names that they keep."""
+    for whole in logs.glob("*/*.log"):
+        size = sum(part.stat().st_size for part in _slices_in(whole, parts))
+        if size:
+            (into / whole.parent.name).mkdir(parents=True, exist_ok=True)
+            (into / whole.parent.name / whole.name).write_bytes(whole.read_bytes()[:size])
     return into
+
+
+def _slices_in(whole: Path, parts: Sequence[Path]) -> Iterator[Path]:
+    """The segments of slices that were cut from one."""
+    later = [int(path.stem) for path in whole.parent.glob("*.log") if int(path.stem) > int(whole.stem)]
+    for part in parts:
+        for segment in (part / whole.parent.name).glob("*.log"):
+            if int(whole.stem) <= int(segment.stem) < min(later, default=2**63):
+                yield segment
 
 
 def _night(name: str, share: float, logs: Path, warehouse: Path) -> Night:
