@@ -751,16 +751,28 @@ def _open_and_close(
 
 
 @inlined
+def _copy_row(rows: I64, source: int, to_rows: I64, target: int) -> None:
+    """A row of the pool, read whole before it is written: so the compiler takes several columns at a time."""
+    at, to = np.uint64(source), np.uint64(target)
+    first, last, rank = rows[at, P_FIRST], rows[at, P_LAST], rows[at, P_RANK]
+    from_offset, from_at, complete = rows[at, P_FROM], rows[at, P_AT], rows[at, P_COMPLETE]
+    to_rows[to, P_FIRST] = first
+    to_rows[to, P_LAST] = last
+    to_rows[to, P_RANK] = rank
+    to_rows[to, P_FROM] = from_offset
+    to_rows[to, P_AT] = from_at
+    to_rows[to, P_COMPLETE] = complete
+
+
+@inlined
 def _move(pool: I64, source: int, target: int, count: int) -> None:
     """Move rows within the pool; the ranges may overlap."""
     if target < source:
         for row in range(count):
-            for column in range(POOL_COLUMNS):
-                pool[target + row, column] = pool[source + row, column]
+            _copy_row(pool, source + row, pool, target + row)
     elif target > source:
         for row in range(count - 1, -1, -1):
-            for column in range(POOL_COLUMNS):
-                pool[target + row, column] = pool[source + row, column]
+            _copy_row(pool, source + row, pool, target + row)
 
 
 @inlined
@@ -779,8 +791,7 @@ def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, co
             # 4 of them behind what there is.
             _move(pool, region + head + high, region + head + high + growth, behind)
     for row in range(count):
-        for column in range(POOL_COLUMNS):
-            pool[region + head + low + row, column] = merged[row, column]
+        _copy_row(merged, row, pool, region + head + low + row)
     keys[key, K_HEAD] = head
     keys[key, K_LENGTH] = length + growth
 
@@ -1193,12 +1204,11 @@ def _move_region(keys: I64, pool: I64, sizes: I64, key: int, capacity: int) -> N
 def pack_pool(lane: Lane, pool: I64, key_count: int) -> None:
     """Copy every key's region into a new pool, one behind the other. The new pool must hold them."""
     keys = lane.keys
-    end = np.int64(0)
+    end = 0
     for key in range(key_count):
         source = keys[key, K_REGION] + keys[key, K_HEAD]
         for row in range(keys[key, K_LENGTH]):
-            for column in range(POOL_COLUMNS):
-                pool[end + row, column] = lane.pool[source + row, column]
+            _copy_row(lane.pool, source + row, pool, end + row)
         keys[key, K_REGION] = end
         keys[key, K_HEAD] = 0
         end += keys[key, K_CAPACITY]

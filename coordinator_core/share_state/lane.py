@@ -426,13 +426,13 @@ class ShareStateLane:
         if sizes[fast.N_POOL] + 2 * pieces > len(pool):
             key_count = len(self._keys.group_ids)
             used = int(lane.keys[:key_count, fast.K_CAPACITY].sum())
-            pool = np.zeros((2 * (used + 2 * pieces), fast.POOL_COLUMNS), np.int64)
+            pool = np.empty((2 * (used + 2 * pieces), fast.POOL_COLUMNS), np.int64)
             fast.pack_pool(lane, pool, key_count)
         own, merged = lane.own, lane.merged
         if len(own) < 2 * count:
-            own = np.zeros((4 * count, own.shape[1]), np.int64)
+            own = np.empty((4 * count, own.shape[1]), np.int64)
         if len(merged) < 2 * pieces:
-            merged = np.zeros((4 * pieces, merged.shape[1]), np.int64)
+            merged = np.empty((4 * pieces, merged.shape[1]), np.int64)
         self._set_lane(
             lane._replace(
                 pool=pool,
