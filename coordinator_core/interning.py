@@ -199,6 +199,8 @@ class Interner:
     def of(cls, interned: Interned) -> "Interner":
         """An interner in which these keys, all different, have the ids from 0 on."""
         interner = cls()
+        if len(interned.starts) == 1:
+            return interner
         interner.reserve(len(interned.starts) - 1, len(interned.data))
         data = interned.data.view()
         data.flags.writeable = False

@@ -158,9 +158,11 @@ class OffsetsLogReplay:
         named[list(self._named)] = True
         named[_NO_TOPIC_ID] = True
         rows = np.flatnonzero(~named[commits.topic_id])
-        distinct, first = np.unique(commits.topic_id[rows], return_index=True)
-        for topic_id, row in zip(distinct.tolist(), rows[first].tolist(), strict=True):
+        first = np.full(len(named), -1, np.int64)
+        first[commits.topic_id[rows[::-1]]] = rows[::-1]  # of several, the last one that is set stays
+        for topic_id in np.flatnonzero(first >= 0).tolist():
             self._named.add(topic_id)
+            row = int(first[topic_id])
             topic = commits.topics[commits.topic[row]]
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
 
