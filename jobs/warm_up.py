@@ -128,6 +128,7 @@ def warm_up() -> None:
     """Use every compiled loop once."""
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
+    audit.counted.counts(2)
     kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
     one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
     hear_all(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
