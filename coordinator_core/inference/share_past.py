@@ -21,7 +21,7 @@ tells whether these are still as they were; where they are not, or where a group
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from coordinator_core.inference.share_log import (
     NO_COUNT,
     NO_PAST,
     GroupPast,
-    GroupStays,
     ShareLog,
     ShareMembers,
     SharePast,
@@ -52,8 +51,6 @@ from coordinator_core.inference.share_log import (
     ShareTransitions,
 )
 from coordinator_core.log.chunk import I64
-
-NOBODY: Final = GroupStays(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class PastDiffers(CoreError):
@@ -77,7 +74,10 @@ class Known(NamedTuple):
         groups, names = tuple(sorted(set(group_ids))), tuple(sorted(set(topics)))
         told = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
         for group_id in groups:
-            stays = members.get(group_id, NOBODY)
+            stays = members.get(group_id)
+            if stays is None:
+                told.update(b"||")  # as of one whose members came later
+                continue
             for times in (stays.joined_ms, stays.left_ms):
                 told.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
         return cls(groups, names, until_ms, told.digest())
