@@ -1253,32 +1253,20 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
 
 
 @borrowing
-def _replay_all(
-    table: InternTable,
-    data: U8,
-    is_control: BoolArray,
-    batch_index: I32,
-    offsets: I64,
-    timestamps: I64,
-    key_positions: I64,
-    key_lengths: I32,
-    value_positions: I64,
-    value_lengths: I32,
-    key_ids: I64,
-    keys: I64,
-    pool: I64,
-    states: I64,
-    changed: I64,
-    batches: I64,
-    transitions: I64,
-    findings: I64,
-    sizes: I64,
-    own: I64,
-    merged: I64,
-    fields: I64,
-    start: int,
-) -> tuple[int, int]:
-    """As `replay_records`, the arrays one by one."""
+def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
+    """Replay the records from `start` on: (why it came back, at which record).
+
+    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for
+    `sizes[N_NEED_COUNT]` batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
+    """
+    data, is_control, batch_index = records.data, records.is_control, records.batch_index
+    offsets, timestamps = records.offset, records.timestamp_ms
+    key_positions, key_lengths = records.key_position, records.key_length
+    value_positions, value_lengths = records.value_position, records.value_length
+    key_ids, keys, pool, sizes = lane.key_ids, lane.keys, lane.pool, lane.sizes
+    states, changed, batches = lane.states, lane.changed, lane.batches
+    transitions, findings = lane.transitions, lane.findings
+    own, merged, fields = lane.own, lane.merged, lane.fields
     for record in range(start, len(offsets)):
         if is_control[batch_index[record]]:
             sizes[N_CONTROL] += 1
@@ -1360,40 +1348,6 @@ def _replay_all(
                 own_count,
             )
     return DONE, len(offsets)
-
-
-@borrowing
-def replay_records(records: Records, table: InternTable, lane: Lane, start: int) -> tuple[int, int]:
-    """Replay the records from `start` on: (why it came back, at which record).
-
-    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for
-    `sizes[N_NEED_COUNT]` batches of key `sizes[N_NEED_KEY]`; UNUSUAL, the codec must say what it is.
-    """
-    return _replay_all(
-        table,
-        records.data,
-        records.is_control,
-        records.batch_index,
-        records.offset,
-        records.timestamp_ms,
-        records.key_position,
-        records.key_length,
-        records.value_position,
-        records.value_length,
-        lane.key_ids,
-        lane.keys,
-        lane.pool,
-        lane.states,
-        lane.changed,
-        lane.batches,
-        lane.transitions,
-        lane.findings,
-        lane.sizes,
-        lane.own,
-        lane.merged,
-        lane.fields,
-        start,
-    )
 
 
 # Rows are written whole, side by side in memory, and cut into columns once there are many of them.
