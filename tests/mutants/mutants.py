@@ -179,8 +179,8 @@ CONSUMER: Final = (
     Mutant(
         "what a member had is never free again",
         "consumer/replay.py",
-        "    owners = _acquire(_release(group.owners, member), updated, report)\n",
-        "    owners = _acquire(group.owners, updated, report)\n",
+        "    given_up = [place for place in _held(before) if place not in held and owners.get(place) == member_id]\n",
+        "    given_up: list[tuple[str, int]] = []\n",
         "consumer",
     ),
 )
