@@ -696,6 +696,19 @@ def _read_null(source: Source, target: str, name: str, *, is_nullable: bool) -> 
         source.add(f"raise {source.name('null', _null_not_allowed)}({name!r}, position)", depth=1)
 
 
+def _null_writer(
+    name: str, version: _Version, write_length: Callable[[bytearray, int], None], *, is_nullable: bool
+) -> Callable[[bytearray], None]:
+    """Writes the length of null, where the field may be that."""
+
+    def write_null(out: bytearray) -> None:
+        if not is_nullable:
+            raise EncodeError(f"{name} cannot be null in version {version.number}")
+        write_length(out, -1)
+
+    return write_null
+
+
 def _null_not_allowed(name: str, position: int) -> NullNotAllowed:
     return NullNotAllowed(f"{name} is null", byte_position=position)
 
@@ -716,6 +729,7 @@ def _bounded(
 ) -> _Codec:
     """A length, then that many bytes. `content` makes a value of `data` from `start` to `end`."""
     read_length_into, write_length, bytes_min = _length_codec(letter, version)
+    write_null = _null_writer(name, version, write_length, is_nullable=is_nullable)
 
     def read_into(source: Source, target: str) -> None:
         read_length_into(source)
@@ -732,9 +746,7 @@ def _bounded(
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:
-            if not is_nullable:
-                raise EncodeError(f"{name} cannot be null in version {version.number}")
-            write_length(out, -1)
+            write_null(out)
             return
         content = encode_content(value)
         if len(content) > length_max:
@@ -748,6 +760,7 @@ def _bounded(
 def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, is_nullable: bool) -> _Codec:
     """A count, then the elements."""
     read_count_into, write_count, bytes_min = _length_codec("i", version)
+    write_null = _null_writer(name, version, write_count, is_nullable=is_nullable)
     element: _Codec | _StructCodec = (
         _struct_codec(kind.element, version, depth + 1)
         if isinstance(kind.element, wire.Struct)
@@ -786,9 +799,7 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:
-            if not is_nullable:
-                raise EncodeError(f"{name} cannot be null in version {version.number}")
-            write_count(out, -1)
+            write_null(out)
             return
         write_count(out, len(value))
         for item in value:

@@ -11,6 +11,8 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar
 
+from coordinator_core.source import Source
+
 State = TypeVar("State")
 
 
@@ -38,15 +40,13 @@ def open_class(kind: type) -> type:
 def _opened(kind: type) -> Callable[[Any], Any]:
     """A function that copies an object of `kind` into an open one; what is no argument of the class has its default."""
     assert not hasattr(kind, "__post_init__"), "a copy would not run it"
-    lines = ["def opened(state):", "    new = make(kind)"]
-    names: dict[str, Any] = {"make": object.__new__, "kind": open_class(kind)}
+    source = Source("opened(state)")
+    source.add(f"new = {source.name('make', object.__new__)}({source.name('Open', open_class(kind))})")
     for field in fields(kind):
         if field.init:
-            lines.append(f"    new.{field.name} = state.{field.name}")
+            source.add(f"new.{field.name} = state.{field.name}")
         else:
             assert field.default is not MISSING, "where else would its value come from"
-            names[f"default_{field.name}"] = field.default
-            lines.append(f"    new.{field.name} = default_{field.name}")
-    exec("\n".join([*lines, "    return new"]), names)  # as dataclasses make their __init__
-    opened: Callable[[Any], Any] = names["opened"]
-    return opened
+            source.add(f"new.{field.name} = {source.name('default', field.default)}")
+    source.add("return new")
+    return source.compiled(f"opened {kind.__name__}")

@@ -264,7 +264,7 @@ def _masked(values: Any, valid: BoolArray) -> pa.Array:
 
 
 def _masked_times(timestamp_ms: I64, valid: BoolArray) -> pa.Array:
-    return timestamps(timestamp_ms if valid.all() else np.where(valid, timestamp_ms, -1))
+    return timestamps(timestamp_ms if valid.all() else np.where(valid, timestamp_ms, NO_TIMESTAMP_MS))
 
 
 def _flags(values: BoolArray) -> pa.BooleanArray:
