@@ -18,7 +18,7 @@ emptiness proves that no member wrote it. An offset inside a transaction needs n
 called a reset.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -212,24 +212,26 @@ def _begin(owner: OwnerRow) -> tuple[int, str]:
 
 
 class _InForce:
-    """The committed offset in force at a place in the log; sorted when first asked."""
+    """The committed offset in force at a place in the log. Commits are ordered when first asked, once for all."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
-        self._rows: I64 | None = None
+        self._applied: dict[tuple[int, int], I32] | None = None
+        """Topic and partition -> the rows that took effect, in the order in which they did."""
 
     def before(self, row: int) -> int | None:
         """What was in force when the record of this row was written."""
         commits = self._commits
-        if self._rows is None:
-            self._rows = np.flatnonzero(commits.outcome == APPLIED)
-        rows = self._rows
-        is_same = (commits.topic[rows] == commits.topic[row]) & (commits.partition[rows] == commits.partition[row])
-        is_before = commits.applied_log_offset[rows] < commits.log_offset[row]
-        rows = rows[is_same & is_before]
-        if not len(rows):
-            return None
-        return _known(commits.committed_offset[rows[np.argmax(commits.applied_log_offset[rows])]])
+        if self._applied is None:
+            rows, starts = applied_by_partition(commits)
+            slices = [rows[first:end] for first, end in pairwise(starts.tolist())]
+            self._applied = {(int(commits.topic[of[0]]), int(commits.partition[of[0]])): of for of in slices}
+        rows = self._applied.get((int(commits.topic[row]), int(commits.partition[row])), _NO_ROWS)
+        index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
+        return _known(commits.committed_offset[rows[index]]) if index >= 0 else None
+
+
+_NO_ROWS: Final = np.zeros(0, np.int32)
 
 
 class _Commit(NamedTuple):

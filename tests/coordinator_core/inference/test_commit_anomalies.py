@@ -1,6 +1,7 @@
 """Commit anomalies: what each kind takes, what proves it, and that order and neighbours change nothing."""
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,22 @@ def test_an_aborted_commit_shows_what_stayed_in_force() -> None:
     aborted = commit(3, 30, outcome="ABORTED", is_transactional=True)
     (row,) = found(life_of(commit(1, 10), commit(2, 20, 10), aborted, commit(4, 40, 20)))
     assert (row.kind, row.from_offset, row.to_offset, row.delta, row.at) == ("ABORTED", 20, 30, None, 30)
+
+
+@pytest.mark.parametrize(("log_offset", "partition", "in_force"), [(3, 0, 10), (6, 0, 20), (6, 1, 7), (6, 2, None)])
+def test_what_is_in_force_is_told_by_partition_and_marker(
+    log_offset: int, partition: int, in_force: int | None
+) -> None:
+    """A transactional commit counts from its marker on, and for its own partition alone."""
+    aborted = commit(log_offset, 30, partition=partition, outcome="ABORTED", is_transactional=True)
+    others = (
+        commit(1, 10),
+        commit(2, 20, 10, applied_log_offset=5, is_transactional=True),
+        commit(4, 7, partition=1),
+        commit(7, 40, 20),
+    )
+    rows = found(life_of(*sorted((aborted, *others), key=itemgetter("log_offset"))))
+    assert [(row.kind, row.from_offset) for row in rows] == [("ABORTED", in_force)]
 
 
 def test_a_skip_is_far_and_fast() -> None:
