@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from jobs import __version__
 from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool, View
-from jobs.entry import ENTRY, command
+from jobs.entry import COMPLETE, ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.settings import Settings, load_settings
@@ -40,8 +40,6 @@ INTERRUPTED: Final = 130
 
 PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
 """Set by spark-submit.sh, which reads the command line first without Spark: wrong arguments and --help need none."""
-COMPLETE: Final = "_GROUPLEDGER_COMPLETE"
-"""Set where a user's shell asks what may follow."""
 PARSED: Final = 64
 """Exit code then, when there is a job to run."""
 

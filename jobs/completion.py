@@ -11,8 +11,7 @@ from typing import Final
 from typer._completion_classes import completion_init
 
 from jobs.choices import Shell
-from jobs.cli import COMPLETE
-from jobs.entry import ENTRY
+from jobs.entry import COMPLETE, ENTRY
 
 BASH: Final = """\
 _groupledger() {

@@ -12,6 +12,8 @@ INSTALLED: Final = "groupledger"
 SHELL: Final = "spark-submit.sh"
 ENTRY: Final = os.environ.get("GROUPLEDGER_ENTRY") or f"./{SHELL}"
 """What a user types before a job's name: all hints are written with it."""
+COMPLETE: Final = "_GROUPLEDGER_COMPLETE"
+"""Set where a user's shell asks what may follow."""
 
 
 def command(words: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import typer
 
-from jobs import __version__, cli, completion
+from jobs import __version__, cli, completion, entry
 from jobs.choices import Shell
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import EXAMPLES, SUMMARIES
@@ -153,9 +153,9 @@ def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[st
     """They name the command and the variable that spark-submit.sh answers at once."""
     assert cli.main(["completion", shell.value]) == 0
     lines = capsys.readouterr().out
-    assert "spark-submit.sh" in lines and f"{cli.COMPLETE}=complete_{shell.value}" in lines
+    assert "spark-submit.sh" in lines and f"{entry.COMPLETE}=complete_{shell.value}" in lines
     assert "@" not in lines.replace("[@]", "")
-    assert cli.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
+    assert entry.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
 
 
 @pytest.mark.parametrize(
