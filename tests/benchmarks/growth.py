@@ -41,7 +41,8 @@ that finds something new everywhere, however little."""
 GROWTH_MAX: Final = 4.3
 """The aim: 4 times the data takes at most so many times as long."""
 NEW_SHARE_MAX: Final = 0.05
-"""The aim: a hundredth more takes at most this share of the time for all the rest, less what a few batches take."""
+"""The aim: a hundredth more takes at most this share of the time for all the rest, less what nothing new takes. Of a
+small log most of that is what something new in each log partition costs at all, which `a few batches` shows."""
 NOTHING_SECONDS_MAX: Final = 15
 
 
@@ -156,10 +157,11 @@ def tell(nights: Sequence[Night]) -> None:
             f"{SHARES[1] / SHARES[0]:.2f} times the data takes {of(most) / of(quarter):.2f} times the {what} "
             f"(the aim for 4 times is {GROWTH_MAX})"
         )
-        print(
-            f"1 % more, less what a few batches take, takes {100 * (of(more) - of(few)) / of(most):.1f} % "
-            f"of the {what} of all the rest (the aim is {100 * NEW_SHARE_MAX:.0f} %)"
-        )
+        for fixed in (nothing, few):
+            print(
+                f"1 % more, less what {fixed.name} takes, takes {100 * (of(more) - of(fixed)) / of(most):.1f} % "
+                f"of the {what} of all the rest (the aim is {100 * NEW_SHARE_MAX:.0f} %)"
+            )
     print(f"nothing new takes {nothing.seconds:.1f} s (the aim is {NOTHING_SECONDS_MAX} s)")
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "growth.csv").open("w", newline="") as file:
