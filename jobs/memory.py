@@ -11,8 +11,8 @@ import pyarrow as pa
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Of the GNU C library; others have none."""
 
-_YOUNG_OBJECTS_MAX: Final = 10_000
-"""How many more objects a task makes than it drops before Python looks for cycles among them: some MiB at most."""
+_YOUNG_OBJECTS_MAX: Final = 50_000
+"""How many more objects a task makes than it drops before Python looks for cycles among them: ten MiB or so."""
 
 
 def give_back() -> None:

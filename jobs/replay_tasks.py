@@ -39,6 +39,7 @@ from jobs.replay_state import SavedLog, changed_versions, log_name
 from jobs.silver_reader import SilverFiles
 from jobs.silver_rows import (
     ShareKeys,
+    assignments_table,
     commits_table,
     quarantine_table,
     rows_table,
@@ -301,15 +302,17 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
 
 def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts, *, is_settled: bool) -> None:
     constants = {"log_partition": log.partition}
-    for table, name, made in (
-        (GROUP_GENERATIONS, GROUP_GENERATIONS.full_name, rows.generations),
-        (GROUP_MEMBERS, GROUP_MEMBERS.full_name, rows.members),
-        (MEMBER_ASSIGNMENTS, _UNNAMED, rows.assignments),
-        (GROUP_EVENTS, GROUP_EVENTS.full_name, rows.events),
+    for table, made in (
+        (GROUP_GENERATIONS, rows.generations),
+        (GROUP_MEMBERS, rows.members),
+        (GROUP_EVENTS, rows.events),
     ):
         if made:
             written = rows_table(table, made, constants)
-            parts.write(name, written if parts.hosts is None else parts.hosts.of(written), is_settled=is_settled)
+            hidden = written if parts.hosts is None else parts.hosts.of(written)
+            parts.write(table.full_name, hidden, is_settled=is_settled)
+    if rows.assignments:
+        parts.write(_UNNAMED, assignments_table(rows.assignments, log.partition), is_settled=is_settled)
     parts.done.topics.extend(rows.topics)
 
 

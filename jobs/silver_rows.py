@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.rows import ASSIGNMENT_KEY_FIELDS, AssignmentRows, AssignmentRun
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
 from coordinator_core.share_state.lane import (
@@ -22,7 +23,7 @@ from coordinator_core.share_state.lane import (
 from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_TYPE, arrow_schema, timestamps
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
-from schemas.tables.silver import SHARE_PARTITION_STATES
+from schemas.tables.silver import MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES
 
 
 def rows_table(
@@ -35,18 +36,28 @@ def rows_table(
     Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is none.
     """
     columns = _columns(rows)
-    arrays = []
     schema = _schema_of_rows(table)
-    for field in schema:
-        if field.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), len(rows)))
-        elif field.type == TIMESTAMP_TYPE:
-            arrays.append(_times(columns[field.name]))
-        elif pa.types.is_map(field.type):
-            arrays.append(_maps(columns[field.name], field.type))
-        else:
-            arrays.append(pa.array(columns[field.name], field.type))
+    arrays = [
+        pa.repeat(pa.scalar(constants[field.name], field.type), len(rows))
+        if field.name in constants
+        else _array(columns[field.name], field.type)
+        for field in schema
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def assignments_table(rows: AssignmentRows, log_partition: int) -> pa.Table:
+    """silver.member_assignments, at least one row: what a run's rows share is made once a run."""
+    schema = _schema_of_rows(MEMBER_ASSIGNMENTS)
+    of_run = dict(zip(AssignmentRun._fields, zip(*rows.runs, strict=True), strict=True))
+    of_row = dict(zip(ASSIGNMENT_KEY_FIELDS, zip(*rows.keys, strict=True), strict=True))
+    run = np.repeat(np.arange(len(rows.runs)), rows.lengths)
+    arrays = {
+        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows)),
+        **{name: _array(values, schema.field(name).type).take(run) for name, values in of_run.items()},
+        **{name: _array(values, schema.field(name).type) for name, values in of_row.items()},
+    }
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 def commits_table(commits: CommitColumns, log_partition: int, is_header_told: BoolArray | None = None) -> pa.Table:
@@ -224,6 +235,12 @@ def _schema_of_rows(table: Table) -> pa.Schema:
     return pa.schema(
         [field.remove_metadata() for field in arrow_schema(table) if field.name not in {"cluster_id", "is_settled"}]
     )
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if kind == TIMESTAMP_TYPE:
+        return _times(values)
+    return _maps(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)
 
 
 def _times(values: Sequence[int | None]) -> pa.Array:

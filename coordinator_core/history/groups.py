@@ -12,7 +12,7 @@ attributes at its end. `finish` gives the intervals that are still open.
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -20,10 +20,18 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
-from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow, TopicName
+from coordinator_core.history.rows import (
+    AssignmentKey,
+    AssignmentRows,
+    AssignmentRun,
+    EventRow,
+    GenerationRow,
+    MemberRow,
+    TopicName,
+)
 from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
-from coordinator_core.history.tracks import Open, OpenGeneration, Track
-from coordinator_core.history.views import AssignmentKey, Member
+from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track
+from coordinator_core.history.views import Member
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import Anomaly, Group, GroupShard, replay, touch_simple_group
@@ -189,7 +197,7 @@ class GroupRows:
 
     generations: list[GenerationRow] = field(default_factory=list)
     members: list[MemberRow] = field(default_factory=list)
-    assignments: list[AssignmentRow] = field(default_factory=list)
+    assignments: AssignmentRows = field(default_factory=AssignmentRows)
     events: list[EventRow] = field(default_factory=list)
     topics: list[TopicName] = field(default_factory=list)
 
@@ -200,7 +208,7 @@ class GroupRows:
         """Append another's rows."""
         self.generations += other.generations
         self.members += other.members
-        self.assignments += other.assignments
+        self.assignments.extend(other.assignments)
         self.events += other.events
         self.topics += other.topics
 
@@ -556,28 +564,35 @@ class GroupHistory:
     def _compare_assignments(
         self, track: Track, step: _Step, before: Group | None, after: Group, member_id: str
     ) -> None:
-        old = views.assignment_sources(before, member_id) if before is not None else {}
+        old = views.assignment_sources(before, member_id) if before is not None else views.NO_SOURCES
         new = views.assignment_sources(after, member_id)
-        opened = track.assignments.get(member_id)
-        for kind in {**old, **new}:
-            source = new.get(kind)
-            if kind in old and (old[kind] is source or old[kind] == source):
+        for kind, was, now in zip(views.ASSIGNMENT_KINDS, old, new, strict=True):
+            if was is not now and was != now:
+                self._compare_held(track, step, after, member_id, kind, views.assignment_keys(now))
+
+    def _compare_held(
+        self, track: Track, step: _Step, after: Group, member_id: str, kind: str, keys: Set[AssignmentKey]
+    ) -> None:
+        kinds = track.assignments.setdefault(member_id, {})
+        kept: list[Held] = []
+        gone: list[Held] = []
+        come = keys
+        for held in kinds.pop(kind, ()):
+            come = come - held.keys
+            if held.keys <= keys:
+                kept.append(held)
                 continue
-            keys = views.assignment_keys(source)
-            held = opened.get(kind) if opened is not None else None
-            if held:
-                if held.keys() == keys:
-                    continue  # other epochs of the same partitions
-                gone = held.keys() - keys
-                self._close_assignments(track, step.operation.group_id, after, member_id, kind, gone, step)
-            if keys:
-                if opened is None:
-                    opened = track.assignments[member_id] = {}
-                held = opened.setdefault(kind, {})
-                for key in keys - held.keys():
-                    held[key] = self._opened(track, step, after)
-        if opened is not None and not any(opened.values()):
+            gone.append(Held(held.opened, held.keys - keys))
+            if left := held.keys & keys:
+                kept.append(Held(held.opened, left))
+        if come:
+            kept.append(Held(self._opened(track, step, after), come))
+        if kept:
+            kinds[kind] = kept
+        elif not kinds:
             del track.assignments[member_id]
+        if gone:
+            self._close_assignments(step.operation.group_id, after, member_id, kind, gone, step)
 
     def _opened(self, track: Track, step: _Step, after: Group) -> Open:
         if step.opened is None:
@@ -627,49 +642,37 @@ class GroupHistory:
 
     def _close_all_assignments(self, track: Track, group_id: str, group: Group, step: _Step | None) -> None:
         for member_id, kinds in track.assignments.items():
-            for kind, held in kinds.items():
-                self._close_assignments(track, group_id, group, member_id, kind, list(held), step)
+            for kind in views.ASSIGNMENT_KINDS:
+                if kind in kinds:
+                    self._close_assignments(group_id, group, member_id, kind, kinds[kind], step)
         track.assignments.clear()
 
     def _close_assignments(
-        self,
-        track: Track,
-        group_id: str,
-        group: Group,
-        member_id: str,
-        kind: str,
-        keys: Iterable[AssignmentKey],
-        step: _Step | None,
+        self, group_id: str, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: _Step | None
     ) -> None:
-        held = track.assignments[member_id][kind]
-        group_type, to_offset, to_time = views.group_type(group), _end_offset(step), _end_time(step)
+        order = _task_order if isinstance(group, StreamsGroup) else None
+        runs: Iterable[tuple[Open, Iterable[AssignmentKey]]]
+        if len(gone) == 1:
+            runs = [(gone[0].opened, sorted(gone[0].keys, key=order))]
+        else:
+            opened_by_key = {key: held.opened for held in gone for key in held.keys}
+            runs = groupby(sorted(opened_by_key, key=order), opened_by_key.__getitem__)
         last_generation = self._last_generation(group_id, step)
-        rows = self._rows.assignments
-        for key in sorted(keys, key=_task_order if isinstance(group, StreamsGroup) else None):
-            opened = held.pop(key)
-            topic_id, topic, partition, task_type = key
-            from_generation = opened.generation
-            rows.append(
-                AssignmentRow._make(  # half of what the class itself would cost
-                    (
-                        group_id,
-                        group_type,
-                        member_id,
-                        topic_id,
-                        topic,
-                        partition,
-                        kind,
-                        task_type,
-                        opened.log_offset,
-                        to_offset,
-                        opened.timestamp_ms,
-                        to_time,
-                        opened.incarnation,
-                        from_generation,
-                        last_generation if last_generation > from_generation else from_generation,
-                    )
-                )
+        for opened, keys in runs:
+            run = AssignmentRun(
+                group_id,
+                views.group_type(group),
+                member_id,
+                kind,
+                opened.log_offset,
+                _end_offset(step),
+                opened.timestamp_ms,
+                _end_time(step),
+                opened.incarnation,
+                opened.generation,
+                max(last_generation, opened.generation),
             )
+            self._rows.assignments.append(run, list(keys))
 
     def _close_member(
         self,

@@ -3,7 +3,9 @@
 Times are epoch milliseconds. An open interval has None in `valid_to_ms` and `to_log_offset`.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 
 class GenerationRow(NamedTuple):
@@ -75,6 +77,68 @@ class AssignmentRow(NamedTuple):
     incarnation: int
     from_generation: int
     to_generation: int
+
+
+AssignmentKey = tuple[str | None, str | None, int, str | None]
+"""What a member has: `ASSIGNMENT_KEY_FIELDS`. Plain tuples: a large group has thousands."""
+
+ASSIGNMENT_KEY_FIELDS: Final = ("topic_id", "topic", "partition", "task_type")
+
+
+class AssignmentRun(NamedTuple):
+    """What neighbours in silver.member_assignments share: all columns but those of their keys."""
+
+    group_id: str
+    group_type: str
+    member_id: str
+    assignment: str
+    from_log_offset: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+    incarnation: int
+    from_generation: int
+    to_generation: int
+
+
+class AssignmentRows:
+    """Rows of silver.member_assignments, told once a run: what a member is given at once it mostly loses at once."""
+
+    __slots__ = ("keys", "lengths", "runs")
+
+    def __init__(self) -> None:
+        self.runs: list[AssignmentRun] = []
+        self.lengths: list[int] = []
+        """Rows of each run."""
+        self.keys: list[AssignmentKey] = []
+        """Of each row."""
+
+    def append(self, run: AssignmentRun, keys: Sequence[AssignmentKey]) -> None:
+        """Append a run's rows."""
+        self.runs.append(run)
+        self.lengths.append(len(keys))
+        self.keys += keys
+
+    def extend(self, other: "AssignmentRows") -> None:
+        """Append another's rows."""
+        self.runs += other.runs
+        self.lengths += other.lengths
+        self.keys += other.keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def by_run(self) -> Iterator[tuple[AssignmentRun, list[AssignmentKey]]]:
+        """Each run with the keys of its rows."""
+        keys = iter(self.keys)
+        for run, length in zip(self.runs, self.lengths, strict=True):
+            yield run, list(islice(keys, length))
+
+    def __iter__(self) -> Iterator[AssignmentRow]:
+        for run, keys in self.by_run():
+            shared: dict[str, Any] = run._asdict()
+            for topic_id, topic, partition, task_type in keys:
+                yield AssignmentRow(topic_id=topic_id, topic=topic, partition=partition, task_type=task_type, **shared)
 
 
 class EventRow(NamedTuple):

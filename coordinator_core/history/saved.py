@@ -20,11 +20,11 @@ from immutables import Map
 from msgpack import UnpackException
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.history.tracks import Track
+from coordinator_core.history.tracks import Held, Open, Track
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 """Raised whenever saved state of before can not be read, or would mean something else: it is then made anew."""
 
 
@@ -107,7 +107,19 @@ def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:
     return lambda saved, _: make({key_of(key, key_kind): value_of(value, value_kind) for key, value in saved})
 
 
+def _unstructure_held(held: Held) -> Any:
+    return _CONVERTER.unstructure(held.opened), list(zip(*_in_order(held.keys), strict=True))
+
+
+def _structure_held(saved: Any, _: Any) -> Held:
+    opened, (topic_ids, topics, partitions, task_types) = saved
+    keys = frozenset(zip(topic_ids, topics, partitions, task_types, strict=True))
+    return Held(_CONVERTER.structure(opened, Open), keys)
+
+
 _CONVERTER: Final = make_converter(detailed_validation=False, forbid_extra_keys=True)
+_CONVERTER.register_unstructure_hook(Held, _unstructure_held)
+_CONVERTER.register_structure_hook(Held, _structure_held)
 _CONVERTER.register_unstructure_hook_factory(_is_mapping, _unstructure_mapping)
 _CONVERTER.register_structure_hook_factory(_is_mapping, _structure_mapping)
 _GROUP: Final[Any] = Group

@@ -1,9 +1,10 @@
 """What is open of a group while its log is replayed: where each interval began."""
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 
-from coordinator_core.history.views import AssignmentKey
+from coordinator_core.history.rows import AssignmentKey
 
 
 @dataclass(slots=True)
@@ -14,6 +15,15 @@ class Open:
     timestamp_ms: int
     incarnation: int
     generation: int
+
+
+@dataclass(slots=True)
+class Held:
+    """What a member was given of one kind in one step, and has had since: most of what it has came at once."""
+
+    opened: Open
+    keys: Set[AssignmentKey]
+    """Never changed, as it may be what a view remembers, and never empty."""
 
 
 @dataclass(slots=True)
@@ -37,8 +47,8 @@ class Track:
     incarnation: int = -1
     generation: OpenGeneration | None = None
     members: dict[str, Open] = field(default_factory=dict)
-    assignments: dict[str, dict[str, dict[AssignmentKey, Open]]] = field(default_factory=dict)
-    """Member id -> kind -> what it has."""
+    assignments: dict[str, dict[str, list[Held]]] = field(default_factory=dict)
+    """Member id -> kind -> what it has, without repetition; kinds of nothing are left out."""
     assignors: Counter[str] = field(default_factory=Counter)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Group type -> newest (incarnation, generation)."""

@@ -12,6 +12,7 @@ from coordinator_core.client_protocols import Subscription, decode_assignment, d
 from coordinator_core.client_protocols import decode_subscription as decode_subscription_bytes
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.errors import DecodeError
+from coordinator_core.history.rows import AssignmentKey
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
@@ -30,11 +31,12 @@ CURRENT = "CURRENT"
 REVOKING = "REVOKING"
 
 
-AssignmentKey = tuple[str | None, str | None, int, str | None]
-"""What a member has, of one kind: topic id, topic, partition, task type. Plain tuples: a large group has thousands."""
+ASSIGNMENT_KINDS: Final = (TARGET, CURRENT, REVOKING)
 
-AssignmentSources = Mapping[str, Any]
-"""Kind (TARGET, CURRENT, REVOKING) -> what a group's state holds of it; equal sources give equal keys."""
+AssignmentSources = tuple[Any, Any, Any]
+"""By kind, what a group's state holds of it; equal sources give equal keys, and None gives none."""
+
+NO_SOURCES: Final[AssignmentSources] = (None, None, None)
 
 
 class MemberFields(NamedTuple):
@@ -254,21 +256,25 @@ def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
     """Where all that a member has stands in a group's state: as target, held, and to be given up."""
     member = group.members.get(member_id)
     if isinstance(group, ClassicGroup):
-        return {CURRENT: (group.protocol_type, group.members[member_id].assignment)} if member is not None else {}
-    sources: dict[str, Any] = {TARGET: group.target_assignment.get(member_id)}
+        return (
+            NO_SOURCES if member is None else (None, (group.protocol_type, group.members[member_id].assignment), None)
+        )
+    target = group.target_assignment.get(member_id)
     match member:
         case ConsumerMember():
-            sources[CURRENT], sources[REVOKING] = member.assigned, member.pending_revocation
+            return target, member.assigned, member.pending_revocation
         case ShareMember():
-            sources[CURRENT] = member.assigned
+            return target, member.assigned, None
         case StreamsMember():
-            sources[CURRENT] = TaskAssignment(_partitions(member.active), member.standby, member.warmup)
-            sources[REVOKING] = TaskAssignment(
+            current = TaskAssignment(_partitions(member.active), member.standby, member.warmup)
+            revoking = TaskAssignment(
                 _partitions(member.active_pending_revocation),
                 member.standby_pending_revocation,
                 member.warmup_pending_revocation,
             )
-    return sources
+            return target, current, revoking
+        case _:
+            return target, None, None
 
 
 def assignment_keys(source: Any) -> Set[AssignmentKey]:

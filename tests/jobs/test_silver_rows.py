@@ -3,8 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.history.rows import AssignmentRows, AssignmentRun
 from coordinator_core.share_state.lane import KeyDictionary, StateBatchRows, TransitionRows
-from jobs.silver_rows import ShareKeys, share_batches_table, share_transitions_table
+from jobs.silver_rows import ShareKeys, assignments_table, rows_table, share_batches_table, share_transitions_table
+from schemas.tables.silver import MEMBER_ASSIGNMENTS
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 KEYS = KeyDictionary(["g", "h"], [TOPIC_ID, "B" * 22], np.array([0, 7], np.int32))
@@ -37,6 +39,21 @@ def test_every_code_of_a_delivery_state_has_a_name_and_the_types_are_the_same() 
     assert unusual["delivery_state"].to_pylist() == ["AVAILABLE", "UNKNOWN_-1", "UNKNOWN_127"]
     assert unusual["delivery_state_code"].to_pylist() == [0, -1, 127]
     assert usual.schema == unusual.schema
+
+
+def test_assignments_told_in_runs_are_the_rows_one_by_one() -> None:
+    """What a run's rows share stands in each of them, nulls and all."""
+    rows = AssignmentRows()
+    for member_id, to_log_offset, keys in (
+        ("m", 9, [(TOPIC_ID, None, 0, None), (TOPIC_ID, None, 3, None)]),
+        ("n", None, [(None, "t", 1, "ACTIVE")]),
+        ("o", 8, [(None, "t", partition, None) for partition in range(5)]),
+    ):
+        run = AssignmentRun("g", "CONSUMER", member_id, "TARGET", 1, to_log_offset, 2, to_log_offset, 0, 5, 6)
+        rows.append(run, keys)
+    made = assignments_table(rows, 3)
+    assert (len(rows), made.num_rows) == (8, 8)
+    assert made.equals(rows_table(MEMBER_ASSIGNMENTS, list(rows), {"log_partition": 3}))
 
 
 def test_what_is_not_known_is_null() -> None:

@@ -336,8 +336,12 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
             for a in rows.assignments
             if a.to_log_offset is None and a.member_id == member
         }
-        sources = {} if group is None else views.assignment_sources(group, member)
-        assert open_keys == {(kind, key) for kind, source in sources.items() for key in views.assignment_keys(source)}
+        sources = views.NO_SOURCES if group is None else views.assignment_sources(group, member)
+        assert open_keys == {
+            (kind, key)
+            for kind, source in zip(views.ASSIGNMENT_KINDS, sources, strict=True)
+            for key in views.assignment_keys(source)
+        }
     generation_keys = [(g.group_type, g.incarnation, g.generation) for g in rows.generations]
     assert len(set(generation_keys)) == len(generation_keys)
     event_keys = [(e.log_offset, e.event_index) for e in rows.events]

@@ -60,9 +60,12 @@ class Replayed:
         self.open = GroupRows()
         self.open.extend(last.groups)
         if before is not None:
-            for name in ("generations", "members", "assignments"):
+            for name in ("generations", "members"):
                 rows = [row for row in getattr(before.open, name) if row.group_id in self.asleep]
                 getattr(self.open, name).extend(rows)
+            for run, keys in before.open.assignments.by_run():
+                if run.group_id in self.asleep:
+                    self.open.assignments.append(run, keys)
 
     def life(self, group_id: str) -> GroupLife:
         """All that is known of one group."""
