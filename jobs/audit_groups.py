@@ -25,6 +25,7 @@ from coordinator_core.inference.group_past import (
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.log.chunk import BoolArray
@@ -34,7 +35,7 @@ from jobs.audit_work import AuditParts, AuditWork
 from jobs.group_state import SavedGroups
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
-from jobs.silver_reader import bundles, group_lives, lives_without_commits, new_commits
+from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, new_commits
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
 
@@ -71,14 +72,30 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
 def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:
     """Audit the groups of a log partition from their beginning."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
-    for life in group_lives(work.files, log_partition):
-        judged = judge_group(life, work.inference, known)
-        made.add(judged)
-        kept.add(judged)
-        lags.add(life)
-        del life, judged  # before more is read: its commits may be many
+    for bundle in group_bundles(work.files, log_partition):
+        plain = _judge_plain(bundle, work, made)
+        kept.add_plain(plain)
+        for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
+            lags.add(life)
+            if life.group_id not in plain.pasts:
+                judged = judge_group(life, work.inference, known)
+                made.add(judged)
+                kept.add(judged)
+                del judged  # before more is read: its commits may be many
+            del life
+        del bundle, plain
     lags.flush()
     return made.left(kept.built(), MembersHeard(), SavedGroups())
+
+
+def _judge_plain(
+    bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
+) -> PlainGroups:
+    """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all."""
+    found = bundle.commits if commits is None else commits
+    plain = judge_plain(found, bundle.beginnings(), bundle.known(), work.inference)
+    made.add_plain(plain)
+    return plain
 
 
 class _Made:
@@ -102,8 +119,14 @@ class _Made:
         self._heard.add(judged.life, judged.gold.owners, judged.heard)
         self._gold.extend(judged.gold)
         write_broken_rules(group_anomalies(judged.life, from_log_offset), self._work.topic, self._parts)
-        if len(self._gold) > BUFFERED_ROWS_MAX:
-            self._write()
+        self._write_many()
+
+    def add_plain(self, plain: PlainGroups) -> None:
+        """What was found of groups that did nothing but commit."""
+        self._pasts |= plain.pasts
+        self._gold.anomalies += plain.anomalies
+        self._gold.days += plain.days
+        self._write_many()
 
     def left(self, commits: GroupedCommits, heard: MembersHeard, others: SavedGroups) -> SavedGroups:
         """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
@@ -111,6 +134,10 @@ class _Made:
         self._write()
         days = {group_id: found for group_id, found in others.days.items() if group_id not in self._pasts}
         return SavedGroups(others.pasts | self._pasts, days | self._days, commits, self._heard.built(heard))
+
+    def _write_many(self) -> None:
+        if len(self._gold) > BUFFERED_ROWS_MAX:
+            self._write()
 
     def _write(self) -> None:
         """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
@@ -138,6 +165,10 @@ class _KeptBuilder:
             self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))
         if len(self._waiting) >= WAITING_GROUPS_MAX:
             self._put_together()
+
+    def add_plain(self, plain: PlainGroups) -> None:
+        """The commits of groups that did nothing else."""
+        self._kept.append(plain.kept.piece)
 
     def built(self) -> GroupedCommits:
         """Of all groups that were added."""
@@ -196,8 +227,11 @@ class _NewAudit:
             nothing = GroupedCommits.of(())
             self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
         first = min((saved.pasts[group_id].first_log_offset for group_id in self._whole), default=0)
-        for life in group_lives(work.files, log_partition, self._whole, from_log_offset=first):
-            self._made.add(judge_group(life, work.inference, self._known))
+        for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
+            plain = _judge_plain(bundle, work, self._made)
+            for life in bundle.lives(plain.pasts.keys()):
+                self._made.add(judge_group(life, work.inference, self._known))
+            del bundle  # before more is read
         self._carry()
         kept.append(saved.commits.of_some(seen, are_others=True).piece)
         return self._made.left(GroupedCommits.of(kept), self._heard.without(self._noted), saved)
@@ -223,9 +257,12 @@ class _NewAudit:
         self._noted |= noted
         self._heard = self._heard.and_new(new)
         slices = commits.slices()
-        for life in lives_without_commits(self._work.files, self._log_partition, noted):
-            rows = slices.get(life.group_id, slice(0, 0))
-            self._judge(life._replace(commits=commits.commits.taken(rows)), is_new[rows])
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits):
+            # of a group that was not there before all commits are new
+            first = bundle.commits.of_some(some - saved.pasts.keys())
+            plain = _judge_plain(bundle, self._work, self._made, first)
+            for life in bundle.lives(plain.pasts.keys(), also=some):
+                self._judge(life, is_new[slices.get(life.group_id, slice(0, 0))])
 
     def _judge(self, life: GroupLife, is_new: BoolArray) -> None:
         """Audit one group from where the last audit stopped, if what is kept of it will do."""

@@ -55,6 +55,11 @@ class LagWriter:
         self._parts = parts
         self._waiting: list[pa.Table] = []
 
+    @property
+    def is_any(self) -> bool:
+        """Was the end of any topic sampled?"""
+        return bool(self._samples)
+
     def add(self, life: GroupLife) -> None:
         """The lag of one group, so many commits at a time."""
         if not self._samples:

@@ -14,7 +14,8 @@ from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
 
 HELD_COLUMNS: Final = ("member", "topic", "partition")
-FACTS: Final = tuple(name for name in GroupFacts._fields if name != "gone")
+FACT_COUNT: Final = GroupFacts._fields.index("gone")
+"""The fields of `GroupFacts` before `gone`, the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class SavedGroups:
 
         pasts = {
             group_id: (
-                [getattr(past, name) for name in FACTS],
+                past[:FACT_COUNT],
                 [
                     (
                         place,
@@ -97,7 +98,7 @@ def _past(facts: list[Any], gone: list[Any], kinds: list[Departure]) -> GroupFac
         place: Gone(count, kinds[code], {(member_id, begin): kinds[other] for member_id, begin, other in others})
         for place, count, code, others in gone
     }
-    return GroupFacts(**dict(zip(FACTS, facts, strict=True)), gone=by_end)
+    return GroupFacts._make((*facts, by_end))
 
 
 def _bytes(numbers: Any) -> bytes:

@@ -6,6 +6,7 @@ that they hold none of the wanted log partitions are not read.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -15,8 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.days import UNKNOWN_TYPE
+from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import is_ascending, ordered_by
+from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
 from coordinator_core.log.chunk import I32, I64
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_columns import (
@@ -296,10 +300,63 @@ class _SharedRowGroups:
             self._size_bytes -= self._found.pop(oldest).size_bytes
 
 
-def group_lives(
+GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
+    GROUP_GENERATIONS: GenerationRow,
+    GROUP_MEMBERS: MemberRow,
+    MEMBER_ASSIGNMENTS: AssignmentRow,
+    GROUP_EVENTS: EventRow,
+}
+"""What there is of a group beside its commits."""
+
+
+@dataclass(slots=True)
+class GroupBundle:
+    """What silver holds of some groups of one log partition of `__consumer_offsets`."""
+
+    log_partition: int
+    commits: GroupedCommits
+    rows: Mapping[Table, pa.Table]
+    """By the tables of `GROUP_ROWS`, in no order. `lives` lets go of both: they may be many."""
+
+    def beginnings(self) -> dict[str, Beginning]:
+        """Of groups of which there is nothing beside commits but how they began."""
+        return beginnings(self.rows)
+
+    def known(self) -> Set[str]:
+        """Groups of which there are other rows than commits."""
+        return {group_id for rows in self.rows.values() for group_id in groups_in(rows)}
+
+    def lives(self, left_out: Set[str] = frozenset(), also: Set[str] = frozenset()) -> Iterator[GroupLife]:
+        """Of all groups of which there are rows, by group id, but for some; and of some, be there rows or not."""
+        generations = _by_group(self.rows, GROUP_GENERATIONS, GenerationRow, left_out)
+        members = _by_group(self.rows, GROUP_MEMBERS, MemberRow, left_out)
+        assignments = _by_group(self.rows, MEMBER_ASSIGNMENTS, AssignmentRow, left_out)
+        events = _by_group(self.rows, GROUP_EVENTS, EventRow, left_out)
+        commits, slices = self.commits.commits, self.commits.slices()
+        self.commits, self.rows = GroupedCommits.of(()), {}
+        with_commits = {group_id for group_id, rows in slices.items() if rows.start < rows.stop}
+        for group_id in sorted({*generations, *members, *assignments, *events, *with_commits, *also} - left_out):
+            yield GroupLife(
+                group_id,
+                self.log_partition,
+                tuple(generations.pop(group_id, ())),
+                tuple(members.pop(group_id, ())),
+                tuple(assignments.pop(group_id, ())),
+                tuple(events.pop(group_id, ())),
+                commits.taken(slices[group_id]) if group_id in with_commits else GroupCommits(),
+            )
+
+
+def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
+    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
+    for bundle in group_bundles(files, log_partition, only):
+        yield from bundle.lives()
+
+
+def group_bundles(
     files: SilverFiles, log_partition: int, only: Set[str] | None = None, *, from_log_offset: int = 0
-) -> Iterator[GroupLife]:
-    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id.
+) -> Iterator[GroupBundle]:
+    """All groups of one log partition of `__consumer_offsets`, or `only` some.
 
     So many are read at a time as fit into memory; a larger one alone. `from_log_offset`: no commits were before.
     """
@@ -307,33 +364,24 @@ def group_lives(
         return
     for some in bundles(files, log_partition, only, GROUP_WEIGHTS, from_log_offset=from_log_offset):
         commits = _commits_by_group(files, log_partition, some, from_log_offset)
-        yield from _lives(files, log_partition, some, commits)
+        rows = _group_rows(files, log_partition, some)
+        yield GroupBundle(log_partition, commits, rows)
+        del commits, rows  # before more is read
 
 
-def lives_without_commits(files: SilverFiles, log_partition: int, only: Set[str]) -> Iterator[GroupLife]:
-    """As `group_lives`, all of `only`, whether there are rows of them or not, and no commits."""
+def bundles_with(
+    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits
+) -> Iterator[tuple[Set[str], GroupBundle]]:
+    """As `group_bundles`, with commits that are read already; and which of `only` each bundle is of, whether there are
+    rows of them or not."""
     weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
     for some in bundles(files, log_partition, only, weights) if only else ():
-        yield from _lives(files, log_partition, some, dict.fromkeys(some or (), GroupCommits()))
+        wanted = some or set()
+        yield wanted, GroupBundle(log_partition, commits.of_some(wanted), _group_rows(files, log_partition, some))
 
 
-def _lives(
-    files: SilverFiles, log_partition: int, only: Set[str] | None, commits: dict[str, GroupCommits]
-) -> Iterator[GroupLife]:
-    generations = _by_group(files, GROUP_GENERATIONS, GenerationRow, log_partition, only)
-    members = _by_group(files, GROUP_MEMBERS, MemberRow, log_partition, only)
-    assignments = _by_group(files, MEMBER_ASSIGNMENTS, AssignmentRow, log_partition, only)
-    events = _by_group(files, GROUP_EVENTS, EventRow, log_partition, only)
-    for group_id in sorted({*generations, *members, *assignments, *events, *commits}):
-        yield GroupLife(
-            group_id,
-            log_partition,
-            tuple(generations.pop(group_id, ())),
-            tuple(members.pop(group_id, ())),
-            tuple(assignments.pop(group_id, ())),
-            tuple(events.pop(group_id, ())),
-            commits.pop(group_id, GroupCommits()),
-        )
+def _group_rows(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Mapping[Table, pa.Table]:
+    return {table: _rows_of_groups(files, table, row._fields, log_partition, only) for table, row in GROUP_ROWS.items()}
 
 
 ROW_WEIGHT: Final = 16
@@ -389,15 +437,74 @@ def bundles(
     yield bundle
 
 
-def _by_group(
-    files: SilverFiles, table: Table, row_class: type[Row], log_partition: int, only: Set[str] | None
-) -> dict[str, list[Row]]:
-    """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
-    columns = row_class._fields
+def _rows_of_groups(
+    files: SilverFiles, table: Table, columns: Sequence[str], log_partition: int, only: Set[str] | None
+) -> pa.Table:
+    """Rows of a table, in no order; texts as they are stored."""
     declared = arrow_schema(table)
     texts = [name for name in columns if pa.types.is_string(declared.field(name).type)]
     parts = list(_of_groups(files.iterate(table, columns, log_partition, texts), only))
-    rows = pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
+    return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
+
+
+def groups_in(rows: pa.Table) -> list[str]:
+    """The groups of some rows."""
+    group, group_ids = codes_of(rows["group_id"])
+    # filtered rows keep the texts of all
+    return [group_ids[code] for code in np.unique(group).tolist()]
+
+
+def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
+    """Of groups of which there are no other rows than of a beginning (see `inference.plain`)."""
+    generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
+    if not generations.num_rows:
+        return {}
+    group, group_ids = codes_of(generations["group_id"])
+    is_beginning = (
+        (numbers_of(generations["generation"]) == 0)
+        & (numbers_of(generations["member_count"]) == 0)
+        & (numbers_of(generations["to_log_offset"]) < 0)
+        & (indices_in(generations["group_type"], (UNKNOWN_TYPE,)) == 0)
+        & (np.bincount(group, minlength=len(group_ids))[group] == 1)
+    )
+    others = {group_id for table in (GROUP_MEMBERS, MEMBER_ASSIGNMENTS) for group_id in groups_in(rows[table])}
+    newest_ms: dict[str, int] = {}
+    created: dict[tuple[str, int], int] = {}
+    """By group and time: the last place in the log where it was created then."""
+    if events.num_rows:
+        of_event, with_events = codes_of(events["group_id"])
+        kind = indices_in(events["event_type"], BEGINNING_EVENTS)
+        others.update(with_events[code] for code in np.unique(of_event[kind < 0]).tolist())
+        log_offset, at_ms = numbers_of(events["log_offset"]), epoch_ms_column(events["at"])
+        order = np.lexsort((numbers_of(events["event_index"]), log_offset, of_event))
+        texts = [with_events[code] for code in of_event[order].tolist()]
+        times = at_ms[order].tolist()
+        newest_ms = dict(zip(texts, times, strict=True))
+        is_created = (kind[order] == BEGINNING_EVENTS.index("GROUP_CREATED")).tolist()
+        places = zip(zip(texts, times, strict=True), log_offset[order].tolist(), is_created, strict=True)
+        created = {at: place for at, place, is_one in places if is_one}
+    begun = np.flatnonzero(is_beginning)
+    columns = (
+        [group_ids[code] for code in group[begun].tolist()],
+        numbers_of(generations["from_log_offset"])[begun].tolist(),
+        epoch_ms_column(generations["valid_from"])[begun].tolist(),
+    )
+    return {
+        text: Beginning(min(created.get((text, ms), place), place), place, ms, newest_ms.get(text, -1))
+        for text, place, ms in zip(*columns, strict=True)
+        if text not in others
+    }
+
+
+def _by_group(
+    of_tables: Mapping[Table, pa.Table], table: Table, row_class: type[Row], left_out: Set[str]
+) -> dict[str, list[Row]]:
+    """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
+    columns, rows = row_class._fields, of_tables[table]
+    if left_out and rows.num_rows:
+        group, group_ids = codes_of(rows["group_id"])
+        is_left_out = np.array([group_id in left_out for group_id in group_ids], np.bool_)[group]
+        rows = rows.filter(pa.array(~is_left_out))
     if not rows.num_rows:
         return {}
     place = "log_offset" if "log_offset" in columns else "from_log_offset"
@@ -460,7 +567,7 @@ def new_commits(
 
 def _commits_by_group(
     files: SilverFiles, log_partition: int, only: Set[str] | None, from_log_offset: int
-) -> dict[str, GroupCommits]:
+) -> GroupedCommits:
     group_ids: dict[str, int] = {}
     topics: dict[str, int] = {}
     columns: dict[str, Any] = {}
@@ -487,12 +594,12 @@ def _commits_by_group(
                 columns[name][count:end] = values
         count = end
     if not count:
-        return {}
+        return GroupedCommits.of(())
     columns = {name: values[:count] for name, values in columns.items()}
     group = columns.pop("group")
     # filtered rows keep the texts of all
-    ends = np.cumsum(counts).tolist()
-    if np.count_nonzero(counts) > 1 or not is_ascending(columns["log_offset"]):
+    present = np.flatnonzero(counts)
+    if len(present) > 1 or not is_ascending(columns["log_offset"]):
         order = ordered_by(group, len(group_ids), columns["log_offset"])
         for name in columns:
             columns[name] = columns[name][order]
@@ -500,11 +607,13 @@ def _commits_by_group(
         columns.setdefault(name, columns[same])
     if count > BUNDLE_WEIGHT_MAX:
         give_back()
-    return {
-        group_id: GroupCommits(tuple(topics), **{name: values[begin:end] for name, values in columns.items()})
-        for group_id, begin, end in zip(group_ids, [0, *ends[:-1]], ends, strict=True)
-        if end > begin
-    }
+    of_one = np.zeros(count, np.int64)
+    texts = list(group_ids)
+    return GroupedCommits(
+        tuple(texts[code] for code in present.tolist()),
+        np.repeat(np.arange(len(present)), counts[present]) if len(present) > 1 else of_one,
+        GroupCommits(tuple(topics), **columns),
+    )
 
 
 APPLIED_AS_RECORDED: Final = {"applied_log_offset": "log_offset", "applied_at_ms": "recorded_at_ms"}

@@ -66,6 +66,9 @@ class Verdict(NamedTuple):
     likely_cause: str | None = None
 
 
+SET_ONCE: Final = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
+
+
 def find_anomalies(
     life: GroupLife,
     owners: Iterable[OwnerRow],
@@ -322,9 +325,7 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict
     if not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
     return {
-        row: Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
-        for row in _rows(commits.change != DELETE)
-        if groups.is_empty_at(int(commits.log_offset[row]))
+        row: SET_ONCE for row in _rows(commits.change != DELETE) if groups.is_empty_at(int(commits.log_offset[row]))
     }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.commit_anomalies import (
     ABORTED,
     DELETE,
@@ -25,6 +26,7 @@ from coordinator_core.inference.commit_anomalies import (
 from coordinator_core.inference.days import DAY_MS
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import GroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64, BoolArray
@@ -38,25 +40,48 @@ def is_noted(
     known = [pasts.get(group_id) for group_id in grouped.group_ids]
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
     deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
-    noted: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | (commits.change == DELETE)
-    noted |= jumps(commits, settings) | ((commits.change == FIRST) & deleted[group]) | watched[group]
-    noted[list(stalled(commits, applied_by_partition(commits, group), settings))] = True
+    noted = says_more(commits, applied_by_partition(commits, group), settings)
+    noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
     return noted & is_new
+
+
+def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
+    """Which of some commits may say more than that they were committed, whatever else is known of their groups.
+
+    `applied`: `applied_by_partition` of them.
+    """
+    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | (commits.change == DELETE)
+    found |= jumps(commits, settings)
+    found[list(stalled(commits, applied, settings))] = True
+    return found
 
 
 def quiet_day(past: GroupFacts, group_id: str, day: int, commit_count: int) -> GroupDayRow | None:
     """A day of which nothing else is known than commits; None: it may have been before something else."""
     if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
         return None
+    return day_of_commits(group_id, day, commit_count, 0, past.group_type, past.member_count)
+
+
+def day_of_commits(
+    group_id: str,
+    day: int,
+    commit_count: int,
+    commit_anomaly_count: int,
+    group_type: str,
+    member_count: int = 0,
+    generation_count: int = 0,
+) -> GroupDayRow:
+    """A day on which nothing happened but commits, and perhaps the beginning of the group."""
     return GroupDayRow(
         group_id=group_id,
-        group_type=past.group_type,
+        group_type=group_type,
         day=day,
-        generation_count=0,
+        generation_count=generation_count,
         rebalance_count=0,
-        member_count_max=past.member_count,
+        member_count_max=member_count,
         commit_count=commit_count,
-        commit_anomaly_count=0,
+        commit_anomaly_count=commit_anomaly_count,
         not_stable_ms=0,
         storm_rebalance_count=0,
         unowned_partition_ms=0,
@@ -68,9 +93,13 @@ def quiet_day(past: GroupFacts, group_id: str, day: int, commit_count: int) -> G
 def commit_counts(commits: GroupCommits, group: I64, group_ids: Sequence[str]) -> Mapping[tuple[str, int], int]:
     """How many commits were applied, by group and first instant of the day; those without a time are of no day."""
     has_day = commits.applied_at_ms >= 0
-    pairs = np.stack((group[has_day], commits.applied_at_ms[has_day] // DAY_MS))
-    places, counts = np.unique(pairs, axis=1, return_counts=True)
-    return {
-        (group_ids[code], day * DAY_MS): count
-        for (code, day), count in zip(places.T.tolist(), counts.tolist(), strict=True)
-    }
+    group, day = group[has_day], commits.applied_at_ms[has_day] // DAY_MS
+    if not len(day):
+        return {}
+    # no two days are so far apart that their number, multiplied by that of groups, would not fit
+    lowest, span = int(day.min()), int(day.max()) - int(day.min()) + 1
+    pairs, pair = distinct(group * span + (day - lowest))
+    codes, days = np.divmod(pairs, span)
+    counts = np.bincount(pair, minlength=len(pairs))
+    places = zip(codes.tolist(), ((days + lowest) * DAY_MS).tolist(), strict=True)
+    return {(group_ids[code], day): count for (code, day), count in zip(places, counts.tolist(), strict=True)}

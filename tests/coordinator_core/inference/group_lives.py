@@ -1,22 +1,27 @@
 """Groups to infer from: told as the coordinator's operations, and replayed into rows as the replay job does."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
-from coordinator_core.history.groups import GroupHistory, GroupRecord, Operation
+from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.log.records import decode_chunk
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.group_records import Record, record
+from tests.coordinator_core.offsets.reference import Row, rows_of
 
 GROUP = "g"
 TOPIC = "t"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SESSION_MS = 45_000
 REBALANCE_MS = 300_000
+ROWS: Final = ("generations", "members", "assignments", "events")
 
 Partitions = Mapping[str, Sequence[int]]
 """Member id -> partitions of TOPIC."""
@@ -175,4 +180,79 @@ def _columns(committed: Sequence[tuple[int, int, int, int]]) -> GroupCommits:
         outcome=np.full(count, OUTCOMES.index("APPLIED"), np.int8),
         change=np.full(count, CHANGES.index("ADVANCE"), np.int8),
         is_transactional=np.zeros(count, np.bool_),
+    )
+
+
+class Replayed:
+    """A log as far as it is replayed: the rows of its groups, and which of them the newest run touched."""
+
+    def __init__(self, before: "Replayed | None", batches: list[bytes]) -> None:
+        replay = OffsetsLogReplay(None if before is None else before.state)
+        data = np.frombuffer(b"".join(batches), np.uint8)
+        output = replay.feed(decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="skip"))
+        self.state: OffsetsLogState = replay.export_state()
+        last = replay.finish()
+        self.asleep = set(replay.asleep)
+        self.commits: dict[int, Row] = {} if before is None else dict(before.commits)
+        self.commits |= {row.log_offset: row for part in (output, last) for row in rows_of(part.commits)}
+        self.settled = GroupRows()
+        if before is not None:
+            self.settled.extend(before.settled)
+        self.settled.extend(output.groups)
+        self.open = GroupRows()
+        self.open.extend(last.groups)
+        if before is not None:
+            for name in ("generations", "members"):
+                rows = [row for row in getattr(before.open, name) if row.group_id in self.asleep]
+                getattr(self.open, name).extend(rows)
+            for run, keys in before.open.assignments.by_run():
+                if run.group_id in self.asleep:
+                    self.open.assignments.append(run, keys)
+
+    def life(self, group_id: str) -> GroupLife:
+        """All that is known of one group."""
+
+        def rows(name: str) -> tuple[Any, ...]:
+            every = [*getattr(self.settled, name), *getattr(self.open, name)]
+            return tuple(row for row in every if row.group_id == group_id)
+
+        own = [row for row in self.commits.values() if row.group == group_id]
+        return GroupLife(
+            group_id, 0, rows("generations"), rows("members"), rows("assignments"), rows("events"), commits_of(own)
+        )
+
+    @property
+    def group_ids(self) -> set[str]:
+        """All there is anything of."""
+        rows = chain.from_iterable(getattr(part, name) for part in (self.settled, self.open) for name in ROWS)
+        return {row.group_id for row in rows} | {row.group for row in self.commits.values()}
+
+    def pieces(self, from_log_offset: int) -> Iterable[tuple[GroupCommits, np.ndarray, tuple[str, ...]]]:
+        """Its commits, some at a time, in no order of groups."""
+        rows = [row for row in self.commits.values() if row.log_offset >= from_log_offset]
+        for some in (rows[::2], rows[1::2]):
+            ids = tuple({row.group for row in some})
+            ordered = sorted(some, key=lambda row: row.log_offset)
+            yield commits_of(some), np.array([ids.index(row.group) for row in ordered], np.int64), ids
+
+
+def commits_of(rows: list[Row]) -> GroupCommits:
+    def numbers(name: str) -> np.ndarray:
+        return np.array([-1 if getattr(row, name) is None else getattr(row, name) for row in rows], np.int64)
+
+    rows = sorted(rows, key=lambda row: row.log_offset)
+    topics = tuple(sorted({row.topic for row in rows}))
+    return GroupCommits(
+        topics=topics,
+        topic=np.array([topics.index(row.topic) for row in rows], np.int32),
+        partition=numbers("partition").astype(np.int32),
+        log_offset=numbers("log_offset"),
+        recorded_at_ms=numbers("recorded_at_ms"),
+        applied_log_offset=numbers("applied_log_offset"),
+        applied_at_ms=numbers("applied_at_ms"),
+        committed_offset=numbers("committed_offset"),
+        previous_offset=numbers("previous_offset"),
+        outcome=np.array([OUTCOMES.index(row.outcome) for row in rows], np.int8),
+        change=np.array([-1 if row.change is None else CHANGES.index(row.change) for row in rows], np.int8),
+        is_transactional=np.array([bool(row.is_transactional) for row in rows], np.bool_),
     )
