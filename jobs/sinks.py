@@ -345,6 +345,8 @@ class Warehouse:
         self._session = session
         self._up_to_date: set[str] = set()
         """Tables found to have all their columns."""
+        self._handles: dict[str, DeltaTable] = {}
+        """In the Arrow lane, tables as they were when they were last looked at, by path."""
 
     def path(self, table: Table) -> str:
         """The table's folder or URI."""
@@ -379,7 +381,7 @@ class Warehouse:
 
     def _is_laid_out_as_declared(self, table: Table) -> bool:
         if self.is_arrow_lane:
-            stored = DeltaTable(self.path(table)).metadata().partition_columns
+            stored = self._newest(table).metadata().partition_columns
         else:
             stored = self._spark_table(table).detail().select("partitionColumns").collect()[0][0]
         return tuple(stored) == table.partition_by
@@ -414,7 +416,7 @@ class Warehouse:
 
     def _lacking(self, table: Table) -> list[Column]:
         if self.is_arrow_lane:
-            stored = {field.name for field in DeltaTable(self.path(table)).schema().fields}
+            stored = {field.name for field in self._newest(table).schema().fields}
         else:
             stored = set(self.frame(table).columns)
         return [column for column in table.columns if column.name not in stored]
@@ -436,7 +438,7 @@ class Warehouse:
         if not self.exists(table):
             return -1
         if self.is_arrow_lane:
-            version = DeltaTable(self.path(table)).transaction_version(app_id)
+            version = self._newest(table).transaction_version(app_id)
             return -1 if version is None else int(version)
         return self._last_version_by_spark(table, app_id)
 
@@ -606,7 +608,7 @@ class Warehouse:
         if not self.exists(table):
             return -1
         if self.is_arrow_lane:
-            return int(DeltaTable(self.path(table)).version())
+            return int(self._newest(table).version())
         history = self._spark_table(table).history(1).select("version").collect()
         return int(history[0]["version"])
 
@@ -627,7 +629,7 @@ class Warehouse:
             return []
         if not self.is_arrow_lane:
             return self._files_by_spark(table, version)
-        return self._files_of(DeltaTable(self.path(table), version=version), table)
+        return self._files_of(self._newest(table) if version is None else self._at(table, version), table)
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
         actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
@@ -661,6 +663,28 @@ class Warehouse:
 
     # --- the Arrow lane
 
+    def _newest(self, table: Table) -> DeltaTable:
+        """The table at its newest version.
+
+        A job looks at each table a dozen times. To open it is to read Delta's log since the last checkpoint; to bring
+        a handle up to date is to read what was committed since.
+        """
+        path = self.path(table)
+        handle = self._handles.get(path)
+        if handle is not None:
+            try:
+                handle.update_incremental()
+            except DeltaError:  # what the log said since was cleaned up
+                handle = None
+        if handle is None:
+            handle = self._handles[path] = DeltaTable(path)
+        return handle
+
+    def _at(self, table: Table, version: int) -> DeltaTable:
+        """The table at one of its versions."""
+        newest = self._newest(table)
+        return newest if newest.version() == version else DeltaTable(self.path(table), version=version)
+
     def _add_columns_by_delta_rs(self, table: Table, columns: Sequence[Column]) -> None:
         names = {column.name for column in columns}
         delta = DeltaTable(self.path(table))
@@ -678,8 +702,8 @@ class Warehouse:
         removed: Sequence[TableFile],
     ) -> Committed:
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
-        # does refuse a commit when the same application committed after this handle was opened.
-        delta = DeltaTable(self.path(table))
+        # does refuse a commit when the same application committed after this handle was brought up to date.
+        delta = self._newest(table)
         last = delta.transaction_version(app_id)
         if last is not None and last >= version:
             return Committed(int(delta.version()), 0, skipped=True)
@@ -706,7 +730,7 @@ class Warehouse:
             partition_filters=filters or None,
             commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
         )
-        now = DeltaTable(self.path(table))
+        now = self._newest(table)
         if now.transaction_version(app_id) != version:
             raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
         return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
@@ -723,7 +747,7 @@ class Warehouse:
     ) -> int:
         # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
         # names all whose commits it must not cross, each at the version where it stands
-        delta = DeltaTable(self.path(table), version=version)
+        delta = DeltaTable(self.path(table), version=version)  # of its own: the commit moves it
         stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
         stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
         delta.create_write_transaction(
@@ -738,7 +762,7 @@ class Warehouse:
                 app_transactions=[Transaction(app_id, last) for app_id, last in stand.items() if last is not None]
             ),
         )
-        now = DeltaTable(self.path(table))
+        now = self._newest(table)
         gone = {file.path for file in removed}
         if gone & {file.path for file in self.files(table)}:
             raise WarehouseError(f"{table.full_name}: files which were taken out are still in the table")
