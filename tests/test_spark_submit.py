@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import PROJECT_ROOT, takes_minutes
 
 TOOLS = (
-    *("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "tail", "chmod"),
+    *("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "mv", "tail", "chmod"),
     *("find", "sort", "xargs", "tr", "touch", "sleep"),
 )
 
@@ -36,6 +36,12 @@ case "$1 $2" in
         echo compile >>"$FAKES/log"
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
+    "-m jobs.class_archive")
+        echo classes >>"$FAKES/log"
+        echo "Java says why"
+        [[ ${FAKE_CLASSES:-0} == 0 ]] || exit 1
+        file=${SPARK_SUBMIT_OPTS##*ArchiveClassesAtExit=}
+        touch "${file%%\\'*}" ;;
     "-m jobs.pack")
         echo pack >>"$FAKES/log"
         echo "venv-pack says why"
@@ -385,6 +391,29 @@ def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell) -> None:
     assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1
 
 
+def test_classes_are_kept_once_a_java(shell: Shell) -> None:
+    """The JVM of a job maps what one before it left; another Java leaves its own, and nothing of the old stays."""
+    assert shell("nightly")[0] == 0
+    (kept,) = (shell.root / ".cache" / "classes").iterdir()
+    options = shlex.split(shell.job_environment()["SPARK_SUBMIT_OPTS"])
+    assert f"-XX:SharedArchiveFile={kept}/spark.jsa" in options
+    assert sorted(path.name for path in kept.iterdir()) == [".tried", "spark.jsa"]
+    shell.script("java", f"#!/bin/bash\nprintf '{MODULES.replace('17.0.15', '21.0.1')}'\n")
+    assert shell("nightly")[0] == 0
+    assert shell.noted("log").count("classes") == 2
+    assert [path == kept for path in (shell.root / ".cache" / "classes").iterdir()] == [False]
+
+
+def test_classes_that_cannot_be_kept(shell: Shell) -> None:
+    """A job runs without them: one line says so, once, and where to read why."""
+    code, _, errors = shell("nightly", FAKE_CLASSES="1")
+    assert code == 0
+    assert "Spark's classes could not be kept" in errors
+    assert (shell.root / ".cache" / "classes.log").read_text() == "Java says why\n"
+    assert "SharedArchiveFile" not in shell.job_environment()["SPARK_SUBMIT_OPTS"]
+    assert shell("nightly")[2] == "err\n"
+
+
 def test_loops_that_do_not_compile(shell: Shell) -> None:
     """One clear line, what was said before it, and the next start tries again."""
     code, _, errors = shell("nightly", FAKE_COMPILE="1")
@@ -413,28 +442,28 @@ def test_the_environment_of_the_job(shell: Shell) -> None:
 def test_set_up_is_done_once(shell: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
     _, _, err = shell("nightly")
-    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "err"]
-    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "compile", "job"]
+    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "Keeping", "err"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "compile", "classes", "job"]
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[5:] == ["parse", "job"]
+    assert shell.noted("log")[6:] == ["parse", "job"]
     (shell.root / "requirements.txt").write_text("a==2\n")
     assert shell("nightly")[2].startswith("Bringing")
-    assert shell.noted("log")[7] == f"pip {shell.root}/requirements.txt"
+    assert shell.noted("log")[8] == f"pip {shell.root}/requirements.txt"
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark", "compile"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark", "compile", "classes"]
     assert shell("--set-up", "dev")[2] == ""
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[3:] == ["parse", "job"]
+    assert shell.noted("log")[4:] == ["parse", "job"]
 
 
 def test_set_up_without_tests(shell: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
     assert shell("--set-up", "run")[0] == 0
-    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "spark", "compile"]
+    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "spark", "compile", "classes"]
     assert shell("nightly")[2] == "err\n"
 
 
@@ -465,7 +494,7 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     """Beside conf in the package jobs: it makes no environment, and keeps what it made in the user's cache."""
     path = shell.installed()
     assert shell("nightly", *AWKWARD, command=path)[0] == 0
-    assert shell.noted("log") == ["parse", "spark", "compile", "job"]
+    assert shell.noted("log") == ["parse", "spark", "compile", "classes", "job"]
     assert shell.noted("words") == ["nightly", *AWKWARD]
     environment = shell.job_environment()
     assert environment["PYSPARK_PYTHON"] == environment["GROUPLEDGER_PYTHON"]
@@ -475,7 +504,7 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     assert f"{str(shell.root).replace(' ', '%20')}/jobs/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
     assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
     assert shell("replay", command=path)[2] == "err\n"
-    assert shell.noted("log")[4:] == ["parse", "job"]
+    assert shell.noted("log")[5:] == ["parse", "job"]
 
 
 def test_the_cache_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
