@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,8 @@ from jobs.settings import PROJECT_ROOT
 DEFAULTS_FILE: Final = PROJECT_ROOT / "conf" / "spark-defaults.conf"
 JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
 """Delta's jars as spark-submit.sh keeps them after the first start."""
+DAEMON: Final = "jobs.worker_daemon"
+"""What forks the Python workers."""
 
 
 class NotSubmittedError(JobError):
@@ -46,12 +47,14 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
     """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
 
     Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
-    With `wakes_workers` the Python workers start and load what tasks need while the JVM is still making the session.
+    With `wakes_workers` the Python workers, and what tasks need of modules and compiled loops, are there by the time
+    the JVM has made the session.
     """
     folder = tempfile.mkdtemp(prefix="groupledger-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": folder, **(overrides or {})}
     if wakes_workers:
+        settings["spark.python.daemon.module"] = DAEMON
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         threading.Thread(target=_wake_workers, args=(context,), daemon=True).start()
     builder = SparkSession.builder
@@ -67,11 +70,6 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
 
 
 def _wake_workers(context: SparkContext) -> None:
-    with suppress(Exception):  # only a head start: a worker that cannot load fails its first task, and says why
+    with suppress(Exception):  # only a head start: what is wrong with workers, their first task says
         core_count = context.defaultParallelism
-        context.parallelize(range(core_count), core_count).foreach(_load)
-
-
-def _load(_: int) -> None:
-    import_module("jobs.replay")
-    import_module("jobs.warm_up").warm_up()
+        context.parallelize(range(core_count), core_count).count()
