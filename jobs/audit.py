@@ -54,7 +54,7 @@ from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
-AUDIT_FORMAT: Final = 6
+AUDIT_FORMAT: Final = 7
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
 TASKS_PER_CORE: Final = 2
@@ -180,7 +180,7 @@ def _audit(
         group_files=_group_files(run),
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
-    watermarks = read_watermarks(run)
+    watermarks = read_watermarks(run, of_any_format=True)
     done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks), LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
@@ -270,7 +270,7 @@ def _plan(
         or is_renamed_since(warehouse, cluster_id, newest.replay_version)
     ):
         return AuditPlan(logs, {(log.topic, log.partition): Step.AFRESH for log in logs}, is_resting=False)
-    now = read_watermarks(run)
+    now = read_watermarks(run, of_any_format=True)
     before = {
         (row["topic"], row["log_partition"]): watermark_from(row)
         for row in newest.read(AUDITED_LOGS, ["topic", "log_partition", "next_offset", "replayed"]).to_pylist()
@@ -297,6 +297,7 @@ def _works(
     tasks_max = TASKS_PER_CORE * session.sparkContext.defaultParallelism
     works: list[AuditWork] = []
     for topic in topics:
+        former = work.former.having(AUDITED_LOGS, "topic", topic)
         of_topic = [log for log in plan.logs if log.topic == topic]
         for indices in balanced([log.size_bytes for log in of_topic], tasks_max):
             works.append(
@@ -304,6 +305,7 @@ def _works(
                     work,
                     number=work.number + len(works),
                     topic=topic,
+                    former=former,
                     log_partitions=tuple(of_topic[index].partition for index in indices),
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),

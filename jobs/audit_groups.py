@@ -36,6 +36,7 @@ from jobs.group_state import SavedGroups
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
 from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, new_commits
+from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
 
@@ -53,20 +54,27 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known = configs(work.files)
     lags = LagWriter(work.files, work.inference, parts)
+    carried: dict[Table, dict[int, Set[str]]] = {table: {} for table in GROUP_GOLD}
+    """By table and log partition: which groups' rows are made anew; those of all others stay."""
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
         if saved is not None and log_partition in work.resting:
             for table in GROUP_GOLD:
-                parts.carry(table, log_partition)
+                carried[table][log_partition] = frozenset()
             parts.carry_broken_rules(log_partition)
             left = saved
         elif saved is not None and work.keeps_groups:
-            left = _NewAudit(work, parts, known, log_partition, saved).run()
+            audited = _NewAudit(work, parts, known, log_partition, saved)
+            left = audited.run()
+            for table, left_out in audited.left_out.items():
+                carried[table][log_partition] = left_out
         else:
             left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
+    for table, of_logs in carried.items():
+        parts.carry(table, of_logs)
 
 
 def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:
@@ -279,12 +287,14 @@ class _NewAudit:
         else:
             self._made.add(judged, self._place)
 
+    @property
+    def left_out(self) -> Mapping[Table, Set[str]]:
+        """By table, the groups whose rows are made anew; the days are written here."""
+        return {PARTITION_OWNERS: self._noted, REBALANCES: self._noted, COMMIT_ANOMALIES: self._whole}
+
     def _carry(self) -> None:
-        """Write what was said before and still holds."""
+        """Write what was counted and found before and still holds."""
         parts, log_partition = self._parts, self._log_partition
-        for table in (PARTITION_OWNERS, REBALANCES):
-            parts.carry(table, log_partition, self._noted)
-        parts.carry(COMMIT_ANOMALIES, log_partition, self._whole)
         parts.carry_broken_rules(log_partition, left_out=self._whole)
         for rows in self._summary:
             _write_counted(rows, self._counts, self._noted, parts)

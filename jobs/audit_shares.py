@@ -64,7 +64,7 @@ def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
     if saved is not None:
         saved.known.require_same(known, members)
         parts.carry_broken_rules(log_partition, past.from_log_offset)
-    ends = stretch_ends(work.files, log_partition, past.from_log_offset)
+    ends = stretch_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
     shown = None
     if len(ends) > 1:
         bounds = pairwise((past.from_log_offset, *ends))
@@ -109,7 +109,9 @@ def _audit_stretch(
     write_broken_rules(new, work.topic, parts)
     settled = gold.counted.counts(place)
     kept = kept_of(log, gold.evidence, place, known, members)
-    return SavedShares.of(kept, _kept_rows(kept, states.rows), added_counts(before, settled))
+    unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
+    rows = _rows_left(kept, states.rows)
+    return SavedShares.of(kept, rows, unsettled, next_offset, added_counts(before, settled))
 
 
 Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)
@@ -120,14 +122,17 @@ def _rows_of(rows: Rows, place: int, is_settled: bool) -> Rows:
     return taken(rows, np.flatnonzero((rows.log_offset < place) == is_settled))
 
 
-def _kept_rows(kept: Kept, rows: pa.Table) -> pa.Table:
-    """Rows of silver, and what was told up to each."""
+def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
+    """Rows of silver that are kept of what is settled, with what was told up to each, and those of what is not."""
     log_offset = numbers_of(rows["log_offset"])
     order = np.argsort(log_offset, kind="stable")
-    places = order[np.searchsorted(log_offset[order], kept.states.log_offset)] if len(order) else order
-    return rows.take(pa.array(places)).set_column(
-        rows.schema.get_field_index(TOLD_LAST), TOLD_LAST, pa.array(kept.states.told_last)
-    )
+    sorted_offset = log_offset[order]
+    places = np.searchsorted(sorted_offset, kept.states.log_offset)
+    first = int(np.searchsorted(sorted_offset, kept.settled_to))
+    told_last = np.append(kept.states.told_last, np.full(len(order) - first, -1, np.int64))
+    column = rows.schema.get_field_index(TOLD_LAST)
+    wanted = np.append(order[places], order[first:])
+    return rows.take(pa.array(wanted)).set_column(column, TOLD_LAST, pa.array(told_last))
 
 
 def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
+from jobs.arrow_columns import codes_of, numbers_of
 from jobs.arrow_schemas import arrow_schema
 from jobs.replay_state import Watermark, watermark_row
-from jobs.silver_reader import END_OF_LOG, SilverFiles
+from jobs.silver_reader import END_OF_LOG, LOG_PARTITION, SilverFiles
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
@@ -120,7 +122,7 @@ class AuditParts:
             rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
             part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
-        writer.write(rows)
+        writer.write(_coded(rows))
 
     def keep(self, log_partition: int, state: bytes) -> None:
         """Write what is left of a log partition for the next audit."""
@@ -128,10 +130,18 @@ class AuditParts:
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "state": state}
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
-    def carry(self, table: Table, log_partition: int, left_out: Set[str] = frozenset()) -> None:
-        """Write the rows which the last audit made of a log partition, those of some groups left out."""
-        for rows in self.former_rows(table, log_partition, left_out):
-            self.write(table, rows)
+    def carry(self, table: Table, left_out: Mapping[int, Set[str]]) -> None:
+        """Write the rows which the last audit made of some log partitions, those of some groups of each left out."""
+        columns = [name for name in table.column_names if name not in table.partition_by]
+        texts = [name for name in columns if pa.types.is_string(arrow_schema(table).field(name).type)]
+        for rows in self._work.former.iterate_some(table, columns, left_out, texts) if left_out else ():
+            is_kept = np.ones(rows.num_rows, np.bool_)
+            group, group_ids = codes_of(rows["group_id"])
+            of_log = numbers_of(rows[LOG_PARTITION])
+            for log_partition, groups in left_out.items():
+                codes = [code for code, group_id in enumerate(group_ids) if group_id in groups] if groups else []
+                is_kept[np.isin(group, codes) & (of_log == log_partition)] = False
+            self.write(table, rows if is_kept.all() else rows.filter(pa.array(is_kept)))
 
     def carry_broken_rules(
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
@@ -147,3 +157,11 @@ class AuditParts:
         others = pa.array(sorted(left_out), pa.string())
         for rows in self._work.former.iterate(table, columns, log_partition):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
+
+
+def _coded(rows: pa.Table) -> pa.Table:
+    """The rows with their texts as codes: those which the last audit made are read so, and a file has one type."""
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_string(column.type):
+            rows = rows.set_column(index, column.name, rows[column.name].dictionary_encode())
+    return rows

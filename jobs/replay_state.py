@@ -79,10 +79,10 @@ def watermark_of(ranges: tuple[OffsetRange, ...]) -> Watermark:
     return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges)
 
 
-def read_watermarks(whole: WholeRun) -> dict[LogPartition, Watermark]:
-    """Of a run; nothing where its state is of another format."""
+def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[LogPartition, Watermark]:
+    """Of a run; nothing where its state is of another format, unless what silver is of is wanted, whoever made it."""
     rows = whole.read(WATERMARKS).to_pylist()
-    if any(row["state_format"] != STATE_FORMAT for row in rows):
+    if not of_any_format and any(row["state_format"] != STATE_FORMAT for row in rows):
         return {}
     return {(row["topic"], row["partition"]): watermark_from(row) for row in rows}
 

@@ -106,7 +106,7 @@ def share_states(
         STATE_COLUMNS,
         log_partition,
         STATE_TEXTS,
-        from_log_offset=from_log_offset if saved is None else saved.past.from_log_offset,
+        from_log_offset=from_log_offset if saved is None else saved.next_offset,
         to_log_offset=to_log_offset,
     )
     rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
@@ -145,7 +145,7 @@ def share_log(
         TRANSITION_COLUMNS,
         log_partition,
         TRANSITION_TEXTS,
-        from_log_offset=from_log_offset if saved is None else saved.past.from_log_offset,
+        from_log_offset=from_log_offset if saved is None else saved.next_offset,
         to_log_offset=to_log_offset,
     )
     transitions = ShareTransitions(

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.columns import joined
 from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
 from coordinator_core.inference.share_past import Kept, Known
 from coordinator_core.inference.shares import PlaceCounts
@@ -32,6 +33,9 @@ class SavedShares:
 
     past: SharePast
     known: Known
+    next_offset: int
+    """Log offset: what lies before is here, needed of what is settled, and all of what is not. Silver has it as well,
+    but in row groups of which only the end is wanted."""
     states: pa.Table
     """Columns as `share_reader` reads them, and `told_last`."""
     transitions: ShareTransitions
@@ -39,10 +43,19 @@ class SavedShares:
     """Of what is settled."""
 
     @classmethod
-    def of(cls, kept: Kept, states: pa.Table, counts: Sequence[PlaceCounts]) -> Self:
-        """`states`: the rows that `kept.state_rows` are of, with their `told_last`."""
+    def of(
+        cls,
+        kept: Kept,
+        states: pa.Table,
+        unsettled: ShareTransitions,
+        next_offset: int,
+        counts: Sequence[PlaceCounts],
+    ) -> Self:
+        """`states`: the rows that `kept.state_rows` are of, with their `told_last`, and those which are not settled, as
+        the transitions `unsettled` are."""
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
-        return cls(past, kept.known, states, kept.transitions, tuple(counts))
+        transitions = joined(kept.transitions, unsettled)
+        return cls(past, kept.known, max(next_offset, kept.settled_to), states, transitions, tuple(counts))
 
     def packed(self) -> bytes:
         """As bytes."""
@@ -54,6 +67,7 @@ class SavedShares:
                 "past": (self.past.from_log_offset, self.past.observed_ms, self.past.until_ms),
                 "groups": {group_id: tuple(past) for group_id, past in self.past.groups.items()},
                 "known": tuple(self.known),
+                "next_offset": self.next_offset,
                 "states": sink.getvalue().to_pybytes(),
                 "transitions": {
                     field.name: getattr(self.transitions, field.name).tobytes() for field in fields(self.transitions)
@@ -77,6 +91,7 @@ class SavedShares:
             return cls(
                 SharePast(from_log_offset, observed_ms, groups, until_ms),
                 Known(tuple(group_ids), tuple(topics), known_until_ms, fingerprint),
+                told["next_offset"],
                 states,
                 ShareTransitions(**columns),
                 tuple(PlaceCounts(*counts) for counts in told["counts"]),

@@ -115,6 +115,15 @@ class SilverFiles:
         whole = WholeRun.newest(warehouse, cluster_id)
         return cls({table.full_name: whole.files(table) for table in tables})
 
+    def having(self, table: Table, column: str, value: str) -> Self:
+        """The same, but for files of one table whose rows all have another value."""
+
+        def may_have(file: TableFile) -> bool:
+            return bool(file.minimum.get(column, value) <= value <= file.maximum.get(column, value))
+
+        of_table = tuple(filter(may_have, self._files.get(table.full_name, ())))
+        return type(self)({**self._files, table.full_name: of_table})
+
     def read(
         self,
         table: Table,
@@ -182,6 +191,22 @@ class SilverFiles:
                         rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
                     if rows.num_rows:
                         yield rows
+
+    def iterate_some(
+        self, table: Table, columns: Sequence[str], log_partitions: Collection[int], coded: Collection[str] = ()
+    ) -> Iterator[pa.Table]:
+        """The rows of some log partitions, row group by row group. `columns`: LOG_PARTITION among them."""
+        schema = columns_read(table, columns, coded)
+        wanted_of = np.array(sorted(log_partitions), np.int64)
+        for file in self._files.get(table.full_name, ()):
+            footer = self._footer(file)
+            with _OpenFile(file, footer, tuple(coded)) as source:
+                for index, bounds in enumerate(footer.bounds):
+                    if bounds is not None and not ((wanted_of >= bounds[0]) & (wanted_of <= bounds[1])).any():
+                        continue
+                    rows = as_read(source.read_row_group(index, schema.names), schema)
+                    is_wanted = np.isin(numbers_of(rows[LOG_PARTITION]), wanted_of)
+                    yield rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
         """The rows of one log partition in a row group. Those of others are next: what several share is kept."""

@@ -14,12 +14,16 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
+from coordinator_core.history.saved import STATE_FORMAT
 from jobs.arrow_schemas import arrow_schema, spark_schema, sql_type, statistics_columns
 from jobs.audit import AUDIT_FORMAT
 from jobs.cli import main
 from jobs.errors import WarehouseError
 from jobs.nightly import DONE, run_audit
 from jobs.replay import replay_application
+from jobs.replay_state import Watermark, read_watermarks, watermarks_table
+from jobs.replay_tasks import OFFSETS_TOPIC
+from jobs.runs import WholeRun
 from jobs.settings import Settings
 from jobs.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.silver_reader import SilverFiles
@@ -28,7 +32,7 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
-from schemas.tables.state import AUDITS, RUNS
+from schemas.tables.state import AUDITS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
 from tests.jobs.history import CLUSTER, START
 from tests.jobs.test_replay import CLUSTER as REPLAYED
@@ -258,6 +262,20 @@ def test_older_gold_is_made_anew(older: Jobs, monkeypatch: pytest.MonkeyPatch) -
     assert not any(jobs.warehouse.read(REBALANCES)["in_storm"].to_pylist())
 
 
+def test_how_far_silver_is_can_be_told_of_state_of_any_format(tmp_path: Path) -> None:
+    """Replay begins anew where state is of another version; an audit before that still sees what silver is of."""
+    warehouse = Warehouse(str(tmp_path))
+    warehouse.ensure(WATERMARKS)
+    place = OFFSETS_TOPIC, 3
+    told = watermarks_table(REPLAYED, {place: Watermark(8, ((2, 7),))})
+    other = pa.array([STATE_FORMAT + 1], told.schema.field("state_format").type)
+    told = told.set_column(told.schema.get_field_index("state_format"), told.schema.field("state_format"), other)
+    warehouse.write(WATERMARKS, told, app_id="a", version=0)
+    run = WholeRun(warehouse, REPLAYED, None)
+    assert read_watermarks(run) == {}
+    assert read_watermarks(run, of_any_format=True) == {place: Watermark(8, ((2, 7),))}
+
+
 def columns_hash(tables: Iterable[Table]) -> str:
     """Of names and types of all columns."""
     columns = [(table.full_name, column.name, sql_type(column.type)) for table in tables for column in table.columns]
@@ -267,4 +285,4 @@ def columns_hash(tables: Iterable[Table]) -> str:
 def test_changed_columns_raise_the_format() -> None:
     """Whoever changes a table of silver or gold raises SILVER_FORMAT or AUDIT_FORMAT, and puts the new hash here."""
     assert (SILVER_FORMAT, columns_hash(SILVER_TABLES)) == (3, "ae8f9d32d7dded4e")
-    assert (AUDIT_FORMAT, columns_hash(GOLD_TABLES)) == (6, "cfe1923ecb98095c")
+    assert (AUDIT_FORMAT, columns_hash(GOLD_TABLES)) == (7, "cfe1923ecb98095c")

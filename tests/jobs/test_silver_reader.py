@@ -174,6 +174,27 @@ def test_lives_are_the_same_however_many_fit_into_memory(
             assert life.commits.recorded_at_ms.tolist() == [min(ms, 4000) for ms in applied_at]
 
 
+def test_log_partitions_are_read_together(warehouse: Warehouse) -> None:
+    """Whatever the order of their rows, with or without those of others, and whole files of another value left out."""
+    for version, partitions in enumerate(((0, 1, 0), (2, 3), (1, 1))):
+        rows = [
+            {"group_id": f"g{version}", "log_partition": partition, "log_offset": offset, "event_index": 0}
+            for offset, partition in enumerate(partitions)
+        ]
+        warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=version)
+    files = SilverFiles({GROUP_EVENTS.full_name: tuple(warehouse.files(GROUP_EVENTS))})
+    columns = ("log_partition", "log_offset", "group_id")
+
+    def found(files: SilverFiles, *log_partitions: int) -> list[tuple[Any, ...]]:
+        parts = files.iterate_some(GROUP_EVENTS, columns, set(log_partitions), ["group_id"])
+        return sorted(tuple(row.values()) for rows in parts for row in rows.to_pylist())
+
+    assert found(files, 0, 3) == [(0, 0, "g0"), (0, 2, "g0"), (3, 1, "g1")]
+    assert found(files, 1) == [(1, 0, "g2"), (1, 1, "g0"), (1, 1, "g2")]
+    assert found(files, 4) == []
+    assert found(files.having(GROUP_EVENTS, "group_id", "g1"), 0, 1, 2) == found(files, 2) == [(2, 0, "g1")]
+
+
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_log_partitions_that_share_a_row_group_are_told_apart(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
