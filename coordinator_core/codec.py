@@ -59,6 +59,7 @@ STRING_BYTES_MAX: Final = 32767
 BYTES_MAX: Final = 0x7FFFFFFF
 
 SHORT_ARRAY_LENGTH: Final = 32
+"""Most arrays of elements of fixed size are shorter than this: those layouts are made once."""
 
 UUID_BYTES: Final = 16
 UUID_CACHE_SIZE: Final = 65_536
@@ -458,28 +459,35 @@ def _tags_reader(
     message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, _Codec]]
 ) -> Callable[[Buffer, int, Any], int]:
     """Reads a tag section that is not empty."""
-    known = {
-        tag: (field.name, _reader(f"tag {tag} of {message.name}", codec)) for tag, (_, field, codec) in tagged.items()
-    }
+    source = Source("read_tags(data, position, new)")
+    source.add("size = len(data)", "unknown = []")
+    _read_uvarint_into(source, "tag_count")
+    source.add("for _ in range(tag_count):")
+    with source.indented():
+        _read_uvarint_into(source, "tag")
+        _read_uvarint_into(source, "tag_size")
+        for tag, (_, field, codec) in tagged.items():
+            source.add(f"if tag == {tag}:")
+            with source.indented():
+                codec.read_into(source, f"new.{field.name}")
+                source.add("continue")
+        source.add(
+            f"{source.name('check', _check_length)}(tag_size, data, position)",
+            "unknown.append((tag, bytes(data[position : position + tag_size])))",
+            "position += tag_size",
+        )
+    source.add("new.unknown_tags = tuple(unknown)", "return position")
+    return source.compiled(f"tags of {message.name}")
 
-    def read_tags(data: Buffer, position: int, new: Any) -> int:
-        tag_count, position = read_uvarint(data, position)
-        unknown: list[tuple[int, bytes]] = []
-        for _ in range(tag_count):
-            tag, position = read_uvarint(data, position)
-            size, position = read_uvarint(data, position)
-            if tag in known:
-                name, read = known[tag]
-                value, position = read(data, position)
-                setattr(new, name, value)
-            else:
-                _check_length(size, data, position)
-                unknown.append((tag, bytes(data[position : position + size])))
-                position += size
-        new.unknown_tags = tuple(unknown)
-        return position
 
-    return read_tags
+def _read_uvarint_into(source: Source, target: str) -> None:
+    """Most are of one byte."""
+    source.add(
+        f"{target} = data[position]",
+        "position += 1",
+        f"if {target} > 0x7F:",
+        f"    {target}, position = {source.name('read_uvarint', read_uvarint)}(data, position - 1)",
+    )
 
 
 def _reader(title: str, codec: _Codec | _StructCodec) -> Read:
@@ -783,8 +791,12 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
             "else:",
         )
         if letter is not None:
+            short = [struct.Struct(f">{count}{letter}").unpack_from for count in range(SHORT_ARRAY_LENGTH)]
             source.add(
-                f"    {target} = {source.name('elements', _elements_reader(letter))}(data, start, length)",
+                f"    if length < {SHORT_ARRAY_LENGTH}:",
+                f"        {target} = {source.name('short', short)}[length](data, start)",
+                "    else:",
+                f"        {target} = {source.name('unpack', struct.unpack_from)}(f'>{{length}}{letter}', data, start)",
                 f"    position = start + length * {element_bytes_min}",
             )
         else:
@@ -806,18 +818,6 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
             write_element(out, item)
 
     return _Codec(read_into, write, bytes_min)
-
-
-def _elements_reader(letter: str) -> Callable[[Buffer, int, int], tuple[Any, ...]]:
-    """Reads elements of fixed size. Most arrays are short: those layouts are made once."""
-    short = [struct.Struct(f">{count}{letter}").unpack_from for count in range(SHORT_ARRAY_LENGTH)]
-
-    def read(data: Buffer, position: int, count: int) -> tuple[Any, ...]:
-        if count < SHORT_ARRAY_LENGTH:
-            return short[count](data, position)
-        return struct.unpack_from(f">{count}{letter}", data, position)
-
-    return read
 
 
 def _check_length(length: int, data: Buffer, position: int) -> None:

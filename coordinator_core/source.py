@@ -4,7 +4,8 @@ As dataclasses and attrs make their methods. No text of a log ever gets into the
 """
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -15,11 +16,21 @@ class Source:
         """`signature`: `name(argument, ...)`."""
         self._signature = signature
         self._lines: list[str] = []
+        self._depth = 1
         self._names: dict[str, Any] = {}
 
     def add(self, *lines: str, depth: int = 0) -> None:
         """Append lines, indented by `depth`."""
-        self._lines += ["    " * (depth + 1) + line for line in lines]
+        self._lines += ["    " * (self._depth + depth) + line for line in lines]
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """What is added here stands below the line before."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
     def name(self, kind: str, value: Any) -> str:
         """A name of this function alone for an object: what it is, and a number."""

@@ -6,7 +6,8 @@ it. A value of None is a tombstone. Tombstones for members, targets or patterns 
 nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from immutables import Map
 
@@ -31,6 +32,8 @@ from coordinator_core.modern import (
     without,
     without_static_member,
 )
+
+_MEMBER_STATES: Final[Mapping[int, MemberState]] = {state.value: state for state in MemberState}
 
 
 def replay_metadata(group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report) -> ConsumerGroup | None:
@@ -118,7 +121,7 @@ def replay_current_assignment(
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=_member_state(value.state),
+        state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
         assigned=_assigned(value.assigned_partitions, epoch),
         pending_revocation=_assigned(value.partitions_pending_revocation, epoch),
     )
@@ -142,13 +145,6 @@ def _classic_member_metadata(classic: Struct) -> ClassicMemberMetadata:
     )
 
 
-def _member_state(state: int) -> MemberState:
-    try:
-        return MemberState(state)
-    except ValueError:
-        return MemberState.UNKNOWN
-
-
 def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
     assigned: dict[str, dict[int, int]] = {}
     for topic in topics:
@@ -158,11 +154,14 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
     return assigned
 
 
-def _held(member: ConsumerMember) -> Iterator[tuple[str, int]]:
-    for topics in (member.assigned, member.pending_revocation):
-        for topic_id, partitions in topics.items():
-            for partition in partitions:
-                yield topic_id, partition
+def _held(member: ConsumerMember) -> list[tuple[str, int]]:
+    """What a member has, and what it is giving up; what is both stands there twice."""
+    return [
+        (topic_id, partition)
+        for topics in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in topics.items()
+        for partition in partitions
+    ]
 
 
 def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:

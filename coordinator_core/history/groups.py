@@ -101,8 +101,7 @@ class GroupRecord(NamedTuple):
     value: Struct | None
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One step of the coordinator for one group: records of one batch and one timestamp, in order."""
 
     group_id: str
@@ -117,8 +116,7 @@ class Operation:
         return self.records[0].offset
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsDeleted:
+class OffsetsDeleted(NamedTuple):
     """One step of the coordinator for one group, of nothing but tombstones of offsets: no group can change by it."""
 
     group_id: str
@@ -147,12 +145,18 @@ class _Step:
     generation_at: int
     vanished: bool
     """Gone, or of another type, at some point within the operation."""
+    replaying: int = -1
+    """Offset of the record that is being replayed."""
     member_at: dict[str, int] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
     """Members named by the operation's keys, in order."""
     events: list[EventRow] = field(default_factory=list)
     opened: Open | None = None
     """Where every interval begins that this operation opens."""
+
+    def report(self, anomaly: Anomaly) -> None:
+        """Note an anomaly of the record that is being replayed."""
+        self.say("ANOMALY", self.replaying, details={"code": anomaly.code, "message": anomaly.message})
 
     def offset_of(self, record_type: RecordType) -> int:
         """Offset of the operation's last record of a type; of its last record where there is none."""
@@ -304,16 +308,17 @@ class GroupHistory:
             generation_at=operation.last_offset,
             vanished=False,
         )
-        previous = before
+        group = before
         for record in operation.records:
+            previous = group
             self._replay_record(step, record)
             group = self.shard.groups.get(group_id)
-            if previous is not None and type(group) is not type(previous):
-                step.vanished, step.vanished_at = True, record.offset
-            if group is not None and type(group) is not type(previous):
-                step.appeared_at = record.offset
-            previous = group
-        step.after = self.shard.groups.get(group_id)
+            if type(group) is not type(previous):
+                if previous is not None:
+                    step.vanished, step.vanished_at = True, record.offset
+                if group is not None:
+                    step.appeared_at = record.offset
+        step.after = group
         return step
 
     def _replay_record(self, step: _Step, record: GroupRecord) -> None:
@@ -327,47 +332,34 @@ class GroupHistory:
                 step.events.extend(_offsets_deleted(deleted, self.shard.groups.get(group_id)))
             return
         assert isinstance(record.key, Struct), "only offset commits come with less than the codec's key"
+        step.replaying = record.offset
+        self.shard = replay(self.shard, record.record_type, record.key, record.value, report=step.report)
+        self._note_record(step, record.offset, record.record_type, record.key, record.value)
 
-        def report(anomaly: Anomaly) -> None:
-            step.say("ANOMALY", record.offset, details={"code": anomaly.code, "message": anomaly.message})
-
-        self.shard = replay(
-            self.shard,
-            record.record_type,
-            record.key,
-            record.value,
-            report=report,
-        )
-        self._note_record(step, record)
-
-    def _note_record(self, step: _Step, record: GroupRecord) -> None:
+    def _note_record(
+        self, step: _Step, offset: int, record_type: RecordType, key: Struct, value: Struct | None
+    ) -> None:
         """Remember which record speaks of what, and say what is one event a record by definition."""
-        key, value = record.key, record.value
-        assert isinstance(key, Struct)
-        if record.record_type in KEYED_BY_MEMBER:
+        if record_type in KEYED_BY_MEMBER:
             member_id: str = key.member_id
             step.touched.setdefault(member_id)
-            if record.record_type in MEMBER_RECORDS or member_id not in step.member_at:
-                step.member_at[member_id] = record.offset
-        elif record.record_type in GENERATION_RECORDS and value is not None:
-            step.generation_at = record.offset
-        if value is None:
-            return
-        if record.record_type in CURRENT_ASSIGNMENT_RECORDS:
-            step.say(
-                "MEMBER_RECONCILED",
-                record.offset,
-                generation=value.member_epoch,
-                member_id=key.member_id,
-                details={
+            if record_type in MEMBER_RECORDS or member_id not in step.member_at:
+                step.member_at[member_id] = offset
+            if value is not None and record_type in CURRENT_ASSIGNMENT_RECORDS:
+                details = {
                     "previous_member_epoch": str(value.previous_member_epoch),
-                    "state": _MEMBER_STATE_NAMES[record.record_type].get(value.state, "UNKNOWN"),
-                },
-            )
-            if value.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-                step.say("STATIC_MEMBER_LEFT", record.offset, member_id=key.member_id)
-        elif record.record_type in TARGET_METADATA_RECORDS:
-            step.say("TARGET_COMPUTED", record.offset, generation=value.assignment_epoch)
+                    "state": _MEMBER_STATE_NAMES[record_type].get(value.state, "UNKNOWN"),
+                }
+                epoch = value.member_epoch
+                step.say("MEMBER_RECONCILED", offset, generation=epoch, member_id=member_id, details=details)
+                if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+                    step.say("STATIC_MEMBER_LEFT", offset, member_id=member_id)
+        elif value is None:
+            return
+        elif record_type in GENERATION_RECORDS:
+            step.generation_at = offset
+        elif record_type in TARGET_METADATA_RECORDS:
+            step.say("TARGET_COMPUTED", offset, generation=value.assignment_epoch)
 
     def _compare_group(self, track: Track, step: _Step) -> None:
         before, after = step.before, step.after

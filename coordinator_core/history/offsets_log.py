@@ -6,6 +6,7 @@ simple group. Put back in log order and cut into operations, they are what the g
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -25,6 +26,9 @@ from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
+KEY_CACHE_SIZE: Final = 16_384
+"""Keys which are remembered decoded: those of some thousands of members, ten MiB at most."""
+
 _RECORD_TYPES: Final = {record_type.value: record_type for record_type in RecordType}
 
 
@@ -125,11 +129,11 @@ class OffsetsLogReplay:
         ):
             payload = key_bytes = data[key_position : key_position + max(key_length, 0)].tobytes()
             try:
-                key = codec.decode_key(TOPIC, key_bytes)
+                record_type, group_id, key = _decode_key(key_bytes)
                 value: Struct | None = None
                 if value_length >= 0:
                     payload = data[value_position : value_position + value_length].tobytes()
-                    value = codec.decode_value(TOPIC, key.record_type, payload).fields
+                    value = codec.decode_value(TOPIC, record_type, payload).fields
                 else:
                     tombstone_count += 1
             except DecodeError as error:
@@ -146,9 +150,7 @@ class OffsetsLogReplay:
                     )
                 )
                 continue
-            record_type = _RECORD_TYPES[key.record_type]
-            group_id = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
-            record = GroupRecord(offset, record_type, key.fields, value)
+            record = GroupRecord(offset, record_type, key, value)
             placed.append(_Placed(offset, operation, group_id, timestamp_ms, record))
         return placed, findings, unknown_count, tombstone_count
 
@@ -165,6 +167,15 @@ class OffsetsLogReplay:
             row = int(first[topic_id])
             topic = commits.topics[commits.topic[row]]
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
+
+
+@lru_cache(KEY_CACHE_SIZE)
+def _decode_key(data: bytes) -> tuple[RecordType, str, Struct]:
+    """Record type, group id and all fields of a key: that of a member comes again with each rebalance."""
+    key = codec.decode_key(TOPIC, data)
+    record_type = _RECORD_TYPES[key.record_type]
+    group_id: str = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
+    return record_type, group_id, key.fields
 
 
 def _touches(lane: LaneOutput) -> Iterator[_Placed]:

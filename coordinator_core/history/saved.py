@@ -11,6 +11,7 @@ import hashlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
 from cattrs.errors import BaseValidationError
@@ -77,14 +78,33 @@ def _is_mapping(kind: Any) -> bool:
     return get_origin(kind) in {Map, Mapping, dict}
 
 
+def _is_plain(kind: Any) -> bool:
+    """What MessagePack gives back as it was."""
+    return kind in _PLAIN or _is_plain_union(kind)
+
+
+def _is_plain_union(kind: Any) -> bool:
+    return isinstance(kind, UnionType) and _PLAIN.issuperset(get_args(kind))
+
+
+def _is_plain_tuple(kind: Any) -> bool:
+    """What MessagePack gives back as a list."""
+    return get_origin(kind) is tuple and all(each is Ellipsis or _is_plain(each) for each in get_args(kind))
+
+
 def _has_plain_keys(kind: Any) -> bool:
-    """Keys which MessagePack gives back as they were."""
     return get_args(kind)[0] in {str, int}
 
 
+_PLAIN: Final = frozenset({str, int, bytes, bool, NoneType})
+
+
 def _unstructure_mapping(kind: Any) -> Callable[[Any], Any]:
-    value_of = _CONVERTER.get_unstructure_hook(get_args(kind)[1])
+    value_kind = get_args(kind)[1]
+    value_of = _CONVERTER.get_unstructure_hook(value_kind)
     if _has_plain_keys(kind):
+        if _is_plain(value_kind) or _is_plain_tuple(value_kind):
+            return lambda mapping: dict(sorted(mapping.items()))
         return lambda mapping: {key: value_of(mapping[key]) for key in sorted(mapping)}
     return lambda mapping: [(key, value_of(mapping[key])) for key in _in_order(mapping)]
 
@@ -102,6 +122,8 @@ def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:
     value_of = _CONVERTER.get_structure_hook(value_kind)
     make = Map if get_origin(kind) is Map else dict
     if _has_plain_keys(kind):
+        if _is_plain(value_kind):
+            return lambda saved, _: make(saved.items())
         return lambda saved, _: make({key: value_of(value, value_kind) for key, value in saved.items()})
     key_of = _CONVERTER.get_structure_hook(key_kind)
     return lambda saved, _: make({key_of(key, key_kind): value_of(value, value_kind) for key, value in saved})
@@ -118,6 +140,9 @@ def _structure_held(saved: Any, _: Any) -> Held:
 
 
 _CONVERTER: Final = make_converter(detailed_validation=False, forbid_extra_keys=True)
+_CONVERTER.register_structure_hook_func(_is_plain_union, lambda saved, _: saved)
+_CONVERTER.register_structure_hook_func(_is_plain_tuple, lambda saved, _: tuple(saved))
+_CONVERTER.register_unstructure_hook_func(_is_plain_tuple, lambda plain: plain)
 _CONVERTER.register_unstructure_hook(Held, _unstructure_held)
 _CONVERTER.register_structure_hook(Held, _structure_held)
 _CONVERTER.register_unstructure_hook_factory(_is_mapping, _unstructure_mapping)
