@@ -123,8 +123,15 @@ class WholeRun(HeldTables):
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)
+        seen = warehouse.version(STARTS)
         if broken_off(warehouse, cluster_id, whole) is None:
-            whole.watch(lambda: not is_writer and broken_off(warehouse, cluster_id, whole) is not None)
+
+            def has_begun() -> bool:
+                if is_writer or warehouse.version(STARTS) == seen:
+                    return False
+                return broken_off(warehouse, cluster_id, whole) is not None
+
+            whole.watch(has_begun)
         return whole
 
 
