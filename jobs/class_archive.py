@@ -15,7 +15,10 @@ WRITING_SECONDS_MAX: Final = 300
 
 
 def load_classes() -> None:
-    """A session, tasks in Python workers, and a query; returns when the JVM has ended."""
+    """A session, tasks in Python workers, and a query; returns when the JVM has ended.
+
+    Exits with its code where it failed: another JVM would die of a file that is cut off.
+    """
     session = start_session("class archive")
     run_tasks(session, abs, (1, 2))
     session.range(2).selectExpr("sum(id)").collect()
@@ -24,7 +27,9 @@ def load_classes() -> None:
     gateway.shutdown()
     # it ends with its standard input, and then writes
     gateway.proc.stdin.close()
-    gateway.proc.wait(WRITING_SECONDS_MAX)
+    code: int = gateway.proc.wait(WRITING_SECONDS_MAX)
+    if code:
+        raise SystemExit(code)
 
 
 if __name__ == "__main__":
