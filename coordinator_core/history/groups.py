@@ -568,9 +568,9 @@ class GroupHistory:
         kinds = track.assignments.setdefault(member_id, {})
         kept: list[Held] = []
         gone: list[Held] = []
-        come = keys
-        for held in kinds.pop(kind, ()):
-            come = come - held.keys
+        before = kinds.pop(kind, [])
+        come = frozenset(keys).difference(*[held.keys for held in before])
+        for held in before:
             if held.keys <= keys:
                 kept.append(held)
                 continue
