@@ -7,9 +7,10 @@
 #
 # A wheel has it too, and starts it as the command `groupledger`: in the environment that it was installed into.
 #
-# Makes what is missing (a Python environment in .venv, Delta's jars and what else a start needs in .cache), then runs the job under the real
-# spark-submit. The job's words reach it unchanged, and its exit code comes back: 0 done, 1 failed, 2 wrong arguments or
-# something that must be installed first, 3 done but something was quarantined or is missing.
+# Makes what is missing (a Python environment in .venv; Delta's jars, compiled loops and an archive of Spark's classes in
+# .cache), then runs the job under the real spark-submit. The job's words reach it unchanged, and its exit code comes
+# back: 0 done, 1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was
+# quarantined or is missing.
 #
 # The job is the parent of spark-submit, as in the pyspark shell (PYSPARK_SUBMIT_ARGS): spark-submit itself would give it
 # no standard input and pour its stderr into its stdout. Only --deploy-mode cluster needs it the other way round.

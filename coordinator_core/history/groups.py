@@ -566,17 +566,12 @@ class GroupHistory:
         self, track: Track, step: _Step, after: Group, member_id: str, kind: str, keys: Set[AssignmentKey]
     ) -> None:
         kinds = track.assignments.setdefault(member_id, {})
-        kept: list[Held] = []
-        gone: list[Held] = []
         before = kinds.pop(kind, [])
         come = frozenset(keys).difference(*[held.keys for held in before])
-        for held in before:
-            if held.keys <= keys:
-                kept.append(held)
-                continue
-            gone.append(Held(held.opened, held.keys - keys))
-            if left := held.keys & keys:
-                kept.append(Held(held.opened, left))
+        kept: list[Held] = before
+        gone: list[Held] = []
+        if len(keys) - len(come) < sum(len(held.keys) for held in before):
+            kept, gone = _parted(before, keys)
         if come:
             kept.append(Held(self._opened(track, step, after), come))
         if kept:
@@ -810,6 +805,20 @@ class GroupHistory:
                 member_id=member_id,
                 details={"code": f"EMBEDDED_{error.code}", "message": str(error)},
             )
+
+
+def _parted(before: Iterable[Held], keys: Set[AssignmentKey]) -> tuple[list[Held], list[Held]]:
+    """What a member keeps of all that it had, and what it has not any more, if it has `keys` now."""
+    kept: list[Held] = []
+    gone: list[Held] = []
+    for held in before:
+        if held.keys <= keys:
+            kept.append(held)
+            continue
+        gone.append(Held(held.opened, held.keys - keys))
+        if left := held.keys & keys:
+            kept.append(Held(held.opened, left))
+    return kept, gone
 
 
 def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[EventRow]:

@@ -9,6 +9,7 @@ said of commits before stays. Where that may not be so, the group is judged from
 * it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
 * a generation is missing behind its last one, that lost its members by and by, or it had none before;
 * an offset which outlived the group is first committed again: then it had not;
+* a member changed: what was said of commits names the host of their partition's owner, which is told as it was last;
 * one operation is in both parts.
 """
 
@@ -153,7 +154,10 @@ class GroupBefore:
             raise PastTooShort("it had no generation")
         if _is_emptied_otherwise(life.generations, past):
             raise PastTooShort("members went within a generation, or generations are missing")
-        times = {event.at for event in life.events if event.log_offset >= self.from_log_offset}
+        new_events = [event for event in life.events if event.log_offset >= self.from_log_offset]
+        if any(event.event_type == "MEMBER_UPDATED" for event in new_events):
+            raise PastTooShort("a member changed")
+        times = {event.at for event in new_events}
         times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
         if {past.event_ms, past.tombstone_ms} & times:
             raise PastTooShort("an operation goes on")

@@ -35,13 +35,14 @@ def classic(
     protocol: str = "range",
     instances: Mapping[str, str] | None = None,
     topics: Mapping[str, Sequence[str]] | None = None,
+    host: str = "/h",
 ) -> list[Record]:
     """A generation of a classic group: the whole picture in one record."""
     members = [
         {
             "member_id": member_id,
             "client_id": f"client-{member_id}",
-            "client_host": "/h",
+            "client_host": host,
             "rebalance_timeout": REBALANCE_MS,
             "session_timeout": SESSION_MS,
             "group_instance_id": (instances or {}).get(member_id),
