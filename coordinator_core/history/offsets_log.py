@@ -27,7 +27,9 @@ from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
 KEY_CACHE_SIZE: Final = 16_384
-"""Keys which are remembered decoded: those of some thousands of members, ten MiB at most."""
+"""Keys which are remembered decoded: those of some thousands of members, ten MiB or so."""
+REMEMBERED_BYTES_MAX: Final = 512
+"""A longer key is decoded each time, so that no log can make the cache large."""
 
 _RECORD_TYPES: Final = {record_type.value: record_type for record_type in RecordType}
 
@@ -129,7 +131,8 @@ class OffsetsLogReplay:
         ):
             payload = key_bytes = data[key_position : key_position + max(key_length, 0)].tobytes()
             try:
-                record_type, group_id, key = _decode_key(key_bytes)
+                decode_key = _remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
+                record_type, group_id, key = decode_key(key_bytes)
                 value: Struct | None = None
                 if value_length >= 0:
                     payload = data[value_position : value_position + value_length].tobytes()
@@ -169,13 +172,16 @@ class OffsetsLogReplay:
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
 
 
-@lru_cache(KEY_CACHE_SIZE)
 def _decode_key(data: bytes) -> tuple[RecordType, str, Struct]:
-    """Record type, group id and all fields of a key: that of a member comes again with each rebalance."""
+    """Record type, group id and all fields of a key."""
     key = codec.decode_key(TOPIC, data)
     record_type = _RECORD_TYPES[key.record_type]
     group_id: str = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
     return record_type, group_id, key.fields
+
+
+_remembered_key: Final = lru_cache(KEY_CACHE_SIZE)(_decode_key)
+"""The key of a member comes again with each rebalance."""
 
 
 def _touches(lane: LaneOutput) -> Iterator[_Placed]:
