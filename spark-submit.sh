@@ -161,7 +161,7 @@ compile_loops() {
 }
 
 # The classes of Spark as a JVM leaves them at its end, read, parsed and verified: later ones map them into memory, and
-# start with a third less of work. They are for one JVM and one Spark, and any other does as well without them.
+# come up with little more than half the work. They are for one JVM and one Spark, and any other does as well without them.
 name_classes() { CLASSES=$CACHE/classes/$(printf '%s\n' "$JVM" "$SPARK_HOME"/jars/* | cksum | tr ' ' -); }
 
 # Where nothing can be written, or where it has failed before, there are none; nor below a folder with a colon in its

@@ -89,6 +89,12 @@ def file_schema(table: Table) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by])
 
 
+def text_columns(table: Table, columns: Iterable[str]) -> list[str]:
+    """Those of some columns that hold texts."""
+    schema = arrow_schema(table)
+    return [name for name in columns if pa.types.is_string(schema.field(name).type)]
+
+
 def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     """A column of a data file in its declared type; nulls where the file was made before there was such a column."""
     place = rows.schema.get_field_index(field.name)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_columns import codes_of, numbers_of
-from jobs.arrow_schemas import arrow_schema
+from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, LOG_PARTITION, SilverFiles
 from jobs.silver_rows import rows_table
@@ -133,7 +133,7 @@ class AuditParts:
     def carry(self, table: Table, left_out: Mapping[int, Set[str]]) -> None:
         """Write the rows which the last audit made of some log partitions, those of some groups of each left out."""
         columns = [name for name in table.column_names if name not in table.partition_by]
-        texts = [name for name in columns if pa.types.is_string(arrow_schema(table).field(name).type)]
+        texts = text_columns(table, columns)
         for rows in self._work.former.iterate_some(table, columns, left_out, texts) if left_out else ():
             is_kept = np.ones(rows.num_rows, np.bool_)
             group, group_ids = codes_of(rows["group_id"])

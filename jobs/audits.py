@@ -39,9 +39,7 @@ class WholeAudit(HeldTables):
             starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
             return bool(max(starts["audit_version"].to_pylist(), default=-1) > whole.audit_version)
 
-        whole.has_broken_off = has_begun()
-        if not whole.has_broken_off:
-            whole.watch(lambda: not is_writer and has_begun())
+        whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)
         return whole
 
 

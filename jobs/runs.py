@@ -64,10 +64,19 @@ class HeldTables:
         """What is held once another run has begun."""
         self._has_begun: Callable[[], bool] = lambda: False
 
-    def watch(self, has_begun: Callable[[], bool]) -> None:
+    def watch(self, starts: Table, has_begun: Callable[[], bool], *, is_writer: bool) -> bool:
         """Hold nothing until another run has begun: the tables are whole as they stand, whoever tended to them since
-        the last one."""
-        self._left, self._versions, self._has_begun = self._versions, {}, has_begun
+        the last one. Answers whether one has begun already, where that cannot be.
+
+        `starts`: where runs say so, which is read again only once it has another version. `is_writer`: nobody else can
+        begin one.
+        """
+        seen = self._warehouse.version(starts)
+        if has_begun():
+            return True
+        self._left, self._versions = self._versions, {}
+        self._has_begun = lambda: not is_writer and self._warehouse.version(starts) != seen and has_begun()
+        return False
 
     def _is_overtaken(self) -> bool:
         """Has another run begun, and are other versions held from now on?"""
@@ -123,15 +132,7 @@ class WholeRun(HeldTables):
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)
-        seen = warehouse.version(STARTS)
-        if broken_off(warehouse, cluster_id, whole) is None:
-
-            def has_begun() -> bool:
-                if is_writer or warehouse.version(STARTS) == seen:
-                    return False
-                return broken_off(warehouse, cluster_id, whole) is not None
-
-            whole.watch(has_begun)
+        whole.watch(STARTS, lambda: broken_off(warehouse, cluster_id, whole) is not None, is_writer=is_writer)
         return whole
 
 

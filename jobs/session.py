@@ -47,8 +47,8 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
     """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
 
     Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
-    With `wakes_workers` the Python workers, and what tasks need of modules and compiled loops, are there by the time
-    the JVM has made the session.
+    With `wakes_workers` the process from which Python workers are forked starts and loads what tasks need while the JVM
+    is still making the session.
     """
     folder = tempfile.mkdtemp(prefix="groupledger-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -35,7 +35,7 @@ from jobs.arrow_columns import (
     small_numbers_of,
     values_of,
 )
-from jobs.arrow_schemas import arrow_schema
+from jobs.arrow_schemas import text_columns
 from jobs.memory import give_back
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse, filesystem_of
@@ -466,8 +466,7 @@ def _rows_of_groups(
     files: SilverFiles, table: Table, columns: Sequence[str], log_partition: int, only: Set[str] | None
 ) -> pa.Table:
     """Rows of a table, in no order; texts as they are stored."""
-    declared = arrow_schema(table)
-    texts = [name for name in columns if pa.types.is_string(declared.field(name).type)]
+    texts = text_columns(table, columns)
     parts = list(_of_groups(files.iterate(table, columns, log_partition, texts), only))
     return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
 
@@ -632,11 +631,10 @@ def _commits_by_group(
         columns.setdefault(name, columns[same])
     if count > BUNDLE_WEIGHT_MAX:
         give_back()
-    of_one = np.zeros(count, np.int64)
     texts = list(group_ids)
     return GroupedCommits(
         tuple(texts[code] for code in present.tolist()),
-        np.repeat(np.arange(len(present)), counts[present]) if len(present) > 1 else of_one,
+        np.repeat(np.arange(len(present)), counts[present]) if len(present) > 1 else np.zeros(count, np.int64),
         GroupCommits(tuple(topics), **columns),
     )
 

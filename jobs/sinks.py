@@ -629,7 +629,7 @@ class Warehouse:
             return []
         if not self.is_arrow_lane:
             return self._files_by_spark(table, version)
-        return self._files_of(self._newest(table) if version is None else self._at(table, version), table)
+        return self._files_of(self._at(table, version), table)
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
         actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
@@ -680,10 +680,10 @@ class Warehouse:
             handle = self._handles[path] = DeltaTable(path)
         return handle
 
-    def _at(self, table: Table, version: int) -> DeltaTable:
-        """The table at one of its versions."""
+    def _at(self, table: Table, version: int | None) -> DeltaTable:
+        """The table at one of its versions, or at the newest."""
         newest = self._newest(table)
-        return newest if newest.version() == version else DeltaTable(self.path(table), version=version)
+        return newest if version in (None, newest.version()) else DeltaTable(self.path(table), version=version)
 
     def _add_columns_by_delta_rs(self, table: Table, columns: Sequence[Column]) -> None:
         names = {column.name for column in columns}
