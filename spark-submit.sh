@@ -380,6 +380,9 @@ elif [[ -n $master && $master != local && $master != local\[* ]]; then
             --conf "spark.kubernetes.driverEnv.NUMBA_CACHE_LOCATOR_CLASSES=InTreeCacheLocator"
         )
     fi
+else
+    # Python workers run beside the driver, which may start what they are forked from before Spark is up
+    export GROUPLEDGER_WORKERS_AHEAD=true
 fi
 
 submit=(

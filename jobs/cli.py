@@ -827,12 +827,19 @@ def open_session(
 
     `meanwhile`: a module to import while the JVM starts, which takes seconds and leaves Python idle.
     """
+    if meanwhile is not None:
+        from jobs.spark_settings import spark_defaults  # noqa: PLC0415
+        from jobs.workers_ahead import start_ahead  # noqa: PLC0415
+
+        start_ahead(spark_defaults())
+    from jobs.loading import loaded_for_good  # noqa: PLC0415
     from jobs.session import start_session  # noqa: PLC0415
 
-    loading = threading.Thread(target=import_module, args=(meanwhile or "jobs.sinks",), daemon=True)
-    loading.start()
-    session = start_session(job, wakes_workers=meanwhile is not None)
-    loading.join()
+    with loaded_for_good():
+        loading = threading.Thread(target=import_module, args=(meanwhile or "jobs.sinks",), daemon=True)
+        loading.start()
+        session = start_session(job, wakes_workers=meanwhile is not None)
+        loading.join()
     from jobs.progress import Steps  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415
 

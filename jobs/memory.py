@@ -28,13 +28,17 @@ def few_cycles() -> Iterator[None]:
     """Look for cycles seldom: a task makes rows and states by the hundred thousand, and hardly a cycle among them.
 
     With Python's own threshold (700) a fifth of the time of a replay goes into looking. What was there before (modules,
-    compiled code) is passed over meanwhile. Seldom, not never: cycles that others make stay bounded.
+    compiled code) is passed over meanwhile, and for good in workers that are forked from where it is: to look at it is
+    to copy the memory of it. Seldom, not never: cycles that others make stay bounded.
     """
     young, middle, old = gc.get_threshold()
-    gc.freeze()
+    is_frozen = gc.get_freeze_count() > 0
+    if not is_frozen:
+        gc.freeze()
     gc.set_threshold(max(young, _YOUNG_OBJECTS_MAX), middle, old)
     try:
         yield
     finally:
         gc.set_threshold(young, middle, old)
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()

@@ -7,40 +7,17 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.entry import command
 from jobs.errors import JobError
-from jobs.settings import PROJECT_ROOT
-
-DEFAULTS_FILE: Final = PROJECT_ROOT / "conf" / "spark-defaults.conf"
-JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
-"""Delta's jars as spark-submit.sh keeps them after the first start."""
-DAEMON: Final = "jobs.worker_daemon"
-"""What forks the Python workers."""
+from jobs.workers_ahead import DAEMON
 
 
 class NotSubmittedError(JobError):
     """Spark runs without the settings which the jobs need."""
-
-
-def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
-    """The settings of conf/spark-defaults.conf by name, without resolving jars that are there already."""
-    settings: dict[str, str] = {}
-    for line in defaults_file.read_text(encoding="utf-8").splitlines():
-        name, _, value = line.strip().partition(" ")
-        if name and not name.startswith("#"):
-            settings[name] = value.strip()
-    jars = sorted(str(jar) for jar in JARS_FOLDER.glob("*.jar"))
-    if jars:
-        settings["spark.jars"] = ",".join(jars)
-        settings.pop("spark.jars.packages", None)
-        settings.pop("spark.jars.excludes", None)
-    return settings
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:

@@ -32,10 +32,11 @@ ENVIRONMENT_OTHER: Final = frozenset(
         "GROUPLEDGER_PARSE_ONLY",
         "GROUPLEDGER_ENTRY",
         "GROUPLEDGER_FAULT",
+        "GROUPLEDGER_WORKERS_AHEAD",
     }
 )
 """Read elsewhere: interpreter and cache by spark-submit.sh, the settings file by `load_settings`, the words of hints by
-`jobs.entry`, faults by `jobs.faults`."""
+`jobs.entry`, faults by `jobs.faults`, workers by `jobs.workers_ahead`."""
 
 KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")

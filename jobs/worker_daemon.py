@@ -3,12 +3,13 @@
 Modules and compiled loops are loaded once a machine instead of once a worker, and workers share the memory of them.
 """
 
-import gc
+import sys
 from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
-from pyspark.daemon import manager
+from jobs.loading import loaded_for_good
+from jobs.workers_ahead import WAIT, hand_over, take_over
 
 TASKS: Final = ("jobs.capture_tasks", "jobs.replay_tasks", "jobs.audit")
 """Modules of tasks."""
@@ -16,13 +17,25 @@ TASKS: Final = ("jobs.capture_tasks", "jobs.replay_tasks", "jobs.audit")
 
 def load() -> None:
     """Import the modules, use every loop once, and let no worker look for cycles among what is there."""
-    with suppress(Exception):  # only a head start: a worker that cannot load fails its first task, and says why
-        for name in TASKS:
+    # only a head start: a worker that cannot load fails its first task, and says why
+    with loaded_for_good(), suppress(Exception):
+        for name in ("pyspark.worker", *TASKS):
             import_module(name)
         import_module("jobs.warm_up").warm_up()
-    gc.freeze()
+
+
+def main(arguments: list[str]) -> None:
+    """Be the daemon, now or when Spark asks for one; or, as Spark's child, let the one that waits for it be it."""
+    if arguments[0] == WAIT:
+        load()
+        if not take_over(int(arguments[1]), arguments[2]):
+            return
+    elif hand_over(arguments):
+        return
+    else:
+        load()
+    import_module("pyspark.daemon").manager()
 
 
 if __name__ == "__main__":
-    load()
-    manager()
+    main(sys.argv[1:])

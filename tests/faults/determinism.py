@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 from jobs.audit import audit
 from jobs.capture import capture
 from jobs.replay import replay
-from jobs.session import spark_defaults, start_session
+from jobs.session import start_session
 from jobs.settings import Settings, load_settings
 from jobs.sinks import OVERWRITE, Warehouse, read_file, write_part
+from jobs.spark_settings import spark_defaults
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES

@@ -15,9 +15,9 @@ from kafka.net.sasl import SASL_MECHANISMS
 from pyspark.sql import SparkSession
 
 from jobs.errors import ClientPropertiesError
-from jobs.session import spark_defaults
 from jobs.sources.client.known_settings import CONNECTION, OTHER, SECURITY
 from jobs.sources.client_properties import LOGIN_MODULES, ClientProperties, load_client_properties
+from jobs.spark_settings import spark_defaults
 
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f"{KAFKA}.plain.PlainLoginModule"
