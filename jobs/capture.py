@@ -112,6 +112,8 @@ class Bronze:
     coverage: Mapping[LogPartition, Sequence[CoverageRange]]
     versions: Mapping[str, int]
     """Of the last commit by a capture of this cluster, by full name of the table."""
+    newest: Mapping[LogPartition, OffsetRange] = field(default_factory=dict)
+    """First and last offset of the newest batch of each log partition, as it was when this was loaded."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
@@ -120,9 +122,9 @@ class Bronze:
         for table in (RECORD_BATCHES, COVERAGE, QUARANTINE):
             warehouse.ensure(table)
             versions[table.full_name] = warehouse.last_version(table, application(cluster_id))
-        known, damaged = _known_offsets(warehouse, cluster_id)
+        known, newest, damaged = _known_offsets(warehouse, cluster_id)
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
-        return cls(cluster_id, known, damaged, coverage, versions)
+        return cls(cluster_id, known, damaged, coverage, versions, newest)
 
     def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
         """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
@@ -332,7 +334,7 @@ def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
         }
         for fault in dumps.faults
     ]
-    return TaskDone(quarantine=rows, read_sources=list(dumps.sources))
+    return TaskDone(quarantine=rows, read_sources=dict.fromkeys(dumps.sources, 0))
 
 
 def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sources) -> None:
@@ -379,6 +381,7 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
+            newest=bronze.newest.get(partition),
         )
         source_count = len(item.segments) + (item.live is not None)
         if source_count > 1 or item.dumps or item.size_bytes <= task_bytes_max:
@@ -411,11 +414,15 @@ def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
 
 def _known_offsets(
     warehouse: Warehouse, cluster_id: str
-) -> tuple[dict[LogPartition, tuple[OffsetRange, ...]], dict[LogPartition, frozenset[int]]]:
-    """Offsets which the files of bronze.record_batches span or spanned, and base offsets of damaged batches."""
+) -> tuple[
+    dict[LogPartition, tuple[OffsetRange, ...]], dict[LogPartition, OffsetRange], dict[LogPartition, frozenset[int]]
+]:
+    """Offsets which the files of bronze.record_batches span or spanned, the newest batch of them, and base offsets of
+    damaged batches."""
     known: dict[LogPartition, list[OffsetRange]] = {
         partition: list(ranges) for partition, ranges in dropped_ranges(warehouse, cluster_id).items()
     }
+    newest: dict[LogPartition, OffsetRange] = {}
     damaged: dict[LogPartition, frozenset[int]] = {}
     for file in warehouse.files(RECORD_BATCHES):
         if file.partition_values["cluster_id"] != cluster_id or not file.row_count:
@@ -424,8 +431,10 @@ def _known_offsets(
         if file.path.rpartition("/")[2].startswith(DAMAGED):
             damaged[partition] = damaged.get(partition, frozenset()) | {file.minimum["base_offset"]}
         else:
-            known.setdefault(partition, []).append((file.minimum["base_offset"], file.maximum["last_offset"]))
-    return {partition: tuple(union(ranges)) for partition, ranges in known.items()}, damaged
+            last_offset = file.maximum["last_offset"]
+            known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
+            newest[partition] = max(newest.get(partition, (-1, -1)), (file.maximum["base_offset"], last_offset))
+    return {partition: tuple(union(ranges)) for partition, ranges in known.items()}, newest, damaged
 
 
 def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
@@ -446,12 +455,11 @@ def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskD
 
     Nothing is written if nothing changes; was something?
     """
-    sources = {source for result in done for source in result.read_sources}
+    sources = {source: position for result in done for source, position in result.read_sources.items()}
     old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
-    is_old = pc.and_(
-        pc.is_in(old["source"], value_set=pa.array(sorted(sources), pa.string())),
-        is_of_capture(old),
-    )
+    places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
+    was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
+    is_old = pc.and_(pa.array(was_read, pa.bool_()), is_of_capture(old))
     replaced = old.filter(is_old).to_pylist()
     kept = old.filter(pc.invert(is_old))
     first_seen = {_identity(row): row["seen_at"] for row in replaced}

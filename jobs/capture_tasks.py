@@ -54,6 +54,8 @@ class LogWork:
     """Offsets which need not be read: bronze has them, or compaction left nothing there."""
     damaged: frozenset[int] = frozenset()
     """Base offsets of damaged batches which bronze has already."""
+    newest: OffsetRange | None = None
+    """First and last offset of the newest batch which bronze has."""
 
     @property
     def size_bytes(self) -> int:
@@ -116,8 +118,8 @@ class TaskDone:
     files: list[WrittenFile] = field(default_factory=list)
     coverage: list[tuple[LogPartition, tuple[CoverageRange, ...]]] = field(default_factory=list)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
-    read_sources: list[str] = field(default_factory=list)
-    """Files which were read whole: their former quarantine rows are replaced."""
+    read_sources: dict[str, int] = field(default_factory=dict)
+    """Files which were read, and from which byte on: their former quarantine rows from there on are replaced."""
     topics: dict[str, TopicCount] = field(default_factory=dict)
     torn_count: int = 0
     """Torn tails of newest segments: Kafka was writing, the rest comes with the next capture."""
@@ -184,7 +186,11 @@ def _run(task: CaptureTask) -> TaskDone:
 
 
 def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone) -> None:
-    """The segments which are not wholly settled, mapped and framed. One that cannot be read is quarantined by name."""
+    """The segments which are not wholly settled, mapped and framed. One that cannot be read is quarantined by name.
+
+    One that has grown is read from the newest batch on which bronze has of it, where all before is settled.
+    """
+    newest = capture.work.newest
     is_settled = _Ranges(capture.settled).contain
     capture.begin(log.log_start_offset)
     next_offset_min = 0
@@ -194,15 +200,25 @@ def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone)
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
-        done.read_sources.append(segment.path)
+        has_grown = (
+            newest is not None
+            and segment.base_offset <= newest[0]
+            and (end is None or newest[1] < end)
+            and is_settled(segment.base_offset, newest[1])
+        )
+        done.read_sources[segment.path] = 0
         try:
-            read = read_segment(segment, next_offset_min=next_offset_min)
+            read = read_segment(segment, next_offset_min=next_offset_min, known=newest if has_grown else None)
         except OSError as error:
             message = f"{segment.path} cannot be read: {error.strerror or type(error).__name__}"
             capture.quarantine(segment, stage="FILE", code=UNREADABLE_FILE, message=message)
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
+        if read.is_end:
+            capture.end(segment.base_offset)
+            capture.begin(log.log_start_offset, int(read.scan.batches.base_offset[0]))
+            done.read_sources[segment.path] = int(read.scan.batches.position[0])
         next_offset_min = read.scan.next_offset
         capture.add(read)
     capture.end(capture.work.offset_end)

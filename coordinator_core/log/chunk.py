@@ -106,5 +106,7 @@ class RecordChunk:
 
 def unreadable_record_count(chunk: RecordChunk) -> int:
     """Records, by their headers, of the batches none of whose records could be read."""
+    if int(chunk.batches.record_count.sum()) == len(chunk.records.batch_index):
+        return 0
     readable = np.bincount(chunk.records.batch_index, minlength=len(chunk.batches))
     return int(chunk.batches.record_count[readable == 0].sum())

@@ -29,6 +29,13 @@ every few bytes could otherwise each claim megabytes, and the search would never
 STRETCH_BYTES: Final = 1 << 25
 """So much of a file is framed and checked at a time: what is in memory of a mapped file is bounded by it."""
 
+LOOK_BACK_BYTES: Final = 1 << 20
+LOOK_BACK_PART: Final = 8
+"""Where a segment that was read before goes on is looked for in so many bytes before its end, or in so large a part of
+it where that is more: to frame the rest costs no more than to look further."""
+CANDIDATES_MAX: Final = 64
+"""So many places that look like a batch are tried: the bytes of an offset may be anywhere in zeros and in values."""
+
 STOP_UNCONFIRMED: Final = 100
 """Beside the STOP_ codes of the compiled loops."""
 
@@ -68,6 +75,7 @@ def scan_segment(
     base_offset: int,
     is_last: bool = False,
     next_offset_min: int = 0,
+    from_position: int = 0,
     let_go: Callable[[], object] = keep,
 ) -> SegmentScan:
     """Frame and check a whole `.log` file, which may be memory-mapped; never raises for what it holds.
@@ -75,7 +83,8 @@ def scan_segment(
     `base_offset` is that of the file's name; `next_offset_min` is the next offset of the segment before, below which a
     batch would go back. Findings of stage FILE: TRUNCATED_BATCH for a torn tail, INVALID_BATCH for any other range that
     is no batch. Zeros up to the end of the file are a preallocated tail, not a finding. `let_go` is called when bytes
-    read so far are hardly read again: pages of a mapping may be dropped then.
+    read so far are hardly read again: pages of a mapping may be dropped then. `from_position`: where a batch begins,
+    before which nothing is looked at.
     """
     array = as_u8(data)
     end = len(array)
@@ -85,7 +94,7 @@ def scan_segment(
     crc_parts: list[BoolArray] = []
     skipped: list[tuple[int, int, int]] = []
     budget = _Budget(RESYNC_CRC_FACTOR * end)
-    position = 0
+    position = from_position
     stretch_bytes = STRETCH_BYTES
     while position < end:
         columns, _, stop_position, stop = fast.frame_ordered_batches(
@@ -140,6 +149,61 @@ def scan_segment(
         next_offset=next_offset,
         end_position=position,
     )
+
+
+def scan_end(
+    data: bytes | memoryview | U8,
+    known: tuple[int, int],
+    *,
+    base_offset: int,
+    is_last: bool = False,
+    let_go: Callable[[], object] = keep,
+) -> SegmentScan | None:
+    """The same of the end of a segment alone: from a batch on that is known, given its first and last offset.
+
+    None where that batch is not found near the end, or where what follows it is not whole batches up to the last byte:
+    then the segment is to be read whole. (A value may hold the bytes of a batch, but what is around it is none.)
+    """
+    array = as_u8(data)
+    position = _find_batch(array, *known)
+    if position < 0:
+        return None
+    found = scan_segment(
+        array,
+        base_offset=base_offset,
+        is_last=is_last,
+        next_offset_min=known[0],
+        from_position=position,
+        let_go=let_go,
+    )
+    offsets = found.batches.base_offset
+    follows = bool(len(offsets)) and int(offsets[0]) == known[0] and (len(offsets) == 1 or offsets[1] == known[1] + 1)
+    return found if follows and not found.findings and found.end_position == len(array) else None
+
+
+def _find_batch(array: U8, base_offset: int, last_offset: int) -> int:
+    """Where near the end of a segment a batch with these offsets and a valid checksum is; -1: nowhere."""
+    end = len(array)
+    lowest = max(0, end - max(LOOK_BACK_BYTES, end // LOOK_BACK_PART))
+    sought = base_offset.to_bytes(8, "big")
+    window = array[lowest:end].tobytes()
+    at = len(window)
+    for _ in range(CANDIDATES_MAX):
+        at = window.rfind(sought, 0, at + len(sought) - 1)
+        if at < 0:
+            return -1
+        size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + 12], "big")
+        batch = window[at : at + size]
+        if len(batch) == size and _is_batch(batch, base_offset, last_offset):
+            return lowest + at
+    return -1
+
+
+def _is_batch(batch: bytes, base_offset: int, last_offset: int) -> bool:
+    columns, is_true, *_ = fast.frame_batches(as_u8(batch), 0, len(batch))
+    found = BatchColumns(*columns)
+    offsets = list(zip(found.base_offset.tolist(), found.last_offset.tolist(), strict=True))
+    return bool(offsets == [(base_offset, last_offset)] and is_true[0] and batch_crc(batch) == stored_crc(batch))
 
 
 _COLUMN_NAMES: Final = tuple(field.name for field in fields(BatchColumns))

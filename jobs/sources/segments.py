@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
-from coordinator_core.log.scan import SegmentScan, keep, scan_segment
+from coordinator_core.log.scan import SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
     parse_partition_folder,
@@ -125,6 +125,8 @@ class SegmentRead:
     """Of the log when this was read, where the source tells it: Kafka deleted what lies below."""
     let_go: Callable[[], object] = keep
     """Drops what is in memory of a mapped file; the bytes stay good."""
+    is_end: bool = False
+    """It was read from its first batch on, not from its beginning."""
 
 
 def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
@@ -151,8 +153,10 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
     return sorted(found, key=lambda log: (log.topic, log.partition))
 
 
-def read_segment(segment: Segment, *, next_offset_min: int = 0) -> SegmentRead:
+def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int, int] | None = None) -> SegmentRead:
     """Map and frame a whole segment. Raises OSError when the file cannot be read, never for what it holds.
+
+    `known`: first and last offset of a batch from which on it will do, if that is found near the end.
 
     A mapping stays good when Kafka deletes or compacts the segment meanwhile. Should the broker truncate the file under
     it, the process dies of it and Spark runs the task again.
@@ -164,6 +168,10 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0) -> SegmentRead:
     else:
         with filesystem.open_input_file(path) as source:
             data = source.read_buffer()
+    if known is not None:
+        scan = scan_end(as_array(data), known, base_offset=segment.base_offset, is_last=segment.is_last, let_go=let_go)
+        if scan is not None:
+            return SegmentRead(segment, data, scan, let_go=let_go, is_end=True)
     scan = scan_segment(
         as_array(data),
         base_offset=segment.base_offset,

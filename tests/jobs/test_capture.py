@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.coverage import CoverageKind
 from jobs import capture as capture_job
+from jobs import capture_tasks
 from jobs.capture import RECORD_BATCHES, CaptureSummary, capture
 from jobs.coverage import COMPACTED_TOPICS, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, OVERLAPPING, SKIPPED, from_table
 from jobs.errors import SourceError, WarehouseError
 from jobs.export_segments import ExportError, export_segments
 from jobs.settings import load_settings
 from jobs.sinks import OVERWRITE, Warehouse
+from jobs.sources.segments import read_segment
 from schemas.tables import TABLES
 from tests.conftest import RECORDINGS
 from tests.jobs.builders import batch, damaged, write_segment
@@ -157,6 +159,36 @@ def test_torn_tail_is_kept_until_it_is_whole(run: Capturing, logs: Path) -> None
     write_segment(logs, OFFSETS, 0, 0, whole)
     assert run(logs).batch_count == 1
     assert run.quarantine() == []
+
+
+def test_a_segment_that_has_grown_is_read_from_where_it_went_on(
+    run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is settled before is not looked at again; what quarantine has of it stays, whatever the end is like."""
+    framed: list[int] = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        read = read_segment(*arguments, **named)
+        framed.append(len(read.scan.batches))
+        return read
+
+    monkeypatch.setattr(capture_tasks, "read_segment", counted)
+    batches = [batch(offset) for offset in range(9)]
+    torn = batches[4][:20]
+    for data in (b"".join(batches[:4]) + torn, b"".join(batches[:6]) + torn, b"".join(batches)):
+        write_segment(logs, OFFSETS, 0, 0, data)
+        run(logs)
+    assert (framed, run.offsets(), run.quarantine()) == ([4, 6, 4], list(range(9)), [])
+    assert run.coverage() == [(0, 8, "CAPTURED", None)]
+    before = run.versions()
+    run(logs)
+    assert (framed[-1], run.versions()) == (1, before)
+    write_segment(logs, OFFSETS, 0, 0, b"".join(batches) + damaged(batch(9)) + batch(10))
+    run(logs)
+    write_segment(logs, OFFSETS, 0, 0, b"".join(batches) + damaged(batch(9)) + batch(10) + batch(11)[:20])
+    run(logs)
+    assert framed[-2:] == [11, 11]
+    assert [row["code"] for row in run.quarantine()] == ["CRC_MISMATCH", "TRUNCATED_BATCH"]
 
 
 def test_damaged_batches_are_kept_once_and_named(run: Capturing, logs: Path) -> None:

@@ -14,7 +14,7 @@ from coordinator_core.log import scan
 from coordinator_core.log.batch import Record, build_batch, with_crc
 from coordinator_core.log.compression import Codec, compress
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.log.scan import SegmentScan, scan_segment
+from coordinator_core.log.scan import LOOK_BACK_BYTES, SegmentScan, scan_end, scan_segment
 from tests.fuzz import corpus
 from tests.fuzz.check import check_scan
 
@@ -312,3 +312,53 @@ def test_base_offset_of_legacy_wrappers(value: bytes, base_offset: int) -> None:
     assert found.findings == ()
     assert found.batches.base_offset.tolist() == [BASE + 1, base_offset]
     assert found.next_offset == BASE + 5
+
+
+def test_the_end_of_a_segment_is_what_the_whole_says_of_it() -> None:
+    """From any known batch on: the same batches at the same places, and the same end."""
+    whole = scanned(LOG)
+    for index in range(len(BATCHES)):
+        known = BASE + 3 * index, BASE + 3 * index + 2
+        found = scan_end(LOG, known, base_offset=BASE, is_last=True)
+        assert found is not None
+        for column in fields(found.batches):
+            expected = getattr(whole.batches, column.name)[index:].tolist()
+            assert getattr(found.batches, column.name).tolist() == expected
+        assert (found.findings, found.skipped) == (whole.findings, whole.skipped)
+        assert (found.next_offset, found.end_position) == (whole.next_offset, whole.end_position)
+
+
+NESTED = build_batch([Record(BASE + 3, 5, b"key", b"before " + BATCHES[0] + b" behind")])
+FAR = build_batch([Record(BASE + 3, 5, b"key", bytes(LOOK_BACK_BYTES))])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(BATCHES[1:]),
+        BATCHES[0] + flipped(BATCHES[1], SIZE - 1) + BATCHES[2],
+        flipped(BATCHES[0], SIZE - 1) + BATCHES[1],
+        BATCHES[0] + bytes(50) + BATCHES[1],
+        BATCHES[0] + BATCHES[2],
+        BATCHES[0] + BATCHES[1] + BATCHES[1],
+        BATCHES[0] + NESTED,
+        BATCHES[0] + FAR,
+        BATCHES[0] + BATCHES[1] + BATCHES[2][:40],
+        BATCHES[0] + BATCHES[1] + bytes(5000),
+    ],
+    ids=[
+        "gone",
+        "damaged behind",
+        "damaged",
+        "zeros between",
+        "a hole",
+        "twice",
+        "in a value",
+        "far",
+        "torn",
+        "preallocated",
+    ],
+)
+def test_a_segment_that_does_not_just_go_on_is_read_whole(data: bytes) -> None:
+    """Nothing is taken from the end alone where the known batch is not there, or what follows is not in order."""
+    assert scan_end(data, (BASE, BASE + 2), base_offset=BASE, is_last=True) is None
