@@ -11,10 +11,12 @@ read as the highest, as Kafka's readers do: later versions only append. A negati
 
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from coordinator_core.codec import Buffer, Struct, decode, encode, make
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
+from coordinator_core.frozen import quickly_made
 from schemas import wire
 from schemas.client_protocols import (
     CONNECT_PROTOCOL_ASSIGNMENT,
@@ -38,6 +40,7 @@ GENERATION_NONE: Final = -1
 CONNECTOR_TASK: Final = -1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """ConsumerProtocolSubscription. `version` is the one in the bytes, also where it is above 3."""
@@ -53,6 +56,7 @@ class Subscription:
     """From version 3."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """ConsumerProtocolAssignment."""
@@ -255,7 +259,7 @@ def _encode_versioned(message: wire.Message, version: int, **fields: Any) -> byt
 
 
 def _pairs(structs: tuple[Struct, ...] | None, name: str, numbers: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple((getattr(struct, name), getattr(struct, numbers)) for struct in structs or ())
+    return tuple(map(attrgetter(name, numbers), structs or ()))
 
 
 def _structs(declaration: wire.Struct, pairs: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[Struct, ...]:

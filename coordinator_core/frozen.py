@@ -29,6 +29,32 @@ def with_fields(state: State, /, **changes: Any) -> State:
     return new  # type: ignore[no-any-return]
 
 
+def quickly_made(kind: type[State]) -> type[State]:
+    """Decorator of a frozen dataclass with slots and without `__post_init__`: an `__init__` of the same arguments, to
+    the same effect, at a quarter of the cost. Python makes a dictionary of arguments by name: give them by place where
+    it counts."""
+    assert not hasattr(kind, "__post_init__"), "it would not be run"
+    changed: Any = kind
+    slow, every = changed.__init__, fields(changed)
+    names = [field.name for field in every if field.init]
+    defaults = slow.__defaults__ or ()
+    default_of = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    source = Source(f"__init__({', '.join(['self', *names])})")
+    become = source.name("become", object.__setattr__)
+    source.add(f"{become}(self, '__class__', {source.name('Open', open_class(changed))})")
+    for field in every:
+        assert field.init or field.default is not MISSING, "where else would its value come from"
+        value = field.name if field.init else source.name("default", field.default)
+        if field.default_factory is not MISSING:
+            is_absent = f"{value} is {source.name('absent', default_of[field.name])}"
+            value = f"{source.name('factory', field.default_factory)}() if {is_absent} else {value}"
+        source.add(f"self.{field.name} = {value}")
+    source.add(f"self.__class__ = {source.name('Kind', kind)}")
+    changed.__init__ = source.compiled(f"{kind.__name__}.__init__")
+    changed.__init__.__defaults__ = slow.__defaults__
+    return kind
+
+
 @cache
 def open_class(kind: type) -> type:
     """The class in which objects of a frozen one are filled in: make one, set all of its slots, give it `kind` as its

@@ -29,7 +29,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.consumer import replay as consumer
 from coordinator_core.consumer.state import ConsumerGroup
-from coordinator_core.frozen import with_fields
+from coordinator_core.frozen import quickly_made, with_fields
 from coordinator_core.modern import without
 from coordinator_core.offsets import replay as offsets
 from coordinator_core.offsets.state import OffsetsState
@@ -41,6 +41,7 @@ from schemas.consumer_offsets import RecordType
 
 __all__ = [
     "REPLAY",
+    "SHARE_PARTITIONS_RECORD",
     "Anomaly",
     "CoordinatorShard",
     "Group",
@@ -51,12 +52,16 @@ __all__ = [
     "replay_all",
     "replay_end_transaction_marker",
     "replay_record",
+    "replay_share_partitions",
+    "simple_group",
     "touch_simple_group",
+    "with_group",
 ]
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class GroupShard:
     """State of one `__consumer_offsets` partition, offsets aside. The group map is keyed by id alone."""
@@ -65,54 +70,52 @@ class GroupShard:
     share_partitions: Map[str, ShareGroupStatePartitions] = field(default_factory=Map)
 
 
-Replay = Callable[[GroupShard, Struct, Struct | None, Report], GroupShard]
-"""(shard, key, value or None for a tombstone, report) -> shard."""
-
 G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
-GroupReplay = Callable[[G, Struct, Struct | None, Report], G | None]
-"""(group, key, value or None, report) -> group, or None when the record deletes it."""
+ReplayOfKind = Callable[[G, Struct, Struct | None, Report], G | None]
+"""(group, key, value or None for a tombstone, report) -> group, or None when the record deletes it."""
+Replay = Callable[[Group | None, Struct, Struct | None, Report], Group | None]
+"""The same, of whatever group has the key's group id now, if any: the group itself where nothing changed."""
 
 
-def replay_group_metadata(shard: GroupShard, key: Struct, value: Struct | None, report: Report) -> GroupShard:
+def replay_group_metadata(_existing: Group | None, key: Struct, value: Struct | None, report: Report) -> Group | None:
     """GroupMetadata (2): a value replaces whatever group has this id, a tombstone removes it."""
-    if value is None:
-        return _without_group(shard, key.group)
-    return _with_group(shard, classic_group(key.group, value, report))
+    return None if value is None else classic_group(key.group, value, report)
 
 
 def replay_share_group_state_partition_metadata(
-    shard: GroupShard, key: Struct, value: Struct | None, report: Report
-) -> GroupShard:
+    existing: Group | None, key: Struct, value: Struct | None, report: Report
+) -> Group | None:
+    """ShareGroupStatePartitionMetadata (15), as far as it makes the group which it needs; what it tells is kept beside
+    the groups (`replay_share_partitions`)."""
+    group = _group_for(existing, ShareGroup, key.group_id, is_value=value is not None, report=report)
+    return existing if value is None or group is None else group
+
+
+def replay_share_partitions(
+    pictures: Map[str, ShareGroupStatePartitions], key: Struct, value: Struct | None
+) -> Map[str, ShareGroupStatePartitions]:
     """ShareGroupStatePartitionMetadata (15). The picture is kept by group id: it may outlive the group.
 
     Where the id belongs to a group of another type with members (an anomaly), the picture is kept all the
     same.
     """
-    group = _group_for(shard, ShareGroup, key.group_id, is_value=value is not None, report=report)
     if value is None:
-        return with_fields(shard, share_partitions=without(shard.share_partitions, key.group_id))
-    if group is not None:
-        shard = _with_group(shard, group)
-    picture = share.state_partitions(value)
-    return with_fields(shard, share_partitions=shard.share_partitions.set(key.group_id, picture))
+        return without(pictures, key.group_id)
+    return pictures.set(key.group_id, share.state_partitions(value))
 
 
-def _in_group(kind: type[G], replay_in_group: GroupReplay[G]) -> Replay:
-    """Lift the replay of a group to the replay of a shard."""
+def _in_group(kind: type[G], replay_of_kind: ReplayOfKind[G]) -> Replay:
+    """Lift the replay of a group of one type to that of whatever group there is."""
 
-    def replay_in_shard(shard: GroupShard, key: Struct, value: Struct | None, report: Report) -> GroupShard:
-        group = _group_for(shard, kind, key.group_id, is_value=value is not None, report=report)
-        if group is None:
-            return shard
-        after = replay_in_group(group, key, value, report)
-        return _without_group(shard, key.group_id) if after is None else _with_group(shard, after)
+    def replay_in_group(existing: Group | None, key: Struct, value: Struct | None, report: Report) -> Group | None:
+        group = _group_for(existing, kind, key.group_id, is_value=value is not None, report=report)
+        return existing if group is None else replay_of_kind(group, key, value, report)
 
-    return replay_in_shard
+    return replay_in_group
 
 
-def _group_for(shard: GroupShard, kind: type[G], group_id: str, *, is_value: bool, report: Report) -> G | None:
+def _group_for(existing: Group | None, kind: type[G], group_id: str, *, is_value: bool, report: Report) -> G | None:
     """The group of a record, made where the rules above say so; None where the record is passed over."""
-    existing = shard.groups.get(group_id)
     if isinstance(existing, kind):
         return existing
     if existing is None:
@@ -122,15 +125,6 @@ def _group_for(shard: GroupShard, kind: type[G], group_id: str, *, is_value: boo
     message = f"{kind.__name__} record for {group_id!r}, which is a {type(existing).__name__}"
     report(Anomaly(GROUP_TYPE_MISMATCH, message))
     return kind(group_id) if is_value and not existing.members else None
-
-
-def _with_group(shard: GroupShard, group: Group) -> GroupShard:
-    # once a record: dataclasses.replace costs more than the update itself
-    return GroupShard(shard.groups.set(group.group_id, group), shard.share_partitions)
-
-
-def _without_group(shard: GroupShard, group_id: str) -> GroupShard:
-    return GroupShard(without(shard.groups, group_id), shard.share_partitions)
 
 
 REPLAY: Final[Mapping[RecordType, Replay]] = {
@@ -165,7 +159,9 @@ REPLAY: Final[Mapping[RecordType, Replay]] = {
 
 _BY_NUMBER: Final[Mapping[int, Replay]] = {record_type.value: function for record_type, function in REPLAY.items()}
 
-
+_GROUP_METADATA: Final = RecordType.GROUP_METADATA
+SHARE_PARTITIONS_RECORD: Final = RecordType.SHARE_GROUP_STATE_PARTITION_METADATA
+"""The one record of a group that tells something beside it: `replay_share_partitions`."""
 OFFSET_COMMIT_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 
@@ -177,7 +173,23 @@ def replay(shard: GroupShard, record_type: int, key: Struct, value: Struct | Non
     their text).
     """
     function = _BY_NUMBER.get(record_type)
-    return shard if function is None else function(shard, key, value, report)
+    if function is None:
+        return shard
+    group_id: str = key.group if record_type == _GROUP_METADATA else key.group_id
+    existing = shard.groups.get(group_id)
+    shard = with_group(shard, group_id, existing, function(existing, key, value, report))
+    if record_type == SHARE_PARTITIONS_RECORD:
+        return GroupShard(shard.groups, replay_share_partitions(shard.share_partitions, key, value))
+    return shard
+
+
+def with_group(shard: GroupShard, group_id: str, existing: Group | None, group: Group | None) -> GroupShard:
+    """The shard with `group`, or none, in the place of the `existing` one."""
+    if group is existing:
+        return shard
+    groups = shard.groups.delete(group_id) if group is None else shard.groups.set(group_id, group)
+    # once a record: dataclasses.replace costs more than the update itself
+    return GroupShard(groups, shard.share_partitions)
 
 
 def replay_all(
@@ -191,7 +203,13 @@ def replay_all(
 
 def touch_simple_group(shard: GroupShard, group_id: str) -> GroupShard:
     """An offset commit makes a simple group where there is none (OffsetMetadataManager.replay)."""
-    return shard if group_id in shard.groups else _with_group(shard, ClassicGroup(group_id))
+    existing = shard.groups.get(group_id)
+    return with_group(shard, group_id, existing, simple_group(existing, group_id))
+
+
+def simple_group(existing: Group | None, group_id: str) -> Group:
+    """The group of an offset commit: a simple one where there is none."""
+    return ClassicGroup(group_id) if existing is None else existing
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ A task writes part files of the silver tables and of the state, and answers with
 has to know. It reads bronze's and silver's files itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -36,7 +38,7 @@ from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
 from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, changed_versions, log_name
-from jobs.silver_reader import SilverFiles
+from jobs.silver_reader import SilverFiles, is_of_groups
 from jobs.silver_rows import (
     ShareKeys,
     assignments_table,
@@ -176,6 +178,9 @@ def replay_logs(work: ReplayWork) -> ReplayDone:
     with _Parts(work) as parts:
         for log in work.logs:
             _REPLAY_LOG[log.topic](log, work, parts)
+        parts.write_groups()
+        if parts.asleep:
+            _carry_asleep(work, parts)
         if work.unnamed:
             _name_assignments(work, parts)
         if work.carried is not None:
@@ -192,6 +197,11 @@ class _Parts:
         self._stack = ExitStack()
         self.done = ReplayDone()
         self.hosts = work.hosts
+        self.asleep: dict[int, Set[str]] = {}
+        """By log partition, groups which nothing named."""
+        self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
+        """Rows of the group tables with their log partition, by whether they are settled."""
+        self._group_row_count = 0
         self.share_lane: ShareStateLane | None = None
         """The lane of the log partition before, whose buffers the next one takes over."""
 
@@ -220,6 +230,32 @@ class _Parts:
             part = PartWriter(target, f"part-{self._work.number:05d}", kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
             writer = self._writers[name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
+
+    def add_groups(self, rows: GroupRows, log: LogFiles, *, is_settled: bool) -> None:
+        """Rows of the group tables: written together, as to make a table costs more than the few rows that most log
+        partitions have of it."""
+        self.done.topics.extend(rows.topics)
+        self._groups[is_settled].append((log.partition, rows))
+        self._group_row_count += len(rows)
+        if self._group_row_count > BUFFERED_ROWS_MAX:
+            self.write_groups()
+
+    def write_groups(self) -> None:
+        """Write what was added."""
+        self._group_row_count = 0
+        for is_settled, groups in self._groups.items():
+            together = GroupRows()
+            for _, rows in groups:
+                together.extend(rows)
+            for table, rows_of in _ROWS_OF_GROUPS.items():
+                if made := rows_of(together):
+                    written = rows_table(table, made, {"log_partition": _log_partitions(groups, rows_of)})
+                    hidden = written if self.hosts is None else self.hosts.of(written)
+                    self.write(table.full_name, hidden, is_settled=is_settled)
+            if together.assignments:
+                written = assignments_table(together.assignments, _log_partitions(groups, attrgetter("assignments")))
+                self.write(_UNNAMED, written, is_settled=is_settled)
+            groups.clear()
 
     def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
         """Add to the ledger of a topic."""
@@ -279,49 +315,42 @@ def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, Reco
 
 def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     replayer = OffsetsLogReplay(None if log.saved is None else log.saved.offsets_log())
-    rows = GroupRows()
     for bronze, chunk in _chunks(log, work):
         output = replayer.feed(chunk)
         told = bronze.are_headers_told(output.commits.log_offset)
         parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
-        rows.extend(output.groups)
-        if len(rows) > BUFFERED_ROWS_MAX:
-            _write_groups(rows, log, parts, is_settled=True)
-            rows = GroupRows()
-    _write_groups(rows, log, parts, is_settled=True)
+        parts.add_groups(output.groups, log, is_settled=True)
     state = replayer.export_state()
     parts.save(log, pack_offset_lane(state.lane), state.groups, replayer.asleep)
     output = replayer.finish()
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
-    _write_groups(output.groups, log, parts, is_settled=False)
+    parts.add_groups(output.groups, log, is_settled=False)
     if replayer.asleep:
-        _carry_asleep(pa.array(sorted(replayer.asleep)), log, work, parts)
+        parts.asleep[log.partition] = replayer.asleep
 
 
-def _write_groups(rows: GroupRows, log: LogFiles, parts: _Parts, *, is_settled: bool) -> None:
-    constants = {"log_partition": log.partition}
-    for table, made in (
-        (GROUP_GENERATIONS, rows.generations),
-        (GROUP_MEMBERS, rows.members),
-        (GROUP_EVENTS, rows.events),
-    ):
-        if made:
-            written = rows_table(table, made, constants)
-            hidden = written if parts.hosts is None else parts.hosts.of(written)
-            parts.write(table.full_name, hidden, is_settled=is_settled)
-    if rows.assignments:
-        parts.write(_UNNAMED, assignments_table(rows.assignments, log.partition), is_settled=is_settled)
-    parts.done.topics.extend(rows.topics)
+_ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]]] = {
+    GROUP_GENERATIONS: attrgetter("generations"),
+    GROUP_MEMBERS: attrgetter("members"),
+    GROUP_EVENTS: attrgetter("events"),
+}
 
 
-def _carry_asleep(asleep: pa.Array, log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
+    """Of each row of one table."""
+    partitions = np.array([partition for partition, _ in groups], np.int32)
+    return pa.array(np.repeat(partitions, [len(rows_of(rows)) for _, rows in groups]))
+
+
+def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
     """Groups which nothing named have the open rows that they had."""
     for table in INTERVAL_TABLES:
         name = _UNNAMED if table is MEMBER_ASSIGNMENTS else table.full_name
-        for rows in work.unsettled.iterate(table, file_schema(table).names, log.partition):
-            parts.write(name, rows.filter(pc.is_in(rows["group_id"], value_set=asleep)), is_settled=False)
+        for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.asleep):
+            is_asleep = is_of_groups(rows, parts.asleep)
+            parts.write(name, rows if is_asleep.all() else rows.filter(pa.array(is_asleep)), is_settled=False)
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:

@@ -60,8 +60,8 @@ class SavedShares:
     def packed(self) -> bytes:
         """As bytes."""
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.states.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_table(self.states)
+        with pa.ipc.new_stream(sink, self.states.schema) as writer:
+            writer.write_table(self.states)  # as it is: the file that it goes into is compressed
         packed: bytes = msgpack.packb(
             {
                 "past": (self.past.from_log_offset, self.past.observed_ms, self.past.until_ms),

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import is_ascending, ordered_by
 from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
-from coordinator_core.log.chunk import I32, I64
+from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_columns import (
     CODED,
@@ -575,6 +576,15 @@ def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.
         wanted = rows if is_wanted.all() else rows.filter(pa.array(is_wanted[group]))
         if wanted.num_rows:
             yield wanted
+
+
+def is_of_groups(rows: pa.Table, groups: Mapping[int, Set[str]]) -> BoolArray:
+    """Which rows are of some groups, given by log partition. `rows`: `group_id` and LOG_PARTITION among the columns."""
+    group, group_ids = codes_of(rows["group_id"])
+    count = max(len(group_ids), 1)
+    places, place = distinct(numbers_of(rows[LOG_PARTITION]) * count + group)
+    is_wanted = [group_ids[code % count] in groups.get(code // count, ()) for code in places.tolist()]
+    return np.array(is_wanted, np.bool_)[place]
 
 
 def new_commits(

@@ -1,13 +1,15 @@
 """The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.history.rows import ASSIGNMENT_KEY_FIELDS, AssignmentRows, AssignmentRun
+from coordinator_core.history.rows import TOPIC_KEY_FIELDS, AssignmentRows, AssignmentRun
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
 from coordinator_core.share_state.lane import (
@@ -31,14 +33,14 @@ def rows_table(
     rows: Sequence[NamedTuple],
     constants: Mapping[str, Any],
 ) -> pa.Table:
-    """Rows of the core, at least one, as an Arrow table; `constants` are Arrow values of whole columns.
+    """Rows of the core, at least one, as an Arrow table; `constants` are whole columns: Arrow arrays, or one value.
 
     Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is none.
     """
     columns = _columns(rows)
     schema = _schema_of_rows(table)
     arrays = [
-        pa.repeat(pa.scalar(constants[field.name], field.type), len(rows))
+        _constant(constants[field.name], field.type, len(rows))
         if field.name in constants
         else _array(columns[field.name], field.type)
         for field in schema
@@ -46,16 +48,20 @@ def rows_table(
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def assignments_table(rows: AssignmentRows, log_partition: int) -> pa.Table:
-    """silver.member_assignments, at least one row: what a run's rows share is made once a run."""
+def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa.Table:
+    """silver.member_assignments, at least one row: what rows share is made once a run or a topic. `log_partition`: of
+    all rows, or of each."""
     schema = _schema_of_rows(MEMBER_ASSIGNMENTS)
     of_run = dict(zip(AssignmentRun._fields, zip(*rows.runs, strict=True), strict=True))
-    of_row = dict(zip(ASSIGNMENT_KEY_FIELDS, zip(*rows.keys, strict=True), strict=True))
-    run = np.repeat(np.arange(len(rows.runs)), rows.lengths)
+    of_topic = dict(zip(TOPIC_KEY_FIELDS, zip(*rows.keys, strict=True), strict=True))
+    row_counts = np.fromiter(map(len, rows.partitions), np.int64, len(rows.partitions))
+    topic = np.repeat(np.arange(len(rows.keys)), row_counts)
+    run = np.repeat(np.arange(len(rows.runs)), rows.lengths)[topic]
     arrays = {
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows)),
+        "log_partition": _constant(log_partition, pa.int32(), len(topic)),
         **{name: _array(values, schema.field(name).type).take(run) for name, values in of_run.items()},
-        **{name: _array(values, schema.field(name).type) for name, values in of_row.items()},
+        **{name: _array(values, schema.field(name).type).take(topic) for name, values in of_topic.items()},
+        "partition": pa.array([*chain.from_iterable(rows.partitions)], schema.field("partition").type),
     }
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
@@ -231,10 +237,15 @@ def with_names(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(found, rows["topic"]))
 
 
+@cache
 def _schema_of_rows(table: Table) -> pa.Schema:
     return pa.schema(
         [field.remove_metadata() for field in arrow_schema(table) if field.name not in {"cluster_id", "is_settled"}]
     )
+
+
+def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, kind), count)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -30,26 +30,26 @@ def classic_group(group_id: str, value: Struct, report: Report) -> ClassicGroup:
     if leader is None and members:
         leader = value.members[0].member_id
     return ClassicGroup(
-        group_id=group_id,
-        generation_id=value.generation,
-        protocol_type=value.protocol_type or None,
-        protocol_name=value.protocol,
-        leader=leader,
-        current_state_timestamp_ms=value.current_state_timestamp,
-        members=Map(members),
+        group_id,
+        value.generation,
+        value.protocol_type or None,
+        value.protocol,
+        leader,
+        value.current_state_timestamp,
+        Map(members),
     )
 
 
 def _member(member: Struct, place: int) -> ClassicMember:
     no_rebalance_timeout = member.rebalance_timeout == NO_TIMEOUT_MS
     return ClassicMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.session_timeout if no_rebalance_timeout else member.rebalance_timeout,
-        session_timeout_ms=member.session_timeout,
-        subscription=member.subscription,
-        assignment=member.assignment,
-        place=place,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout if no_rebalance_timeout else member.rebalance_timeout,
+        member.session_timeout,
+        member.subscription,
+        member.assignment,
+        place,
     )

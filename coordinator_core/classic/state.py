@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from immutables import Map
 
+from coordinator_core.frozen import quickly_made
+
 
 class ClassicGroupState(StrEnum):
     """States of ClassicGroup. A log holds only EMPTY and STABLE: the others are never written."""
@@ -22,6 +24,7 @@ class ClassicGroupState(StrEnum):
     """Removed."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
     """A member as GroupMetadataValue tells it."""
@@ -40,6 +43,7 @@ class ClassicMember:
     """Where the record has it: after a load, Kafka's hash map was filled in this order."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
     """A classic group after replay. `protocol_type` is None for the empty string, as in Kafka's loader."""

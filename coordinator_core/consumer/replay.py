@@ -178,9 +178,12 @@ def _moved(
 ) -> Map[tuple[str, int], str]:
     """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
     member_id = after.member_id
-    held = dict.fromkeys(_held(after))
-    given_up = [place for place in _held(before) if place not in held and owners.get(place) == member_id]
-    taken = [place for place in held if owners.get(place) != member_id]
+    had, held = _held(before), _held(after)
+    taken = dict.fromkeys([place for place in held if owners.get(place) != member_id])
+    given_up: list[tuple[str, int]] = []
+    if had != held:
+        still = frozenset(held)
+        given_up = [place for place in had if place not in still and owners.get(place) == member_id]
     if not given_up and not taken:
         return owners
     moved = owners.mutate()

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 
 from immutables import Map
 
+from coordinator_core.frozen import quickly_made
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
 
 
@@ -33,6 +34,7 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
     """What a classic-protocol member inside a consumer group brings along."""
@@ -41,6 +43,7 @@ class ClassicMemberMetadata:
     supported_protocols: tuple[tuple[str, bytes], ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """A member. `assigned` and `pending_revocation`: topic id -> partition -> assignment epoch."""
@@ -66,6 +69,7 @@ class ConsumerMember:
     """How many members came before it; see `ConsumerGroup.members_in_table_order`."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
     """What a subscription pattern resolved to."""
@@ -75,6 +79,7 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
     """A consumer group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""

@@ -10,23 +10,25 @@ attributes at its end. `finish` gives the intervals that are still open.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby, repeat
-from operator import attrgetter
-from typing import Final, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
 from coordinator_core.history.rows import (
-    AssignmentKey,
+    Assigned,
     AssignmentRows,
     AssignmentRun,
     EventRow,
     GenerationRow,
     MemberRow,
+    TopicKey,
     TopicName,
 )
 from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
@@ -34,7 +36,16 @@ from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track
 from coordinator_core.history.views import Member
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
-from coordinator_core.replay import Anomaly, Group, GroupShard, replay, touch_simple_group
+from coordinator_core.replay import (
+    REPLAY,
+    SHARE_PARTITIONS_RECORD,
+    Anomaly,
+    Group,
+    GroupShard,
+    replay_share_partitions,
+    simple_group,
+    with_group,
+)
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from coordinator_core.streams.state import StreamsGroup, Topology
 from schemas.consumer_offsets import RecordType
@@ -110,11 +121,6 @@ class Operation(NamedTuple):
     """Of the whole operation, offset commits included."""
     records: Sequence[GroupRecord]
 
-    @property
-    def first_offset(self) -> int:
-        """Of the first of `records`."""
-        return self.records[0].offset
-
 
 class OffsetsDeleted(NamedTuple):
     """One step of the coordinator for one group, of nothing but tombstones of offsets: no group can change by it."""
@@ -126,11 +132,6 @@ class OffsetsDeleted(NamedTuple):
     topics: Sequence[str]
     partitions: Sequence[int]
 
-    @property
-    def first_offset(self) -> int:
-        """Of the first tombstone."""
-        return self.offsets[0]
-
 
 @dataclass(slots=True)
 class _Step:
@@ -140,6 +141,7 @@ class _Step:
     before: Group | None
     after: Group | None
     partitions_before: ShareGroupStatePartitions | None
+    partitions_after: ShareGroupStatePartitions | None
     appeared_at: int
     vanished_at: int
     generation_at: int
@@ -150,6 +152,8 @@ class _Step:
     member_at: dict[str, int] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
     """Members named by the operation's keys, in order."""
+    described: set[str] = field(default_factory=set)
+    """Those whose description and subscription may be others: what a modern group's member is, one record tells."""
     events: list[EventRow] = field(default_factory=list)
     opened: Open | None = None
     """Where every interval begins that this operation opens."""
@@ -243,9 +247,8 @@ class GroupHistory:
         if isinstance(operation, OffsetsDeleted):
             self._rows.events.extend(_offsets_deleted(operation, self.shard.groups.get(operation.group_id)))
             return
-        shard = self.shard
         step = self._replay(operation)
-        if self.shard is shard:
+        if step.after is step.before and step.partitions_after is step.partitions_before:
             # tombstones of offsets, or of what compaction had taken before: no group changed
             self._rows.events.extend(_numbered(step.events))
             return
@@ -298,11 +301,13 @@ class GroupHistory:
     def _replay(self, operation: Operation) -> _Step:
         group_id = operation.group_id
         before = self.shard.groups.get(group_id)
+        partitions = self.shard.share_partitions.get(group_id)
         step = _Step(
             operation=operation,
             before=before,
             after=before,
-            partitions_before=self.shard.share_partitions.get(group_id),
+            partitions_before=partitions,
+            partitions_after=partitions,
             appeared_at=operation.last_offset,
             vanished_at=operation.last_offset,
             generation_at=operation.last_offset,
@@ -311,30 +316,37 @@ class GroupHistory:
         group = before
         for record in operation.records:
             previous = group
-            self._replay_record(step, record)
-            group = self.shard.groups.get(group_id)
+            group = self._replay_record(step, group, record)
             if type(group) is not type(previous):
                 if previous is not None:
                     step.vanished, step.vanished_at = True, record.offset
                 if group is not None:
                     step.appeared_at = record.offset
         step.after = group
+        self.shard = with_group(self.shard, group_id, before, group)
         return step
 
-    def _replay_record(self, step: _Step, record: GroupRecord) -> None:
-        group_id = step.operation.group_id
-        if record.record_type in OFFSET_RECORDS:
-            if not isinstance(record.key, OffsetKey):
-                self.shard = touch_simple_group(self.shard, group_id)
-            else:
-                key, at = record.key, step.operation.timestamp_ms
-                deleted = OffsetsDeleted(group_id, at, [record.offset], [key.topic], [key.partition])
-                step.events.extend(_offsets_deleted(deleted, self.shard.groups.get(group_id)))
-            return
-        assert isinstance(record.key, Struct), "only offset commits come with less than the codec's key"
-        step.replaying = record.offset
-        self.shard = replay(self.shard, record.record_type, record.key, record.value, report=step.report)
-        self._note_record(step, record.offset, record.record_type, record.key, record.value)
+    def _replay_record(self, step: _Step, group: Group | None, record: GroupRecord) -> Group | None:
+        """The group after one record more."""
+        offset, record_type, key, value = record
+        if record_type in OFFSET_RECORDS:
+            group_id = step.operation.group_id
+            if not isinstance(key, OffsetKey):
+                return simple_group(group, group_id)
+            at = step.operation.timestamp_ms
+            step.events.extend(
+                _offsets_deleted(OffsetsDeleted(group_id, at, [offset], [key.topic], [key.partition]), group)
+            )
+            return group
+        assert isinstance(key, Struct), "only offset commits come with less than the codec's key"
+        step.replaying = offset
+        group = REPLAY[record_type](group, key, value, step.report)
+        if record_type == SHARE_PARTITIONS_RECORD:
+            partitions = replay_share_partitions(self.shard.share_partitions, key, value)
+            self.shard = replace(self.shard, share_partitions=partitions)
+            step.partitions_after = partitions.get(step.operation.group_id)
+        self._note_record(step, offset, record_type, key, value)
+        return group
 
     def _note_record(
         self, step: _Step, offset: int, record_type: RecordType, key: Struct, value: Struct | None
@@ -343,8 +355,11 @@ class GroupHistory:
         if record_type in KEYED_BY_MEMBER:
             member_id: str = key.member_id
             step.touched.setdefault(member_id)
-            if record_type in MEMBER_RECORDS or member_id not in step.member_at:
+            if record_type in MEMBER_RECORDS:
+                step.described.add(member_id)
                 step.member_at[member_id] = offset
+                return
+            step.member_at.setdefault(member_id, offset)
             if value is not None and record_type in CURRENT_ASSIGNMENT_RECORDS:
                 details = {
                     "previous_member_epoch": str(value.previous_member_epoch),
@@ -495,6 +510,7 @@ class GroupHistory:
         come = [m for m in names if m in after.members and m not in track.members]
         if replaced is None:
             replaced = _replacements(old, gone, after.members, come)
+        is_classic = isinstance(after, ClassicGroup)
         assignor_before = _preferred_assignor(track.assignors)
         if before is not None:
             self._close_gone(track, step, before, gone, replaced)
@@ -507,8 +523,8 @@ class GroupHistory:
             elif member_id not in known:
                 step.say("MEMBER_JOINED", offset, member_id=member_id)
         for member_id in names:
-            if member_id in old and member_id in after.members:
-                self._compare_member(track, step, old[member_id], after.members[member_id])
+            if is_classic or member_id in step.described:
+                self._compare_member(track, step, old.get(member_id), after.members.get(member_id))
             self._compare_assignments(track, step, before, after, member_id)
         assignor_after = _preferred_assignor(track.assignors)
         if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
@@ -540,8 +556,8 @@ class GroupHistory:
             return sorted(names)
         return list(step.touched)
 
-    def _compare_member(self, track: Track, step: _Step, old: Member, new: Member) -> None:
-        if old is new:
+    def _compare_member(self, track: Track, step: _Step, old: Member | None, new: Member | None) -> None:
+        if old is None or new is None or old is new:
             return
         member_id = new.member_id
         offset = step.member_at.get(member_id, step.generation_at)
@@ -560,18 +576,14 @@ class GroupHistory:
         new = views.assignment_sources(after, member_id)
         for kind, was, now in zip(views.ASSIGNMENT_KINDS, old, new, strict=True):
             if was is not now and was != now:
-                self._compare_held(track, step, after, member_id, kind, views.assignment_keys(now))
+                self._compare_held(track, step, after, member_id, kind, views.assigned(now))
 
     def _compare_held(
-        self, track: Track, step: _Step, after: Group, member_id: str, kind: str, keys: Set[AssignmentKey]
+        self, track: Track, step: _Step, after: Group, member_id: str, kind: str, assigned: Assigned
     ) -> None:
         kinds = track.assignments.setdefault(member_id, {})
         before = kinds.pop(kind, [])
-        come = frozenset(keys).difference(*[held.keys for held in before])
-        kept: list[Held] = before
-        gone: list[Held] = []
-        if len(keys) - len(come) < sum(len(held.keys) for held in before):
-            kept, gone = _parted(before, keys)
+        kept, gone, come = _parted(before, assigned)
         if come:
             kept.append(Held(self._opened(track, step, after), come))
         if kept:
@@ -637,29 +649,16 @@ class GroupHistory:
     def _close_assignments(
         self, group_id: str, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: _Step | None
     ) -> None:
-        order = _task_order if isinstance(group, StreamsGroup) else None
-        runs: Iterable[tuple[Open, Iterable[AssignmentKey]]]
-        if len(gone) == 1:
-            runs = [(gone[0].opened, sorted(gone[0].keys, key=order))]
-        else:
-            opened_by_key = {key: held.opened for held in gone for key in held.keys}
-            runs = groupby(sorted(opened_by_key, key=order), opened_by_key.__getitem__)
         last_generation = self._last_generation(group_id, step)
-        for opened, keys in runs:
+        for opened, assigned in _in_runs(gone):
             run = AssignmentRun(
                 group_id,
                 views.group_type(group),
                 member_id,
                 kind,
-                opened.log_offset,
-                _end_offset(step),
-                opened.timestamp_ms,
-                _end_time(step),
-                opened.incarnation,
-                opened.generation,
-                max(last_generation, opened.generation),
+                *_interval(opened, step, last_generation),
             )
-            self._rows.assignments.append(run, list(keys))
+            self._rows.assignments.append(run, assigned)
 
     def _close_member(
         self,
@@ -676,18 +675,14 @@ class GroupHistory:
             self._count_assignor(track, member, -1)
         self._rows.members.append(
             MemberRow(
-                group_id=group_id,
-                group_type=views.group_type(group),
-                member_id=member_id,
-                from_log_offset=opened.log_offset,
-                to_log_offset=_end_offset(step),
-                valid_from=opened.timestamp_ms,
-                valid_to=_end_time(step),
-                incarnation=opened.incarnation,
-                from_generation=opened.generation,
-                to_generation=max(opened.generation, self._last_generation(group_id, step)),
-                ended_by=ended_by,
-                **views.member_fields(group, member)._asdict(),
+                group_id,
+                views.group_type(group),
+                member_id,
+                *(
+                    *_interval(opened, step, self._last_generation(group_id, step)),
+                    ended_by,
+                    *views.member_fields(group, member),
+                ),
             )
         )
 
@@ -728,8 +723,7 @@ class GroupHistory:
         return views.generation(group) if group is not None else -1
 
     def _compare_share_partitions(self, step: _Step) -> None:
-        after = self.shard.share_partitions.get(step.operation.group_id)
-        before = step.partitions_before
+        before, after = step.partitions_before, step.partitions_after
         if after is before or after is None:
             return
         old = before if before is not None else ShareGroupStatePartitions()
@@ -807,23 +801,78 @@ class GroupHistory:
             )
 
 
-def _parted(before: Iterable[Held], keys: Set[AssignmentKey]) -> tuple[list[Held], list[Held]]:
-    """What a member keeps of all that it had, and what it has not any more, if it has `keys` now."""
+def _parted(before: Sequence[Held], assigned: Assigned) -> tuple[list[Held], list[Held], Assigned]:
+    """Of what a member had: what it keeps and what it has not any more, if `assigned` is all it has now; and what of
+    that is new."""
+    if not before:
+        return [], [], assigned
+    had: Mapping[TopicKey, Collection[int]] = before[0].assigned
+    has: Mapping[TopicKey, Collection[int]] = assigned
+    if len(before) > 1:
+        had, has = _together([held.assigned for held in before]), _together([assigned])
+    elif had == has:
+        return list(before), [], views.NOTHING
     kept: list[Held] = []
     gone: list[Held] = []
     for held in before:
-        if held.keys <= keys:
+        left, lost = _split(held.assigned, has)
+        if not lost:
             kept.append(held)
             continue
-        gone.append(Held(held.opened, held.keys - keys))
-        if left := held.keys & keys:
+        gone.append(Held(held.opened, lost))
+        if left:
             kept.append(Held(held.opened, left))
-    return kept, gone
+    return kept, gone, _split(assigned, had)[1]
+
+
+def _split(assigned: Assigned, other: Mapping[TopicKey, Collection[int]]) -> tuple[Assigned, Assigned]:
+    """What of `assigned` is in `other` too, and what is not."""
+    both: dict[TopicKey, tuple[int, ...]] = {}
+    rest: dict[TopicKey, tuple[int, ...]] = {}
+    for key, partitions in assigned.items():
+        others = other.get(key)
+        if others is None:
+            rest[key] = partitions
+        elif partitions == others:
+            both[key] = partitions
+        else:
+            known = frozenset(others)
+            common = tuple([partition for partition in partitions if partition in known])
+            if common:
+                both[key] = common
+            if len(common) < len(partitions):
+                rest[key] = tuple([partition for partition in partitions if partition not in known])
+    return both, rest
+
+
+def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
+    """All of it, made to be looked up."""
+    partitions: dict[TopicKey, set[int]] = {}
+    for assigned in parts:
+        for key, some in assigned.items():
+            partitions.setdefault(key, set()).update(some)
+    return {key: frozenset(every) for key, every in partitions.items()}
+
+
+def _in_runs(gone: Sequence[Held]) -> Iterator[tuple[Open, Assigned]]:
+    """By topic and partition, cut wherever the next one was given at another time."""
+    if len(gone) == 1:
+        yield gone[0].opened, dict(sorted(gone[0].assigned.items()))
+        return
+    opened = {
+        (key, partition): held.opened
+        for held in gone
+        for key, partitions in held.assigned.items()
+        for partition in partitions
+    }
+    for at, places in groupby(sorted(opened), opened.__getitem__):
+        topics = groupby(places, itemgetter(0))
+        yield at, {key: tuple([partition for _, partition in some]) for key, some in topics}
 
 
 def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[EventRow]:
     return map(
-        EventRow._make,
+        _make_event,
         zip(
             deleted.offsets,
             repeat(0),
@@ -842,6 +891,8 @@ def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[E
 
 
 _NO_DETAILS: Final[dict[str, str]] = {}
+_make_event: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
+"""As `EventRow._make`, without a call of Python's own a row."""
 
 
 def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
@@ -908,9 +959,20 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
 """MemberState by its code in the record: streams groups count from 1."""
 
 
-def _task_order(key: AssignmentKey) -> tuple[str, tuple[str | None, str | None, int]]:
-    """Tasks by type, then as the keys of all other groups: of one group's, the same parts are None."""
-    return key[3] or "", key[:3]
+def _interval(
+    opened: Open, step: _Step | None, last_generation: int
+) -> tuple[int, int | None, int, int | None, int, int, int]:
+    """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
+    first generation and the last."""
+    return (
+        opened.log_offset,
+        _end_offset(step),
+        opened.timestamp_ms,
+        _end_time(step),
+        opened.incarnation,
+        opened.generation,
+        max(opened.generation, last_generation),
+    )
 
 
 def _end_offset(step: _Step | None) -> int | None:

@@ -4,10 +4,11 @@ The lane names what is not its own: records of other types, the tombstones of of
 simple group. Put back in log order and cut into operations, they are what the group history reads.
 """
 
+from bisect import insort
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -44,14 +45,46 @@ class OffsetsLogOutput:
     counts: LedgerCounts
 
 
-class _Placed(NamedTuple):
-    """A record with its place: which operation it belongs to."""
+class _Operations:
+    """The operations of one chunk, made of records which come a kind at a time."""
 
-    offset: int
-    operation: int
-    group_id: str
-    timestamp_ms: int
-    record: GroupRecord
+    def __init__(self, last_offsets: I64) -> None:
+        """`last_offsets`: of each operation, in log order."""
+        self._last_offsets = last_offsets
+        self._records: dict[int, list[GroupRecord]] = {}
+        self._made: dict[int, Operation | OffsetsDeleted] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._made
+
+    def add(self, number: int, group_id: str, timestamp_ms: int, record: GroupRecord) -> None:
+        """Put a record into its operation, behind those of lower offsets."""
+        records = self._records.get(number)
+        if records is None:
+            records = self._records[number] = [record]
+            last_offset = int(self._last_offsets[number])
+            self._made[number] = Operation(group_id, timestamp_ms, last_offset, records)
+        elif record.offset > records[-1].offset:
+            records.append(record)
+        else:
+            insort(records, record, key=_offset)
+
+    def add_deletion(self, number: int, deleted: OffsetsDeleted) -> None:
+        """Put in an operation that has no other records."""
+        self._made[number] = deleted
+
+    def in_order(self) -> Iterator[Operation | OffsetsDeleted]:
+        """In log order."""
+        return map(self._made.__getitem__, sorted(self._made))
+
+
+class _Others(NamedTuple):
+    """What became of records that are no usual commits of offsets."""
+
+    findings: list[Finding]
+    decoded_count: int
+    tombstone_count: int
+    unknown_type_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,80 +118,34 @@ class OffsetsLogReplay:
     def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
         """Rows which this chunk decided or closed."""
         lane = self._lane.feed(chunk)
-        others, findings, unknown_count, tombstone_count = self._decode_others(chunk, lane)
-        placed = [*others, *_touches(lane)]
-        deletions, tombstones = _deleted_offsets(lane, {item.operation for item in placed})
-        placed += tombstones
-        placed.sort(key=_offset)
-        operations: list[Operation | OffsetsDeleted] = [*_operations(placed, lane.operation_last_offset), *deletions]
-        operations.sort(key=_first_offset)
-        for operation in operations:
+        operations = _Operations(lane.operation_last_offset)
+        others = _decode_others(chunk, lane, operations)
+        _add_touches(lane, operations)
+        _add_deleted_offsets(lane, operations)
+        for operation in operations.in_order():
             self._history.apply(operation)
         rows = self._history.take()
         rows.topics.extend(self._named_by_commits(lane.commits))
         counts = LedgerCounts(
             record_count=int(chunk.batches.record_count.sum()),
-            decoded_count=lane.counts.decoded_count + len(others) - tombstone_count,
-            tombstone_count=lane.counts.tombstone_count + tombstone_count,
+            decoded_count=lane.counts.decoded_count + others.decoded_count,
+            tombstone_count=lane.counts.tombstone_count + others.tombstone_count,
             control_count=lane.counts.control_count,
-            unknown_type_count=unknown_count,
+            unknown_type_count=others.unknown_type_count,
             quarantined_count=lane.counts.quarantined_count
-            + (len(findings) - unknown_count)
+            + (len(others.findings) - others.unknown_type_count)
             + unreadable_record_count(chunk),
         )
-        return OffsetsLogOutput(lane.commits, rows, (*chunk.findings, *lane.findings, *findings), counts)
+        return OffsetsLogOutput(lane.commits, rows, (*chunk.findings, *lane.findings, *others.findings), counts)
 
     def finish(self) -> OffsetsLogOutput:
         """Rows still open or pending at the end of the log."""
         return OffsetsLogOutput(self._lane.finish(), self._history.finish(), (), LedgerCounts())
 
-    def _decode_others(self, chunk: RecordChunk, lane: LaneOutput) -> tuple[list[_Placed], list[Finding], int, int]:
-        """Decoded records of groups, what could not be read, and how many were unknown types and tombstones."""
-        placed: list[_Placed] = []
-        findings: list[Finding] = []
-        unknown_count = tombstone_count = 0
-        data, records, rows = memoryview(chunk.data), chunk.records, lane.others  # type: ignore[arg-type]
-        for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
-            rows.tolist(),
-            lane.other_operations.tolist(),
-            records.offset[rows].tolist(),
-            records.timestamp_ms[rows].tolist(),
-            records.key_position[rows].tolist(),
-            records.key_length[rows].tolist(),
-            records.value_position[rows].tolist(),
-            records.value_length[rows].tolist(),
-            strict=True,
-        ):
-            payload = key_bytes = data[key_position : key_position + max(key_length, 0)].tobytes()
-            try:
-                decode_key = _remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
-                record_type, group_id, key = decode_key(key_bytes)
-                value: Struct | None = None
-                if value_length >= 0:
-                    payload = data[value_position : value_position + value_length].tobytes()
-                    value = codec.decode_value(TOPIC, record_type, payload).fields
-                else:
-                    tombstone_count += 1
-            except DecodeError as error:
-                unknown_count += isinstance(error, UnknownRecordType)
-                findings.append(
-                    Finding(
-                        stage="VALUE",
-                        code=error.code,
-                        message=str(error),
-                        base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
-                        offset=offset,
-                        byte_position=error.byte_position,
-                        payload=payload[:QUARANTINE_BYTES_MAX],
-                    )
-                )
-                continue
-            record = GroupRecord(offset, record_type, key, value)
-            placed.append(_Placed(offset, operation, group_id, timestamp_ms, record))
-        return placed, findings, unknown_count, tombstone_count
-
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
         """Names which commits of value version 4 carry beside the topic id: the first one of each id."""
+        if len(self._named) == len(commits.topic_ids):
+            return
         named = np.zeros(len(commits.topic_ids) + 1, np.bool_)
         named[list(self._named)] = True
         named[_NO_TOPIC_ID] = True
@@ -170,6 +157,52 @@ class OffsetsLogReplay:
             row = int(first[topic_id])
             topic = commits.topics[commits.topic[row]]
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
+
+
+def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations) -> _Others:
+    """Decode records of groups into their operations."""
+    findings: list[Finding] = []
+    decoded_count = tombstone_count = unknown_count = 0
+    data, records, rows = memoryview(chunk.data), chunk.records, lane.others  # type: ignore[arg-type]
+    for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
+        rows.tolist(),
+        lane.other_operations.tolist(),
+        records.offset[rows].tolist(),
+        records.timestamp_ms[rows].tolist(),
+        records.key_position[rows].tolist(),
+        records.key_length[rows].tolist(),
+        records.value_position[rows].tolist(),
+        records.value_length[rows].tolist(),
+        strict=True,
+    ):
+        payload = data[key_position : key_position + max(key_length, 0)].tobytes()
+        try:
+            decode_key = _remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
+            record_type, group_id, key = decode_key(payload)
+            value: Struct | None = None
+            if value_length >= 0:
+                payload = data[value_position : value_position + value_length].tobytes()
+                value = codec.decode_value(TOPIC, record_type, payload).fields
+        except DecodeError as error:
+            unknown_count += isinstance(error, UnknownRecordType)
+            findings.append(
+                Finding(
+                    stage="VALUE",
+                    code=error.code,
+                    message=str(error),
+                    base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
+                    offset=offset,
+                    byte_position=error.byte_position,
+                    payload=payload[:QUARANTINE_BYTES_MAX],
+                )
+            )
+            continue
+        if value is None:
+            tombstone_count += 1
+        else:
+            decoded_count += 1
+        operations.add(operation, group_id, timestamp_ms, GroupRecord(offset, record_type, key, value))
+    return _Others(findings, decoded_count, tombstone_count, unknown_count)
 
 
 def _decode_key(data: bytes) -> tuple[RecordType, str, Struct]:
@@ -184,55 +217,42 @@ _remembered_key: Final = lru_cache(KEY_CACHE_SIZE)(_decode_key)
 """The key of a member comes again with each rebalance."""
 
 
-def _touches(lane: LaneOutput) -> Iterator[_Placed]:
+def _add_touches(lane: LaneOutput, operations: _Operations) -> None:
+    """Commits that make a simple group."""
     touches = lane.touches
-    operations = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
-    for index, operation in enumerate(operations.tolist()):
-        offset = int(touches.log_offset[index])
-        yield _Placed(
-            offset,
-            operation,
-            lane.commits.groups[touches.group[index]],
-            int(touches.timestamp_ms[index]),
-            GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None),
-        )
+    numbers = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
+    for number, offset, group, timestamp_ms in zip(
+        numbers.tolist(),
+        touches.log_offset.tolist(),
+        touches.group.tolist(),
+        touches.timestamp_ms.tolist(),
+        strict=True,
+    ):
+        record = GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)
+        operations.add(number, lane.commits.groups[group], timestamp_ms, record)
 
 
-def _deleted_offsets(lane: LaneOutput, others: Set[int]) -> tuple[list[OffsetsDeleted], list[_Placed]]:
-    """Operations which delete offsets and do nothing else, most of all operations of a large log; and the tombstones of
-    offsets in the `others`, operations which have more to them."""
+def _add_deleted_offsets(lane: LaneOutput, operations: _Operations) -> None:
+    """Tombstones of offsets: most are operations of their own, and most operations of a large log are such."""
     commits, groups = lane.commits, lane.commits.groups
     rows = np.flatnonzero(~commits.is_value)
-    operations = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
+    numbers = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
     group = commits.group[rows]
     offset = commits.log_offset[rows].tolist()
     topic = [commits.topics[index] for index in commits.topic[rows].tolist()]
     partition = commits.partition[rows].tolist()
     at = commits.recorded_at_ms[rows].tolist()
-    deletions: list[OffsetsDeleted] = []
-    tombstones: list[_Placed] = []
-    starts = np.flatnonzero(np.diff(operations, prepend=-1)).tolist()
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
     for start, stop in pairwise([*starts, len(rows)]):
-        group_id, operation = groups[group[start]], int(operations[start])
-        if operation not in others:
+        group_id, number = groups[group[start]], int(numbers[start])
+        if number not in operations:
             deleted = OffsetsDeleted(group_id, at[start], offset[start:stop], topic[start:stop], partition[start:stop])
-            deletions.append(deleted)
+            operations.add_deletion(number, deleted)
             continue
         for index in range(start, stop):
             key = OffsetKey(group_id, topic[index], partition[index])
             record = GroupRecord(offset[index], RecordType.OFFSET_COMMIT, key, None)
-            tombstones.append(_Placed(offset[index], operation, group_id, at[index], record))
-    return deletions, tombstones
-
-
-def _operations(placed: list[_Placed], last_offsets: I64) -> Iterator[Operation]:
-    """Records in log order, cut where the operation changes."""
-    for operation, items in groupby(placed, _operation):
-        first, *rest = items
-        records = [first.record, *(item.record for item in rest)]
-        yield Operation(first.group_id, first.timestamp_ms, int(last_offsets[operation]), records)
+            operations.add(number, group_id, at[index], record)
 
 
 _offset: Final = attrgetter("offset")
-_operation: Final = attrgetter("operation")
-_first_offset: Final = attrgetter("first_offset")

@@ -3,7 +3,7 @@
 Times are epoch milliseconds. An open interval has None in `valid_to_ms` and `to_log_offset`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +33,7 @@ class GenerationRow(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """silver.group_members."""
+    """silver.group_members: of the interval, then of the member itself (`views.MemberFields`)."""
 
     group_id: str
     group_type: str
@@ -43,6 +43,9 @@ class MemberRow(NamedTuple):
     valid_from: int
     valid_to: int | None
     incarnation: int
+    from_generation: int
+    to_generation: int
+    ended_by: str | None
     instance_id: str | None
     client_id: str
     client_host: str
@@ -52,9 +55,6 @@ class MemberRow(NamedTuple):
     server_assignor: str | None
     rebalance_timeout_ms: int | None
     session_timeout_ms: int | None
-    from_generation: int
-    to_generation: int
-    ended_by: str | None
     member_epoch: int | None
     uses_classic_protocol: bool
 
@@ -79,10 +79,14 @@ class AssignmentRow(NamedTuple):
     to_generation: int
 
 
-AssignmentKey = tuple[str | None, str | None, int, str | None]
-"""What a member has: `ASSIGNMENT_KEY_FIELDS`. Plain tuples: a large group has thousands."""
+TopicKey = tuple[str | None, str | None, str | None]
+"""Of what a member has partitions: task type, topic id, topic (of a streams group: its subtopology). All keys of one
+group have the same parts None, so they can be sorted: the order of rows."""
 
-ASSIGNMENT_KEY_FIELDS: Final = ("topic_id", "topic", "partition", "task_type")
+TOPIC_KEY_FIELDS: Final = ("task_type", "topic_id", "topic")
+
+Assigned = Mapping[TopicKey, tuple[int, ...]]
+"""What a member has: partitions, ascending and at least one, by topic. Plain values: a large group has thousands."""
 
 
 class AssignmentRun(NamedTuple):
@@ -104,41 +108,48 @@ class AssignmentRun(NamedTuple):
 class AssignmentRows:
     """Rows of silver.member_assignments, told once a run: what a member is given at once it mostly loses at once."""
 
-    __slots__ = ("keys", "lengths", "runs")
+    __slots__ = ("keys", "lengths", "partitions", "runs")
 
     def __init__(self) -> None:
         self.runs: list[AssignmentRun] = []
         self.lengths: list[int] = []
-        """Rows of each run."""
-        self.keys: list[AssignmentKey] = []
-        """Of each row."""
+        """Topics of each run."""
+        self.keys: list[TopicKey] = []
+        """Of each topic."""
+        self.partitions: list[tuple[int, ...]] = []
+        """Of each topic: a row each."""
 
-    def append(self, run: AssignmentRun, keys: Sequence[AssignmentKey]) -> None:
-        """Append a run's rows."""
+    def append(self, run: AssignmentRun, assigned: Assigned) -> None:
+        """Append a run's rows, in the order of `assigned`."""
         self.runs.append(run)
-        self.lengths.append(len(keys))
-        self.keys += keys
+        self.lengths.append(len(assigned))
+        self.keys += assigned
+        self.partitions += assigned.values()
 
     def extend(self, other: "AssignmentRows") -> None:
         """Append another's rows."""
         self.runs += other.runs
         self.lengths += other.lengths
         self.keys += other.keys
+        self.partitions += other.partitions
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return sum(map(len, self.partitions))
 
-    def by_run(self) -> Iterator[tuple[AssignmentRun, list[AssignmentKey]]]:
-        """Each run with the keys of its rows."""
-        keys = iter(self.keys)
+    def by_run(self) -> Iterator[tuple[AssignmentRun, Assigned]]:
+        """Each run with what its rows are about."""
+        topics = zip(self.keys, self.partitions, strict=True)
         for run, length in zip(self.runs, self.lengths, strict=True):
-            yield run, list(islice(keys, length))
+            yield run, dict(islice(topics, length))
 
     def __iter__(self) -> Iterator[AssignmentRow]:
-        for run, keys in self.by_run():
+        for run, assigned in self.by_run():
             shared: dict[str, Any] = run._asdict()
-            for topic_id, topic, partition, task_type in keys:
-                yield AssignmentRow(topic_id=topic_id, topic=topic, partition=partition, task_type=task_type, **shared)
+            for (task_type, topic_id, topic), partitions in assigned.items():
+                for partition in partitions:
+                    yield AssignmentRow(
+                        topic_id=topic_id, topic=topic, partition=partition, task_type=task_type, **shared
+                    )
 
 
 class EventRow(NamedTuple):

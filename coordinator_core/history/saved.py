@@ -11,6 +11,7 @@ import hashlib
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
@@ -25,7 +26,7 @@ from coordinator_core.history.tracks import Held, Open, Track
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 
-STATE_FORMAT: Final = 2
+STATE_FORMAT: Final = 5
 """Raised whenever saved state of before can not be read, or would mean something else: it is then made anew."""
 
 
@@ -106,6 +107,8 @@ def _unstructure_mapping(kind: Any) -> Callable[[Any], Any]:
         if _is_plain(value_kind) or _is_plain_tuple(value_kind):
             return lambda mapping: dict(sorted(mapping.items()))
         return lambda mapping: {key: value_of(mapping[key]) for key in sorted(mapping)}
+    if _is_plain(value_kind):
+        return lambda mapping: _in_order(mapping.items())
     return lambda mapping: [(key, value_of(mapping[key])) for key in _in_order(mapping)]
 
 
@@ -125,24 +128,32 @@ def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:
         if _is_plain(value_kind):
             return lambda saved, _: make(saved.items())
         return lambda saved, _: make({key: value_of(value, value_kind) for key, value in saved.items()})
+    if _is_plain_tuple(key_kind) and _is_plain(value_kind):
+        return lambda saved, _: make({tuple(key): value for key, value in saved})
     key_of = _CONVERTER.get_structure_hook(key_kind)
     return lambda saved, _: make({key_of(key, key_kind): value_of(value, value_kind) for key, value in saved})
 
 
+_fields_of_open: Final = attrgetter(*(field.name for field in dataclasses.fields(Open)))
+"""Most of what is saved begins somewhere: four numbers, without names."""
+
+
 def _unstructure_held(held: Held) -> Any:
-    return _CONVERTER.unstructure(held.opened), list(zip(*_in_order(held.keys), strict=True))
+    keys = _in_order(held.assigned)
+    return *_fields_of_open(held.opened), list(zip(*keys, strict=True)), [held.assigned[key] for key in keys]
 
 
 def _structure_held(saved: Any, _: Any) -> Held:
-    opened, (topic_ids, topics, partitions, task_types) = saved
-    keys = frozenset(zip(topic_ids, topics, partitions, task_types, strict=True))
-    return Held(_CONVERTER.structure(opened, Open), keys)
+    *opened, keys, partitions = saved
+    return Held(Open(*opened), dict(zip(zip(*keys, strict=True), map(tuple, partitions), strict=True)))
 
 
 _CONVERTER: Final = make_converter(detailed_validation=False, forbid_extra_keys=True)
 _CONVERTER.register_structure_hook_func(_is_plain_union, lambda saved, _: saved)
 _CONVERTER.register_structure_hook_func(_is_plain_tuple, lambda saved, _: tuple(saved))
 _CONVERTER.register_unstructure_hook_func(_is_plain_tuple, lambda plain: plain)
+_CONVERTER.register_unstructure_hook(Open, _fields_of_open)
+_CONVERTER.register_structure_hook(Open, lambda saved, _: Open(*saved))
 _CONVERTER.register_unstructure_hook(Held, _unstructure_held)
 _CONVERTER.register_structure_hook(Held, _structure_held)
 _CONVERTER.register_unstructure_hook_factory(_is_mapping, _unstructure_mapping)

@@ -1,10 +1,9 @@
 """What is open of a group while its log is replayed: where each interval began."""
 
 from collections import Counter
-from collections.abc import Set
 from dataclasses import dataclass, field
 
-from coordinator_core.history.rows import AssignmentKey
+from coordinator_core.history.rows import Assigned
 
 
 @dataclass(slots=True)
@@ -22,7 +21,7 @@ class Held:
     """What a member was given of one kind in one step, and has had since: most of what it has came at once."""
 
     opened: Open
-    keys: Set[AssignmentKey]
+    assigned: Assigned
     """Never changed, as it may be what a view remembers, and never empty."""
 
 

@@ -3,7 +3,7 @@
 The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ from coordinator_core.client_protocols import Subscription, decode_assignment, d
 from coordinator_core.client_protocols import decode_subscription as decode_subscription_bytes
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.errors import DecodeError
-from coordinator_core.history.rows import AssignmentKey
+from coordinator_core.history.rows import Assigned, TopicKey
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
@@ -34,9 +34,11 @@ REVOKING = "REVOKING"
 ASSIGNMENT_KINDS: Final = (TARGET, CURRENT, REVOKING)
 
 AssignmentSources = tuple[Any, Any, Any]
-"""By kind, what a group's state holds of it; equal sources give equal keys, and None gives none."""
+"""By kind, what a group's state holds of it; equal sources come to the same, and None to nothing."""
 
 NO_SOURCES: Final[AssignmentSources] = (None, None, None)
+
+NOTHING: Final[Assigned] = {}
 
 
 class MemberFields(NamedTuple):
@@ -247,57 +249,75 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
         except DecodeError as error:
             yield member.member_id, error
         else:
-            _, error_of_assignment = _classic_keys(group.protocol_type, member.assignment)
+            _, error_of_assignment = _classic_assigned(group.protocol_type, member.assignment)
             if error_of_assignment is not None:
                 yield member.member_id, error_of_assignment
 
 
 def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
     """Where all that a member has stands in a group's state: as target, held, and to be given up."""
+    return _SOURCES[type(group)](group, member_id)
+
+
+def _classic_sources(group: ClassicGroup, member_id: str) -> AssignmentSources:
     member = group.members.get(member_id)
-    if isinstance(group, ClassicGroup):
-        return (
-            NO_SOURCES if member is None else (None, (group.protocol_type, group.members[member_id].assignment), None)
-        )
-    target = group.target_assignment.get(member_id)
-    match member:
-        case ConsumerMember():
-            return target, member.assigned, member.pending_revocation
-        case ShareMember():
-            return target, member.assigned, None
-        case StreamsMember():
-            current = TaskAssignment(_partitions(member.active), member.standby, member.warmup)
-            revoking = TaskAssignment(
-                _partitions(member.active_pending_revocation),
-                member.standby_pending_revocation,
-                member.warmup_pending_revocation,
-            )
-            return target, current, revoking
-        case _:
-            return target, None, None
+    return NO_SOURCES if member is None else (None, (group.protocol_type, member.assignment), None)
 
 
-def assignment_keys(source: Any) -> Set[AssignmentKey]:
-    """The keys in one of `assignment_sources`. Do not change them."""
+def _consumer_sources(group: ConsumerGroup, member_id: str) -> AssignmentSources:
+    member, target = group.members.get(member_id), group.target_assignment.get(member_id)
+    return (target, None, None) if member is None else (target, member.assigned, member.pending_revocation)
+
+
+def _share_sources(group: ShareGroup, member_id: str) -> AssignmentSources:
+    member, target = group.members.get(member_id), group.target_assignment.get(member_id)
+    return (target, None, None) if member is None else (target, member.assigned, None)
+
+
+def _streams_sources(group: StreamsGroup, member_id: str) -> AssignmentSources:
+    member, target = group.members.get(member_id), group.target_assignment.get(member_id)
+    if member is None:
+        return target, None, None
+    current = TaskAssignment(_partitions(member.active), member.standby, member.warmup)
+    revoking = TaskAssignment(
+        _partitions(member.active_pending_revocation),
+        member.standby_pending_revocation,
+        member.warmup_pending_revocation,
+    )
+    return target, current, revoking
+
+
+_SOURCES: Final[Mapping[type[Group], Callable[[Any, str], AssignmentSources]]] = {
+    ClassicGroup: _classic_sources,
+    ConsumerGroup: _consumer_sources,
+    ShareGroup: _share_sources,
+    StreamsGroup: _streams_sources,
+}
+
+
+def assigned(source: Any) -> Assigned:
+    """What one of `assignment_sources` comes to. Do not change it."""
     match source:
         case None:
-            return frozenset()
+            return NOTHING
         case TaskAssignment():
             return {
-                (None, subtopology_id, partition, task_type)
+                (task_type, None, subtopology_id): tuple(sorted(partitions))
                 for task_type, tasks in (
                     ("ACTIVE", source.active),
                     ("STANDBY", source.standby),
                     ("WARMUP", source.warmup),
                 )
                 for subtopology_id, partitions in tasks.items()
-                for partition in partitions
+                if partitions
             }
         case tuple():
-            return _classic_keys(*source)[0]
+            return _classic_assigned(*source)[0]
         case _:
             return {
-                (topic_id, None, partition, None) for topic_id, partitions in source.items() for partition in partitions
+                (None, topic_id, None): tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
+                for topic_id, partitions in source.items()
+                if partitions
             }
 
 
@@ -306,14 +326,19 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def _classic_keys(protocol_type: str | None, assignment: bytes) -> tuple[frozenset[AssignmentKey], DecodeError | None]:
-    """The keys of an embedded assignment; none, and why, where it cannot be decoded: that is said once, as an anomaly
+def _classic_assigned(protocol_type: str | None, assignment: bytes) -> tuple[Assigned, DecodeError | None]:
+    """What an embedded assignment says; nothing, and why, where it cannot be decoded: that is said once, as an anomaly
     of the record which brought it."""
     try:
-        assigned = embedded_assignment(protocol_type, assignment)
+        topics = embedded_assignment(protocol_type, assignment)
     except DecodeError as error:
-        return frozenset(), error.with_traceback(None)  # remembered: not what it stood in
-    return frozenset((None, topic, partition, None) for topic, partitions in assigned for partition in partitions), None
+        return NOTHING, error.with_traceback(None)  # remembered: not what it stood in
+    partitions: dict[TopicKey, tuple[int, ...]] = {}
+    for topic, some in topics:
+        key = None, None, topic
+        if every := {*partitions.get(key, ()), *some}:
+            partitions[key] = tuple(sorted(every))
+    return partitions, None
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)

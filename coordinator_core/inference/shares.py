@@ -4,9 +4,10 @@ Everything here is columns: there may be millions of records. Rows of silver com
 offset; in one partition of `__share_group_state` a log offset names one record of one share partition.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 INT64_MAX: Final = 2**63 - 1
 
 _ACKNOWLEDGED: Final = TRANSITION_KINDS.index("ACKNOWLEDGED")
+_PLACE: Final = attrgetter("place")
 
 
 class ShareDay(NamedTuple):
@@ -166,13 +168,22 @@ class _Ranges:
         return columns if not len(at_ms) or at_ms.min() >= 0 else taken(columns, np.flatnonzero(at_ms >= 0))
 
 
-def added_counts(*parts: Iterable[PlaceCounts]) -> list[PlaceCounts]:
-    """Counts of several stretches of a log together. The name of a topic is that of the last part which has one."""
-    found: dict[tuple[str, str, int, int], PlaceCounts] = {}
-    for counts in chain.from_iterable(parts):
-        before = found.get(counts.place)
-        found[counts.place] = counts if before is None else _sum_of_counts(before, counts)
-    return [found[place] for place in sorted(found)]
+def added_counts(before: Sequence[PlaceCounts], more: Sequence[PlaceCounts]) -> list[PlaceCounts]:
+    """Counts of two stretches of a log together, by place, as those `before` are; `more` names a place once. The name
+    of a topic is that of the later stretch, if it has one.
+
+    What is old is not looked at one by one: each day of the log adds to it.
+    """
+    if not before:
+        return sorted(more, key=_PLACE)
+    found = list(before)
+    for counts in more:
+        at = bisect_left(found, counts.place, key=_PLACE)
+        if at < len(found) and found[at].place == counts.place:
+            found[at] = _sum_of_counts(found[at], counts)
+        else:
+            found.insert(at, counts)
+    return found
 
 
 def _sum_of_counts(one: PlaceCounts, other: PlaceCounts) -> PlaceCounts:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from immutables import Map
 
+from coordinator_core.frozen import quickly_made
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
 
 
@@ -18,6 +19,7 @@ class ShareGroupState(StrEnum):
     """At least one member. The last one leaves, or its session expires -> EMPTY."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ShareMember:
     """A member. `assigned`: topic id -> partitions, ascending."""
@@ -35,6 +37,7 @@ class ShareMember:
     """How many members came before it; see `ShareGroup.members_in_table_order`."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ShareGroup:
     """A share group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from immutables import Map
 
+from coordinator_core.frozen import quickly_made
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
@@ -31,6 +32,7 @@ Tasks = Mapping[str, tuple[int, ...]]
 """Subtopology id -> partitions, ascending."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
     """Target tasks of a member."""
@@ -60,6 +62,7 @@ NO_MEMBER_STATE: Final = -1
 """State of a member without a current assignment value: Kafka holds null until the first one."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
     """A member. Current active tasks carry assignment epochs: subtopology id -> partition -> epoch."""
@@ -180,6 +183,7 @@ class TaskProcesses:
     warmup: Map[TaskId, frozenset[str]] = field(default_factory=Map)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class StreamsGroup:
     """A streams group. A fresh object starts at epoch 1, assignment epoch 1, validated topology epoch 0."""

@@ -8,7 +8,7 @@ import pytest
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import subscriptions_of
-from coordinator_core.frozen import with_fields
+from coordinator_core.frozen import quickly_made, with_fields
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.streams.state import StreamsGroup, StreamsMember
 
@@ -56,3 +56,32 @@ def test_a_field_that_is_not_there_is_an_error() -> None:
     """As a keyword that the class does not take."""
     with pytest.raises(AttributeError):
         with_fields(Counted("a"), more=1)
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class QuicklyCounted:
+    """As `Counted`, and with a default that is made anew each time."""
+
+    name: str
+    count: int = 0
+    more: list[str] = field(default_factory=list)
+    kept: object = field(default=7, init=False, compare=False)
+
+
+def test_a_quickly_made_object_is_one_of_its_class() -> None:
+    """The same arguments, by place and by name, the same defaults, and as frozen."""
+    plain: Any = QuicklyCounted("a")
+    assert (plain.name, plain.count, plain.more, plain.kept) == ("a", 0, [], 7)
+    assert plain.more is not QuicklyCounted("a").more
+    assert (
+        QuicklyCounted("a", 2, ["b"])
+        == QuicklyCounted(more=["b"], count=2, name="a")
+        == replace(plain, count=2, more=["b"])
+    )
+    with pytest.raises(FrozenInstanceError):
+        plain.count = 3
+    unchecked: Any = QuicklyCounted
+    for arguments, named in (((), {}), (("a", 1, [], 7), {}), (("a",), {"kept": 7})):
+        with pytest.raises(TypeError):
+            unchecked(*arguments, **named)

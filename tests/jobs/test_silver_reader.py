@@ -12,7 +12,7 @@ from coordinator_core.inference.plain import Beginning
 from jobs import silver_reader
 from jobs.arrow_columns import codes_of, indices_in, ordered_codes
 from jobs.arrow_schemas import arrow_schema
-from jobs.silver_reader import SilverFiles, group_lives, rows_of
+from jobs.silver_reader import SilverFiles, group_lives, is_of_groups, rows_of
 from jobs.sinks import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -222,3 +222,11 @@ def test_log_partitions_that_share_a_row_group_are_told_apart(
     for partition in range(3):
         assert files.read(GROUP_EVENTS, ("event_index",), partition).num_rows == 4
     assert reads == [0] * 4
+
+
+def test_rows_of_some_groups_are_told_by_log_partition() -> None:
+    """A group of one log partition says nothing of one of another; groups without rows, and no rows, are no matter."""
+    rows = pa.table({"group_id": ["a", "b", "a", "c"], "log_partition": pa.array([0, 0, 1, 1], pa.int32())})
+    groups = {0: {"a", "x"}, 1: {"c"}, 2: {"b"}}
+    assert is_of_groups(rows, groups).tolist() == [True, False, False, True]
+    assert is_of_groups(rows.slice(0, 0), groups).tolist() == []

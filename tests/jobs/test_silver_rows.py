@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.history.rows import AssignmentRows, AssignmentRun
+from coordinator_core.history.rows import Assigned, AssignmentRows, AssignmentRun
 from coordinator_core.share_state.lane import KeyDictionary, StateBatchRows, TransitionRows
 from jobs.silver_rows import ShareKeys, assignments_table, rows_table, share_batches_table, share_transitions_table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS
@@ -44,13 +44,14 @@ def test_every_code_of_a_delivery_state_has_a_name_and_the_types_are_the_same() 
 def test_assignments_told_in_runs_are_the_rows_one_by_one() -> None:
     """What a run's rows share stands in each of them, nulls and all."""
     rows = AssignmentRows()
-    for member_id, to_log_offset, keys in (
-        ("m", 9, [(TOPIC_ID, None, 0, None), (TOPIC_ID, None, 3, None)]),
-        ("n", None, [(None, "t", 1, "ACTIVE")]),
-        ("o", 8, [(None, "t", partition, None) for partition in range(5)]),
-    ):
+    runs: tuple[tuple[str, int | None, Assigned], ...] = (
+        ("m", 9, {(None, TOPIC_ID, None): (0, 3)}),
+        ("n", None, {("ACTIVE", None, "t"): (1,)}),
+        ("o", 8, {(None, None, "s"): (2, 4), (None, None, "t"): (0, 5, 6)}),
+    )
+    for member_id, to_log_offset, assigned in runs:
         run = AssignmentRun("g", "CONSUMER", member_id, "TARGET", 1, to_log_offset, 2, to_log_offset, 0, 5, 6)
-        rows.append(run, keys)
+        rows.append(run, assigned)
     made = assignments_table(rows, 3)
     assert (len(rows), made.num_rows) == (8, 8)
     assert made.equals(rows_table(MEMBER_ASSIGNMENTS, list(rows), {"log_partition": 3}))

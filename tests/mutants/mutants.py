@@ -179,8 +179,8 @@ CONSUMER: Final = (
     Mutant(
         "what a member had is never free again",
         "consumer/replay.py",
-        "    given_up = [place for place in _held(before) if place not in held and owners.get(place) == member_id]\n",
-        "    given_up: list[tuple[str, int]] = []\n",
+        "        given_up = [place for place in had if place not in still and owners.get(place) == member_id]\n",
+        "        pass\n",
         "consumer",
     ),
 )

@@ -332,15 +332,16 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
     assert open_generations == ([(views.group_type(group), views.generation(group))] if group is not None else [])
     for member in {a.member_id for a in rows.assignments} | open_members:
         open_keys = {
-            (a.assignment, (a.topic_id, a.topic, a.partition, a.task_type))
+            (a.assignment, (a.task_type, a.topic_id, a.topic), a.partition)
             for a in rows.assignments
             if a.to_log_offset is None and a.member_id == member
         }
         sources = views.NO_SOURCES if group is None else views.assignment_sources(group, member)
         assert open_keys == {
-            (kind, key)
+            (kind, key, partition)
             for kind, source in zip(views.ASSIGNMENT_KINDS, sources, strict=True)
-            for key in views.assignment_keys(source)
+            for key, partitions in views.assigned(source).items()
+            for partition in partitions
         }
     generation_keys = [(g.group_type, g.incarnation, g.generation) for g in rows.generations]
     assert len(set(generation_keys)) == len(generation_keys)

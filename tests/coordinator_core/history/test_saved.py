@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,8 +77,8 @@ def by_group(rows: GroupRows) -> dict[str, GroupRows]:
     for name in ("generations", "members"):
         for row in getattr(rows, name):
             getattr(parts.setdefault(row.group_id, GroupRows()), name).append(row)
-    for run, keys in rows.assignments.by_run():
-        parts.setdefault(run.group_id, GroupRows()).assignments.append(run, keys)
+    for run, assigned in rows.assignments.by_run():
+        parts.setdefault(run.group_id, GroupRows()).assignments.append(run, assigned)
     return parts
 
 
@@ -164,10 +166,10 @@ def test_share_logs_go_on_from_bytes(recording: str) -> None:
 
 def test_keys_are_saved_in_one_order() -> None:
     """Whatever order they came in, and also where None stands beside a text."""
-    keys = [(None, "t", 0, None), (None, "t", 0, "ACTIVE"), ("id", None, 1, None), (None, "a", 2, None)]
+    keys = [(None, None, "t"), ("ACTIVE", None, "t"), (None, "id", None), (None, None, "a")]
     packed = set()
     for order in (keys, keys[::-1], keys[2:] + keys[:2]):
-        track = Track(assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), frozenset(order))]}})
+        track = Track(assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}})
         packed.add(saved.pack_group(saved.SavedGroup(None, None, track)))
     assert len(packed) == 1
     assert saved.unpack_group(packed.pop()).track == track
@@ -181,14 +183,23 @@ def test_what_is_no_state_is_unreadable(damage: bytes) -> None:
             read(damage)
 
 
-def test_a_changed_byte_of_an_archive_is_noticed() -> None:
-    """The archive's checksums find what the disk changed."""
+@pytest.mark.parametrize("place", [0, 10, -1])
+def test_a_changed_byte_of_a_lane_is_noticed(place: int) -> None:
+    """The checksum finds what the disk changed, be it in the checksum itself."""
     packed = bytearray(pack_offset_lane(OffsetsLogReplay().export_state().lane))
-    packed[packed.index(b"NUMPY") + 20] ^= 1
-    with pytest.raises(StateUnreadable):
+    packed[place] ^= 1
+    with pytest.raises(StateUnreadable, match="damaged"):
         unpack_offset_lane(bytes(packed))
+
+
+@pytest.mark.parametrize("columns", [{"a": ("|O", (1,), b"12345678")}, {"a": ("<i8", (2,), b"12345678")}, ["a"], {}])
+def test_a_forged_lane_is_unreadable(columns: object) -> None:
+    """Whoever writes a right checksum gets no objects made, nor an error of another kind."""
+    forged = msgpack.packb(columns)
+    with pytest.raises(StateUnreadable):
+        unpack_share_lane(crc32(forged).to_bytes(4, "big") + forged)
 
 
 def test_the_format_changes_with_its_number() -> None:
     """Whoever changes what is saved raises STATE_FORMAT, so that no run reads the other's state; then this sum."""
-    assert (saved.STATE_FORMAT, saved.fingerprint()) == (2, "054213e6ce3d12e9")
+    assert (saved.STATE_FORMAT, saved.fingerprint()) == (5, "09078759608c3602")

@@ -206,9 +206,9 @@ class Replayed:
             for name in ("generations", "members"):
                 rows = [row for row in getattr(before.open, name) if row.group_id in self.asleep]
                 getattr(self.open, name).extend(rows)
-            for run, keys in before.open.assignments.by_run():
+            for run, assigned in before.open.assignments.by_run():
                 if run.group_id in self.asleep:
-                    self.open.assignments.append(run, keys)
+                    self.open.assignments.append(run, assigned)
 
     def life(self, group_id: str) -> GroupLife:
         """All that is known of one group."""
