@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.arrow_columns import codes_of, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.replay_state import Watermark, watermark_row
-from jobs.silver_reader import END_OF_LOG, LOG_PARTITION, SilverFiles
+from jobs.silver_reader import END_OF_LOG, SilverFiles, is_of_groups
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
@@ -135,12 +133,7 @@ class AuditParts:
         columns = [name for name in table.column_names if name not in table.partition_by]
         texts = text_columns(table, columns)
         for rows in self._work.former.iterate_some(table, columns, left_out, texts) if left_out else ():
-            is_kept = np.ones(rows.num_rows, np.bool_)
-            group, group_ids = codes_of(rows["group_id"])
-            of_log = numbers_of(rows[LOG_PARTITION])
-            for log_partition, groups in left_out.items():
-                codes = [code for code, group_id in enumerate(group_ids) if group_id in groups] if groups else []
-                is_kept[np.isin(group, codes) & (of_log == log_partition)] = False
+            is_kept = ~is_of_groups(rows, left_out)
             self.write(table, rows if is_kept.all() else rows.filter(pa.array(is_kept)))
 
     def carry_broken_rules(

@@ -4,7 +4,6 @@ Every number is a count of rows of a table, or a sum over them; each line names 
 """
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,8 +98,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     given_up = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"])
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])
-    kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"].to_pylist()
-    rules = gold.read(LOG_ANOMALIES, ["rule"])["rule"].to_pylist()
+    kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"]
+    rules = gold.read(LOG_ANOMALIES, ["rule"])["rule"]
     coverage = warehouse.read(COVERAGE, ["kind"], where=where)["kind"].to_pylist()
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
@@ -112,11 +111,16 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         given_up_count=pc.sum(offsets).as_py() or 0,
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=pc.sum(redelivered["redelivered_count"]).as_py() or 0,
-        odd_commits=tuple(sorted(Counter(kinds).items())),
-        broken_rules=tuple(sorted(Counter(rules).items())),
+        odd_commits=_counts_of(kinds),
+        broken_rules=_counts_of(rules),
         hole_count=sum(kind in HOLES for kind in coverage),
         quarantined_count=warehouse.read(QUARANTINE, ["code"], where=where).num_rows,
     )
+
+
+def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
+    """How often each name is there, by name."""
+    return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
 def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:

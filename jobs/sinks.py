@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from math import isnan
 from time import sleep
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -162,6 +162,7 @@ class PartWriter:
         self._held: list[pa.Table] = []
         self._held_count = 0
         self._held_bytes = 0
+        self._layout: _Layout | None = None
         self.written: WrittenFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -172,9 +173,11 @@ class PartWriter:
             self._write_held()
             self._write(table)
             return
-        self._held.append(_copied(table))
-        self._held_count += table.num_rows
-        self._held_bytes += table.nbytes
+        held = _copied(table)
+        self._held.append(held)
+        self._held_count += held.num_rows
+        # of memory of its own: to add up what is in use of it, column by column, costs as much as the copy
+        self._held_bytes += held.get_total_buffer_size()
         if self._held_count >= self._row_group_rows_min or self._held_bytes >= HELD_BYTES_MAX:
             self._write_held()
 
@@ -247,21 +250,45 @@ class PartWriter:
         )
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
-        columns, fields = [], []
+        layout = self._layout
+        if layout is None or not layout.given.equals(rows.schema):
+            layout = self._layout = self._layout_of(rows)
+        if layout.is_as_given:
+            return rows
+        columns = [
+            pa.chunked_array([pa.repeat(constant, rows.num_rows)]) if constant is not None else rows.column(index)
+            for index, constant in layout.sources
+        ]
+        return pa.Table.from_arrays(columns, schema=layout.file)
+
+    def _layout_of(self, rows: pa.Table) -> "_Layout":
+        given = rows.schema
+        sources: list[tuple[int, pa.Scalar | None]] = []
+        fields = []
         for declared in arrow_schema(self._table):
             name = declared.name
             if name in self._partition_values:
-                if not self._with_partition_columns:
-                    continue
-                scalar = pa.scalar(self._partition_values[name], declared.type)
-                column = pa.chunked_array([pa.repeat(scalar, rows.num_rows)])
-            else:
-                column = rows.column(name)
-                if not _is_type_of(column.type, declared.type):
-                    raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {column.type}")
-            columns.append(column)
-            fields.append(pa.field(name, column.type))
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+                if self._with_partition_columns:
+                    sources.append((-1, pa.scalar(self._partition_values[name], declared.type)))
+                    fields.append(pa.field(name, declared.type))
+                continue
+            type_ = rows.column(name).type
+            if not _is_type_of(type_, declared.type):
+                raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {type_}")
+            sources.append((given.get_field_index(name), None))
+            fields.append(pa.field(name, type_))
+        file = pa.schema(fields)
+        return _Layout(given, tuple(sources), file, file.equals(given, check_metadata=True))
+
+
+class _Layout(NamedTuple):
+    """Rows as they are given, and as they are written: found once for all that are given alike."""
+
+    given: pa.Schema
+    sources: tuple[tuple[int, pa.Scalar | None], ...]
+    """Of each column of the file, its index in the given ones, or (of partition columns) its value."""
+    file: pa.Schema
+    is_as_given: bool
 
 
 def _copied(rows: pa.Table) -> pa.Table:
@@ -347,6 +374,8 @@ class Warehouse:
         """Tables found to have all their columns."""
         self._handles: dict[str, DeltaTable] = {}
         """In the Arrow lane, tables as they were when they were last looked at, by path."""
+        self._listed: dict[str, tuple[int, tuple[TableFile, ...]]] = {}
+        """A version of them, and its files."""
 
     def path(self, table: Table) -> str:
         """The table's folder or URI."""
@@ -632,8 +661,12 @@ class Warehouse:
         return self._files_of(self._at(table, version), table)
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
-        actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-        return [_table_file(action, self.path(table)) for action in actions]
+        """A version's files never change: those of the one that was looked at last are kept."""
+        path, version = self.path(table), int(delta.version())
+        if path not in self._listed or self._listed[path][0] != version:
+            actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+            self._listed[path] = version, tuple(_table_file(action, path) for action in actions)
+        return list(self._listed[path][1])
 
     def read(
         self,

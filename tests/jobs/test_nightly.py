@@ -85,7 +85,8 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
 METASTORE_SESSION = """
 import json, sys
 from pathlib import Path
-from jobs.session import spark_defaults, start_session
+from jobs.session import start_session
+from jobs.spark_settings import spark_defaults
 from jobs.settings import PROJECT_ROOT
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, SqlError, publish
