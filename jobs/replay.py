@@ -70,7 +70,7 @@ from jobs.runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
-from jobs.tasks import balanced, run_tasks
+from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
@@ -81,8 +81,6 @@ from schemas.tables.state import CONFIG_CHANGES, GROUPS, LOGS, NAMES, RUNS, STAR
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 """Log partitions of one task together; a larger one has a task of its own."""
-TASKS_PER_CORE: Final = 2
-"""Enough tasks that the cores end together, few enough that part files stay large."""
 
 MADE_ANEW: Final = frozenset({Step.AFRESH, Step.GO_BACK})
 """Where rows of runs before are made anew."""
@@ -499,7 +497,7 @@ def _carried(
     weights = [file.size_bytes for *_, file in settled]
     carried += [
         Carried(tuple(settled[index] for index in indices), plan.made(*MADE_ANEW))
-        for indices in balanced(weights, _tasks_max(session, weights))
+        for indices in _bins(session, weights)
     ]
     for (topic, partition), stand in plan.earlier.items():
         files = tuple(
@@ -527,12 +525,12 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
     weights = [log.size_bytes for log in logs]
     return [
         dataclasses.replace(work, number=work.number + number, logs=tuple(logs[index] for index in indices))
-        for number, indices in enumerate(balanced(weights, _tasks_max(session, weights)))
+        for number, indices in enumerate(_bins(session, weights))
     ]
 
 
-def _tasks_max(session: SparkSession, weights: Iterable[int]) -> int:
-    return max(TASKS_PER_CORE * session.sparkContext.defaultParallelism, sum(weights) // TASK_BYTES_MAX)
+def _bins(session: SparkSession, weights: Sequence[int]) -> list[list[int]]:
+    return tapered(weights, session.sparkContext.defaultParallelism, TASK_BYTES_MAX)
 
 
 def _read_names(whole: WholeRun) -> Names:

@@ -1,6 +1,6 @@
 """The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -97,7 +97,7 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
         "previous_offset": _masked(commits.previous_offset, commits.previous_offset_valid),
         "delta": _masked(commits.delta, commits.delta_valid),
     }
-    return pa.table(columns)
+    return _table(columns, _NEVER_NULL_IN_COMMITS)
 
 
 class ShareKeys:
@@ -156,7 +156,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
         "archived_count": pa.array(rows.archived_count),
         "is_complete": _flags(rows.is_complete),
     }
-    return pa.table(columns)
+    return _table(columns, _NEVER_NULL_IN_STATES)
 
 
 def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: int) -> pa.Table:
@@ -174,7 +174,7 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
         "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
         "is_complete": _flags(rows.is_complete),
     }
-    return pa.table(columns)
+    return _table(columns, _NEVER_NULL_IN_BATCHES)
 
 
 def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition: int) -> pa.Table:
@@ -192,7 +192,26 @@ def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition
         "leader_changed": _flags(rows.leader_changed),
         "kind": _named(pa.array(rows.kind), TRANSITION_KINDS),
     }
-    return pa.table(columns)
+    return _table(columns, _NEVER_NULL_IN_TRANSITIONS)
+
+
+_NEVER_NULL_IN_COMMITS: Final = frozenset({"log_partition", "log_offset", "group_id", "topic", "partition", "outcome"})
+_SHARE_KEY: Final = frozenset({"group_id", "topic_id", "partition", "log_partition"})
+_NEVER_NULL_IN_STATES: Final = _SHARE_KEY | {
+    *("log_offset", "record_kind", "changed_batches"),
+    *("batch_count", "available_count", "acknowledged_count", "archived_count", "is_complete"),
+}
+_NEVER_NULL_IN_BATCHES: Final = _SHARE_KEY | {
+    *("first_offset", "last_offset", "from_log_offset"),
+    *("delivery_state", "delivery_state_code", "delivery_count", "is_complete"),
+}
+_NEVER_NULL_IN_TRANSITIONS: Final = _SHARE_KEY | {"log_offset", "first_offset", "last_offset", "leader_changed", "kind"}
+
+
+def _table(columns: Mapping[str, pa.Array], never_null: Set[str]) -> pa.Table:
+    """Columns as a table which says of some that they hold no null in any row: Parquet then keeps no levels of them."""
+    fields = [pa.field(name, column.type, nullable=name not in never_null) for name, column in columns.items()]
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 class QuarantineRow(NamedTuple):

@@ -163,6 +163,8 @@ class PartWriter:
         self._held_count = 0
         self._held_bytes = 0
         self._layout: _Layout | None = None
+        self._never_null: frozenset[str] | None = None
+        """Columns without any null, as the first rows say."""
         self.written: WrittenFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -253,6 +255,9 @@ class PartWriter:
         layout = self._layout
         if layout is None or not layout.given.equals(rows.schema):
             layout = self._layout = self._layout_of(rows)
+        for name in self._never_null or ():
+            if rows.column(name).null_count:
+                raise WarehouseError(f"{self._table.full_name}.{name}: null where the first rows said there is none")
         if layout.is_as_given:
             return rows
         columns = [
@@ -263,6 +268,9 @@ class PartWriter:
 
     def _layout_of(self, rows: pa.Table) -> "_Layout":
         given = rows.schema
+        if self._never_null is None:
+            self._never_null = frozenset(field.name for field in given if not field.nullable)
+        never_null = self._never_null
         sources: list[tuple[int, pa.Scalar | None]] = []
         fields = []
         for declared in arrow_schema(self._table):
@@ -276,7 +284,7 @@ class PartWriter:
             if not _is_type_of(type_, declared.type):
                 raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {type_}")
             sources.append((given.get_field_index(name), None))
-            fields.append(pa.field(name, type_))
+            fields.append(pa.field(name, type_, nullable=name not in never_null))
         file = pa.schema(fields)
         return _Layout(given, tuple(sources), file, file.equals(given, check_metadata=True))
 

@@ -4,6 +4,7 @@ Neither the input nor the output of such a task goes through the JVM: it gets a 
 answers with a small description of what it did.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,13 @@ class Doing:
         """Of the tasks that ended."""
         return min(self.done.value, self.total_bytes)
 
+
+TASKS_PER_CORE: Final = 2
+"""At least, where there is that much to do."""
+TASK_BYTES_MIN: Final = 8 * 1024 * 1024
+"""Less is not worth a task of its own: a task has part files of its own."""
+LIGHTEST_SHARES: Final = 4
+"""By how much a task may be lighter than the heaviest: part files should stay large."""
 
 _doing: Final[list[Doing]] = []
 """A driver does one thing at a time."""
@@ -88,16 +96,32 @@ def _telling(now: Doing) -> Iterator[Doing]:
         _doing.remove(now)
 
 
-def balanced(weights: Sequence[int], bins_max: int) -> list[list[int]]:
-    """Indices of `weights` in at most `bins_max` bins of about one weight, the heaviest bin first.
+def tapered(weights: Sequence[int], core_count: int, weight_max: int = sys.maxsize) -> list[list[int]]:
+    """Indices of `weights` (bytes) in bins, one a task, the heaviest bin first and none empty; `weight_max`: of a bin
+    with more than one index.
 
-    Greedy by falling weight, ties by index: deterministic.
+    A task takes a share of what the tasks before it leave (guided self-scheduling, Polychronopoulos and Kuck 1987):
+    heavy ones first, for few and large part files, then lighter ones, so that all cores end at about one time although
+    a byte of one log costs more than a byte of another. Where there is little, all are alike. Deterministic: falling
+    weight into the bin with most room, ties by index.
     """
-    bins: list[list[int]] = [[] for _ in range(min(bins_max, len(weights)))]
-    loads = [0] * len(bins)
+    weights = [max(1, weight) for weight in weights]
+    rooms = _bin_weights(sum(weights), TASKS_PER_CORE * core_count, weight_max)
+    bins: list[list[int]] = [[] for _ in rooms]
     for index in sorted(range(len(weights)), key=lambda index: (-weights[index], index)):
-        lightest = loads.index(min(loads))
-        bins[lightest].append(index)
-        loads[lightest] += weights[index]
-    order = sorted(range(len(bins)), key=lambda bin_: (-loads[bin_], bin_))
-    return [sorted(bins[bin_]) for bin_ in order]
+        roomiest = rooms.index(max(rooms))
+        bins[roomiest].append(index)
+        rooms[roomiest] -= weights[index]
+    filled = [sorted(bin_) for bin_ in bins if bin_]
+    return sorted(filled, key=lambda bin_: -sum(weights[index] for index in bin_))
+
+
+def _bin_weights(total: int, share_count: int, weight_max: int) -> list[int]:
+    """Falling: each a share of what is left, down to the lightest that is worth a task."""
+    heaviest = min(-(-total // share_count), weight_max)
+    lightest = max(TASK_BYTES_MIN, total // (LIGHTEST_SHARES * share_count))
+    left, bins = total, []
+    while left > 0:
+        bins.append(min(max(left // share_count, lightest), heaviest, left))
+        left -= bins[-1]
+    return bins

@@ -145,6 +145,47 @@ def test_what_is_held_is_not_what_a_lane_fills_again(warehouse: Warehouse) -> No
     assert pq.read_table(path, columns=["log_offset"])["log_offset"].to_pylist() == list(range(6))
 
 
+def never_null(table: pa.Table, *names: str) -> pa.Table:
+    """The same rows, saying of some columns that no row has a null there."""
+    fields = [field.with_nullable(field.name not in names) for field in table.schema]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
+
+
+def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> None:
+    """As the first rows say; later ones need not say it again, and are refused where it is not so."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    values = {"cluster_id": "c", "is_settled": True}
+    with PartWriter(target, "p", values, row_group_rows_min=3) as writer:
+        writer.write(never_null(commits(1, 2), "log_offset"))
+        writer.write(commits(3))
+        writer.write(never_null(commits(4), "log_offset", "recorded_at"))
+    assert writer.written is not None
+    file = pq.ParquetFile(Path(target.folder) / writer.written.path)
+    levels = {file.schema.column(index).name: file.schema.column(index).max_definition_level for index in range(5)}
+    assert levels["log_offset"] == 0
+    assert set(levels.values()) == {0, 1}
+    assert file.read(["log_offset"])["log_offset"].to_pylist() == [1, 2, 3, 4]
+    with (
+        pytest.raises(WarehouseError, match=r"silver.offset_commits.log_offset: null where"),
+        PartWriter(target, "q", values) as writer,
+    ):
+        writer.write(never_null(commits(1), "log_offset"))
+        writer.write(rows(COMMITS, {"log_offset": None}))
+
+
+@pytest.mark.spark
+def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Where one file says that a column is never null and another does not, the table is as it always was."""
+    told = never_null(commits(1, 2), "log_offset", "log_partition")
+    for version, some in enumerate((commits(3), told, commits(4))):
+        warehouse.write(COMMITS, some, app_id="a", version=version)
+    assert offsets(warehouse) == [1, 2, 3, 4]
+    assert warehouse.frame(COMMITS).schema == spark_schema(COMMITS)
+    assert sorted(row["log_offset"] for row in warehouse.frame(COMMITS).collect()) == [1, 2, 3, 4]
+    dataset = DeltaTable(warehouse.path(COMMITS)).to_pyarrow_dataset()
+    assert sorted(dataset.to_table()["log_offset"].to_pylist()) == [1, 2, 3, 4]
+
+
 def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
     """A column of another type, rows of two partitions in one file, and a partition without value are errors."""
     target = warehouse.target(COMMITS, app_id="a", version=1)
