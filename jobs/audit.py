@@ -47,7 +47,7 @@ from jobs.runs import WholeRun, is_renamed_since
 from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
-from jobs.tasks import balanced, run_tasks
+from jobs.tasks import balanced, run_tasks, task_count
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
@@ -57,7 +57,6 @@ from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 AUDIT_FORMAT: Final = 7
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
-TASKS_PER_CORE: Final = 2
 
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table is not SHARE_GROUP_SUMMARY)
 """Written by tasks; the driver writes the days of share groups."""
@@ -294,11 +293,11 @@ def _works(
     topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
     """Tasks of about one weight, none with log partitions of both topics."""
-    tasks_max = TASKS_PER_CORE * session.sparkContext.defaultParallelism
     works: list[AuditWork] = []
     for topic in topics:
         former = work.former.having(AUDITED_LOGS, "topic", topic)
         of_topic = [log for log in plan.logs if log.topic == topic]
+        tasks_max = task_count(session, sum(new_bytes(log, plan, watermarks) for log in of_topic))
         for indices in balanced([log.size_bytes for log in of_topic], tasks_max):
             works.append(
                 dataclasses.replace(
@@ -314,6 +313,15 @@ def _works(
                 )
             )
     return works
+
+
+def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:
+    """What is to be audited of a log partition: so much of bronze as the new offsets are of all, or all."""
+    place = log.topic, log.partition
+    if plan.steps[place] is Step.AFRESH or place not in watermarks:
+        return log.size_bytes
+    next_offset = watermarks[place].next_offset
+    return log.size_bytes * (next_offset - plan.next_offsets.get(place, 0)) // max(next_offset, 1)
 
 
 def audit_logs(work: AuditWork) -> AuditDone:

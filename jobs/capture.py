@@ -41,7 +41,7 @@ from jobs.quarantine import is_of_capture
 from jobs.settings import Settings
 from jobs.sinks import OVERWRITE, Warehouse, delete_folder
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
-from jobs.tasks import balanced, run_tasks
+from jobs.tasks import balanced, run_tasks, task_count
 from jobs.times import epoch_ms
 from jobs.told import first_topic_ids
 from schemas.tables import TABLES
@@ -55,8 +55,8 @@ RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
 
-TASKS_PER_CORE: Final = 2
-"""So that the last tasks end at about one time, without paying for many small tasks."""
+TASK_BYTES_MIN: Final = 64 << 20
+"""As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,8 @@ def capture_logs(
     """Add to bronze what it lacks of some logs; what was done, and bronze as it is then."""
     started = perf_counter()
     work = plan(sources, bronze, settings.task_bytes_max)
-    bins = balanced([item.size_bytes for item in work], session.sparkContext.defaultParallelism * TASKS_PER_CORE)
+    tasks_max = task_count(session, sum(item.unread_bytes for item in work), TASK_BYTES_MIN)
+    bins = balanced([item.size_bytes for item in work], tasks_max)
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = application(bronze.cluster_id)
     target = warehouse.target(RECORD_BATCHES, app_id=app_id, version=version)

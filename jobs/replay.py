@@ -70,7 +70,7 @@ from jobs.runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
-from jobs.tasks import balanced, run_tasks
+from jobs.tasks import balanced, run_tasks, task_count
 from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
@@ -81,8 +81,6 @@ from schemas.tables.state import CONFIG_CHANGES, GROUPS, LOGS, NAMES, RUNS, STAR
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
 """Log partitions of one task together; a larger one has a task of its own."""
-TASKS_PER_CORE: Final = 2
-"""Enough tasks that the cores end together, few enough that part files stay large."""
 
 MADE_ANEW: Final = frozenset({Step.AFRESH, Step.GO_BACK})
 """Where rows of runs before are made anew."""
@@ -532,7 +530,8 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
 
 
 def _tasks_max(session: SparkSession, weights: Iterable[int]) -> int:
-    return max(TASKS_PER_CORE * session.sparkContext.defaultParallelism, sum(weights) // TASK_BYTES_MAX)
+    size_bytes = sum(weights)
+    return max(task_count(session, size_bytes), size_bytes // TASK_BYTES_MAX)
 
 
 def _read_names(whole: WholeRun) -> Names:

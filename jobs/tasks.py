@@ -14,6 +14,12 @@ from pyspark.sql import SparkSession
 
 from jobs.memory import few_cycles, give_back
 
+TASKS_PER_CORE: Final = 2
+"""So that the last tasks end at about one time, without paying for many small tasks."""
+TASK_BYTES_MIN: Final = 16 << 20
+"""Of bronze. Where tasks have less each, one a core will do: a task has its price, and files with rows of several log
+partitions are read by each task that wants some of them."""
+
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
@@ -86,6 +92,12 @@ def _telling(now: Doing) -> Iterator[Doing]:
         yield now
     finally:
         _doing.remove(now)
+
+
+def task_count(session: SparkSession, size_bytes: int, task_bytes_min: int = TASK_BYTES_MIN) -> int:
+    """In how many tasks to read so many bytes."""
+    core_count = session.sparkContext.defaultParallelism
+    return min(TASKS_PER_CORE * core_count, max(core_count, size_bytes // task_bytes_min))
 
 
 def balanced(weights: Sequence[int], bins_max: int) -> list[list[int]]:
