@@ -297,7 +297,12 @@ def _works(
     for topic in topics:
         former = work.former.having(AUDITED_LOGS, "topic", topic)
         of_topic = [log for log in plan.logs if log.topic == topic]
-        for indices in tapered([log.size_bytes for log in of_topic], session.sparkContext.defaultParallelism):
+        bins = tapered(
+            [log.size_bytes for log in of_topic],
+            session.sparkContext.defaultParallelism,
+            new_bytes=sum(new_bytes(log, plan, watermarks) for log in of_topic),
+        )
+        for indices in bins:
             works.append(
                 dataclasses.replace(
                     work,
@@ -312,6 +317,15 @@ def _works(
                 )
             )
     return works
+
+
+def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:
+    """What is to be audited of a log partition: so much of bronze as the new offsets are of all, or all."""
+    place = log.topic, log.partition
+    if plan.steps[place] is Step.AFRESH or place not in watermarks:
+        return log.size_bytes
+    next_offset = watermarks[place].next_offset
+    return log.size_bytes * (next_offset - plan.next_offsets.get(place, 0)) // max(next_offset, 1)
 
 
 def audit_logs(work: AuditWork) -> AuditDone:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.inference.broken_rules import group_anomalies
+from coordinator_core.inference.commit_anomalies import HostsNow
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import (
@@ -29,13 +30,13 @@ from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.log.chunk import BoolArray
-from jobs.arrow_columns import epoch_ms_column, numbers_of
+from jobs.arrow_columns import epoch_ms_column, numbers_of, values_of
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import AuditParts, AuditWork
 from jobs.group_state import SavedGroups
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
-from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, new_commits
+from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, is_of_groups, new_commits
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -211,6 +212,8 @@ class _NewAudit:
         """Groups of which more is new than that they committed on."""
         self._whole: set[str] = set()
         """Those of them that are audited from their beginning."""
+        self._hosts: dict[str, HostsNow] = {}
+        """Of others of them, where members changed."""
         self._counts: dict[tuple[str, int], int] = {}
         """New commits of the others, by group and day."""
         self._quiet_days: list[GroupDayRow] = []
@@ -286,16 +289,23 @@ class _NewAudit:
             self._whole.add(group_id)
         else:
             self._made.add(judged, self._place)
+            if judged.hosts is not None:
+                self._hosts[group_id] = judged.hosts
 
     @property
     def left_out(self) -> Mapping[Table, Set[str]]:
         """By table, the groups whose rows are made anew; the days are written here."""
-        return {PARTITION_OWNERS: self._noted, REBALANCES: self._noted, COMMIT_ANOMALIES: self._whole}
+        anomalies = self._whole | self._hosts.keys()
+        return {PARTITION_OWNERS: self._noted, REBALANCES: self._noted, COMMIT_ANOMALIES: anomalies}
 
     def _carry(self) -> None:
         """Write what was counted and found before and still holds."""
         parts, log_partition = self._parts, self._log_partition
         parts.carry_broken_rules(log_partition, left_out=self._whole)
+        if self._hosts:
+            for rows in parts.former_rows(COMMIT_ANOMALIES, log_partition, is_coded=True):
+                of_groups = rows.filter(pa.array(is_of_groups(rows, {log_partition: self._hosts.keys()})))
+                parts.write(COMMIT_ANOMALIES, _with_hosts(of_groups, self._hosts))
         for rows in self._summary:
             _write_counted(rows, self._counts, self._noted, parts)
         days = [day for day in self._quiet_days if day.group_id not in self._noted]
@@ -311,6 +321,14 @@ def _days_of(summary: Iterable[pa.Table]) -> dict[str, dict[int, DayCounts]]:
         for group_id, day, count in zip(rows["group_id"].to_pylist(), days, counts, strict=True):
             found.setdefault(group_id, {})[day] = DayCounts(*count)
     return found
+
+
+def _with_hosts(rows: pa.Table, hosts: Mapping[str, HostsNow]) -> pa.Table:
+    """Anomalies as they were, with the hosts of owners as they are told now."""
+    names = ("topic", "partition", "log_offset", "owner_member_id", "owner_client_host")
+    places = zip(*(values_of(rows[name]) for name in names), strict=True)
+    now = [hosts[group_id].of(*place) for group_id, place in zip(values_of(rows["group_id"]), places, strict=True)]
+    return rows.set_column(rows.schema.get_field_index(names[-1]), names[-1], pa.array(now, pa.string()))
 
 
 def _write_counted(

@@ -144,11 +144,15 @@ class AuditParts:
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
 
-    def former_rows(self, table: Table, log_partition: int, left_out: Set[str] = frozenset()) -> Iterator[pa.Table]:
-        """The rows which the last audit made of a log partition, partition columns left out."""
+    def former_rows(
+        self, table: Table, log_partition: int, left_out: Set[str] = frozenset(), *, is_coded: bool = False
+    ) -> Iterator[pa.Table]:
+        """The rows which the last audit made of a log partition, partition columns left out; texts as they are stored,
+        if `is_coded`."""
         columns = [name for name in table.column_names if name not in table.partition_by]
         others = pa.array(sorted(left_out), pa.string())
-        for rows in self._work.former.iterate(table, columns, log_partition):
+        texts = text_columns(table, columns) if is_coded else ()
+        for rows in self._work.former.iterate(table, columns, log_partition, texts):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
 
 

@@ -55,6 +55,9 @@ RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
 
+TASK_BYTES_MIN: Final = 64 << 20
+"""As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureSummary:
@@ -265,7 +268,12 @@ def capture_logs(
     """Add to bronze what it lacks of some logs; what was done, and bronze as it is then."""
     started = perf_counter()
     work = plan(sources, bronze, settings.task_bytes_max)
-    bins = tapered([item.size_bytes for item in work], session.sparkContext.defaultParallelism)
+    bins = tapered(
+        [item.size_bytes for item in work],
+        session.sparkContext.defaultParallelism,
+        new_bytes=sum(item.unread_bytes for item in work),
+        new_bytes_min=TASK_BYTES_MIN,
+    )
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = application(bronze.cluster_id)
     target = warehouse.target(RECORD_BATCHES, app_id=app_id, version=version)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
+from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
 from jobs.coverage import CoverageScan, LogPartition
 from jobs.errors import JobError
@@ -63,6 +64,16 @@ class LogWork:
         live_bytes = OFFSET_BYTES * sum(last - first + 1 for first, last in self.wanted(self.settled))
         dump_bytes = sum(dump.size_bytes for dump in self.dumps)
         return live_bytes + dump_bytes + sum(log.size_bytes for log in self.segments)
+
+    @property
+    def unread_bytes(self) -> int:
+        """The same, less what is known of segments; of one that may have grown its end, whatever that comes to."""
+        newest = -1 if self.newest is None else self.newest[0]
+        known_bytes = 0
+        for log in self.segments:
+            known = [segment.size_bytes for segment in log.segments if segment.base_offset <= newest]
+            known_bytes += sum(known) - min(known[-1], LOOK_BACK_BYTES) if known else 0
+        return self.size_bytes - known_bytes
 
     def wanted(self, settled: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Offsets to ask the broker for: what is not settled, small pieces of settled ones between them included."""

@@ -530,7 +530,7 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
 
 
 def _bins(session: SparkSession, weights: Sequence[int]) -> list[list[int]]:
-    return tapered(weights, session.sparkContext.defaultParallelism, TASK_BYTES_MAX)
+    return tapered(weights, session.sparkContext.defaultParallelism, weight_max=TASK_BYTES_MAX)
 
 
 def _read_names(whole: WholeRun) -> Names:

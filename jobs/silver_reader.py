@@ -75,6 +75,9 @@ COMMIT_COLUMNS: Final = (
 COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
 
 
+GROUP_ID: Final = pa.schema([pa.field("group_id", CODED)])
+
+
 class _Footer(NamedTuple):
     """What the end of a file tells, read once."""
 
@@ -139,8 +142,11 @@ class SilverFiles:
 
         Rows whose `log_offset` is less than `from_log_offset`, or not less than `to_log_offset`, are left out.
         """
-        bounds = {"from_log_offset": from_log_offset, "to_log_offset": to_log_offset}
-        parts = list(self.iterate(table, columns, log_partition, coded, **bounds))
+        parts = list(
+            self.iterate(
+                table, columns, log_partition, coded, from_log_offset=from_log_offset, to_log_offset=to_log_offset
+            )
+        )
         return pa.concat_tables(parts) if parts else columns_read(table, columns, coded).empty_table()
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
@@ -173,8 +179,9 @@ class SilverFiles:
         *,
         from_log_offset: int = 0,
         to_log_offset: int = END_OF_LOG,
+        only: Set[str] | None = None,
     ) -> Iterator[pa.Table]:
-        """As `read`, row group by row group."""
+        """As `read`, row group by row group. `only`: groups; row groups without rows of them are left out."""
         schema = columns_read(table, columns, coded)
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
@@ -185,6 +192,8 @@ class SilverFiles:
                 continue
             with _OpenFile(file, footer, tuple(coded)) as source:
                 for index in wanted:
+                    if only is not None and not self._has_any(source, index, log_partition, only):
+                        continue
                     rows = self._rows_of(source, index, schema, log_partition)
                     if from_log_offset:
                         rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
@@ -205,15 +214,25 @@ class SilverFiles:
                 for index, bounds in enumerate(footer.bounds):
                     if bounds is not None and not ((wanted_of >= bounds[0]) & (wanted_of <= bounds[1])).any():
                         continue
-                    rows = as_read(source.read_row_group(index, schema.names), schema)
+                    shared = self._shared.get(_place(source, index, schema))
+                    rows = (
+                        as_read(source.read_row_group(index, schema.names), schema) if shared is None else shared.rows
+                    )
                     is_wanted = np.isin(numbers_of(rows[LOG_PARTITION]), wanted_of)
                     yield rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
+
+    def _has_any(self, source: "_OpenFile", index: int, log_partition: int, group_ids: Set[str]) -> bool:
+        """Has a row group rows of any of some groups of a log partition? Their column is a small part of it."""
+        rows = self._rows_of(source, index, GROUP_ID, log_partition)
+        group, texts = codes_of(rows["group_id"])
+        wanted = [code for code, text in enumerate(texts) if text in group_ids]
+        return bool(wanted) and bool(np.isin(group, wanted).any())
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
         """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
         if source.footer.bounds[index] == (log_partition, log_partition):
             return as_read(source.read_row_group(index, schema.names), schema)
-        place = source.path, index, tuple(schema.names), source.coded
+        place = _place(source, index, schema)
         shared = self._shared.get(place)
         if shared is None:
             rows = source.read_row_group(index, list(dict.fromkeys((*schema.names, LOG_PARTITION))))
@@ -284,11 +303,15 @@ SharedPlace = tuple[str, int, tuple[str, ...], tuple[str, ...]]
 """Path of a file, number of a row group, columns, those of them that are coded."""
 
 
+def _place(source: _OpenFile, index: int, schema: pa.Schema) -> SharedPlace:
+    return source.path, index, tuple(schema.names), source.coded
+
+
 class _SharedRows:
     """A row group of several log partitions, of each of which the rows mostly stand together."""
 
     def __init__(self, rows: pa.Table, log_partition: I64) -> None:
-        self._rows = rows
+        self.rows = rows
         self._log_partition = log_partition
         self._is_sorted = is_ascending(log_partition)
         self.size_bytes: int = rows.nbytes
@@ -296,9 +319,9 @@ class _SharedRows:
     def of(self, log_partition: int) -> pa.Table:
         """The rows of one log partition."""
         if not self._is_sorted:
-            return self._rows.filter(pa.array(self._log_partition == log_partition))
+            return self.rows.filter(pa.array(self._log_partition == log_partition))
         first, end = np.searchsorted(self._log_partition, (log_partition, log_partition + 1)).tolist()
-        return self._rows.slice(first, end - first)
+        return self.rows.slice(first, end - first)
 
 
 class _SharedRowGroups:
@@ -468,7 +491,7 @@ def _rows_of_groups(
 ) -> pa.Table:
     """Rows of a table, in no order; texts as they are stored."""
     texts = text_columns(table, columns)
-    parts = list(_of_groups(files.iterate(table, columns, log_partition, texts), only))
+    parts = list(_of_groups(files.iterate(table, columns, log_partition, texts, only=only), only))
     return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
 
 

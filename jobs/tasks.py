@@ -37,8 +37,9 @@ class Doing:
 
 TASKS_PER_CORE: Final = 2
 """At least, where there is that much to do."""
-TASK_BYTES_MIN: Final = 8 * 1024 * 1024
-"""Less is not worth a task of its own: a task has part files of its own."""
+TASK_BYTES_MIN: Final = 16 << 20
+"""Of bronze. Where tasks have less each, one a core will do: a task has its price, part files of its own, and reads
+files with rows of several log partitions for itself."""
 LIGHTEST_SHARES: Final = 4
 """By how much a task may be lighter than the heaviest: part files should stay large."""
 
@@ -96,17 +97,28 @@ def _telling(now: Doing) -> Iterator[Doing]:
         _doing.remove(now)
 
 
-def tapered(weights: Sequence[int], core_count: int, weight_max: int = sys.maxsize) -> list[list[int]]:
-    """Indices of `weights` (bytes) in bins, one a task, the heaviest bin first and none empty; `weight_max`: of a bin
-    with more than one index.
+def tapered(
+    weights: Sequence[int],
+    core_count: int,
+    *,
+    new_bytes: int | None = None,
+    new_bytes_min: int = TASK_BYTES_MIN,
+    weight_max: int = sys.maxsize,
+) -> list[list[int]]:
+    """Indices of `weights` (bytes) in bins, one a task, the heaviest bin first and none empty.
 
     A task takes a share of what the tasks before it leave (guided self-scheduling, Polychronopoulos and Kuck 1987):
     heavy ones first, for few and large part files, then lighter ones, so that all cores end at about one time although
-    a byte of one log costs more than a byte of another. Where there is little, all are alike. Deterministic: falling
-    weight into the bin with most room, ties by index.
+    a byte of one log costs more than a byte of another. Deterministic: falling weight into the bin with most room, ties
+    by index.
+
+    `new_bytes`: what of the weights there is to do, all by default; a task has at least `new_bytes_min` of it, unless
+    cores would be idle. `weight_max`: of a bin with more than one index.
     """
     weights = [max(1, weight) for weight in weights]
-    rooms = _bin_weights(sum(weights), TASKS_PER_CORE * core_count, weight_max)
+    total = sum(weights)
+    task_count = (total if new_bytes is None else new_bytes) // new_bytes_min
+    rooms = _bin_weights(total, max(task_count, core_count), core_count, weight_max)
     bins: list[list[int]] = [[] for _ in rooms]
     for index in sorted(range(len(weights)), key=lambda index: (-weights[index], index)):
         roomiest = rooms.index(max(rooms))
@@ -116,10 +128,11 @@ def tapered(weights: Sequence[int], core_count: int, weight_max: int = sys.maxsi
     return sorted(filled, key=lambda bin_: -sum(weights[index] for index in bin_))
 
 
-def _bin_weights(total: int, share_count: int, weight_max: int) -> list[int]:
-    """Falling: each a share of what is left, down to the lightest that is worth a task."""
+def _bin_weights(total: int, task_count: int, core_count: int, weight_max: int) -> list[int]:
+    """Falling: each a share of what is left, down to the lightest; at most `task_count` of those make up the total."""
+    share_count = min(TASKS_PER_CORE * core_count, task_count)
     heaviest = min(-(-total // share_count), weight_max)
-    lightest = max(TASK_BYTES_MIN, total // (LIGHTEST_SHARES * share_count))
+    lightest = -(-total // min(task_count, LIGHTEST_SHARES * share_count))
     left, bins = total, []
     while left > 0:
         bins.append(min(max(left // share_count, lightest), heaviest, left))

@@ -7,7 +7,8 @@ that the types are those of a real run.
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.saved_logs import pack_offset_lane, unpack_offset_lane
 from coordinator_core.inference.configs import NO_CONFIGS
 from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.groups import judge_group
@@ -24,6 +25,7 @@ from coordinator_core.inference.share_log import (
 )
 from coordinator_core.inference.share_past import kept_of
 from coordinator_core.inference.shares import audit_share_log
+from coordinator_core.interning import Interner
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
@@ -36,6 +38,8 @@ from schemas.share_group_state import STATE_BATCH, ShareStateRecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+BATCHES_WITHOUT_ROOM = 1_000
+"""More than a lane begins with room for."""
 
 
 def offsets_log() -> bytes:
@@ -58,10 +62,13 @@ def offsets_log() -> bytes:
     )
 
 
-def share_log() -> bytes:
-    """A snapshot, an update over it, and a tombstone."""
+def share_log(batch_count: int = 1) -> bytes:
+    """A snapshot of so many state batches, an update over it, and a tombstone."""
     snapshot, update = ShareStateRecordType.SHARE_SNAPSHOT, ShareStateRecordType.SHARE_UPDATE
-    batches = (codec.make(STATE_BATCH, first_offset=0, last_offset=4, delivery_state=0, delivery_count=1),)
+    batches = tuple(
+        codec.make(STATE_BATCH, first_offset=first, last_offset=first + 4, delivery_state=0, delivery_count=1)
+        for first in range(0, 10 * batch_count, 10)
+    )
     records = []
     for offset, record_type in enumerate((snapshot, update)):
         key_message, value_message = REGISTRY[SHARE_TOPIC][record_type]
@@ -144,7 +151,12 @@ def warm_up() -> None:
         )  # damaged: the search for the next batch
     replay = OffsetsLogReplay()
     replay.feed(decode_chunk(offsets_log()))
+    state = replay.export_state()
     replay.finish()
+    # as a later night goes on, with more than there is room for at first
+    OffsetsLogReplay(OffsetsLogState(unpack_offset_lane(pack_offset_lane(state.lane)), state.groups))
+    Interner(key_capacity=1).reserve(2, 0)
+    ShareStateLane().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
     lane = ShareStateLane()
     lane.feed(decode_chunk(share_log()))
     lane.finish()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
-from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
+from coordinator_core.inference.commit_anomalies import HostsNow, applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import NOTHING_BEFORE, SHARE, group_days, share_group_days
 from coordinator_core.inference.departures import Departed, find_departures
@@ -52,6 +52,8 @@ class Judged:
     heard: Mapping[Stretch, Times]
     kept: I64
     """Which of its commits."""
+    hosts: HostsNow | None = None
+    """For what was said of its commits before, where members changed since."""
 
 
 def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
@@ -94,10 +96,20 @@ def judge_group(
         else [],
         share_days=share_group_days(life) if SHARE in types else [],
     )
-    return Judged(life, gold, past, heard, kept)
+    changed = set() if before is None else _changed_members(life, place)
+    return Judged(life, gold, past, heard, kept, HostsNow(owners, changed) if changed else None)
 
 
 NO_TIMES: Final[Mapping[Stretch, Times]] = {}
+
+
+def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
+    """Members of which something else was told from a place in the log on."""
+    return {
+        event.member_id
+        for event in life.events
+        if event.event_type == "MEMBER_UPDATED" and event.member_id and event.log_offset >= from_log_offset
+    }
 
 
 def _in_order(life: GroupLife) -> GroupLife:

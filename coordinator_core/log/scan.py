@@ -31,8 +31,8 @@ STRETCH_BYTES: Final = 1 << 25
 
 LOOK_BACK_BYTES: Final = 1 << 20
 LOOK_BACK_PART: Final = 8
-"""Where a segment that was read before goes on is looked for in so many bytes before its end, or in so large a part of
-it where that is more: to frame the rest costs no more than to look further."""
+"""Where a segment that was read before goes on is looked for in so many bytes before its end, then in twice as many, up
+to so large a part of it where that is more: to frame the rest costs no more than to look further."""
 CANDIDATES_MAX: Final = 64
 """So many places that look like a batch are tried: the bytes of an offset may be anywhere in zeros and in values."""
 
@@ -184,18 +184,20 @@ def scan_end(
 def _find_batch(array: U8, base_offset: int, last_offset: int) -> int:
     """Where near the end of a segment a batch with these offsets and a valid checksum is; -1: nowhere."""
     end = len(array)
-    lowest = max(0, end - max(LOOK_BACK_BYTES, end // LOOK_BACK_PART))
+    farthest = max(0, end - max(LOOK_BACK_BYTES, end // LOOK_BACK_PART))
     sought = base_offset.to_bytes(8, "big")
-    window = array[lowest:end].tobytes()
-    at = len(window)
-    for _ in range(CANDIDATES_MAX):
-        at = window.rfind(sought, 0, at + len(sought) - 1)
-        if at < 0:
-            return -1
-        size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + 12], "big")
-        batch = window[at : at + size]
-        if len(batch) == size and _is_batch(batch, base_offset, last_offset):
-            return lowest + at
+    lowest, candidate_count = end, 0
+    while lowest > farthest:
+        # what is not looked at need not come from the disk: little by little
+        looked_at, lowest = lowest, max(farthest, end - max(LOOK_BACK_BYTES, 2 * (end - lowest)))
+        window = array[lowest:end].tobytes()
+        at = looked_at - lowest
+        while candidate_count < CANDIDATES_MAX and (at := window.rfind(sought, 0, at + len(sought) - 1)) >= 0:
+            candidate_count += 1
+            size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + 12], "big")
+            batch = window[at : at + size]
+            if len(batch) == size and _is_batch(batch, base_offset, last_offset):
+                return lowest + at
     return -1
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
-from coordinator_core.log.scan import SegmentScan, keep, scan_end, scan_segment
+from coordinator_core.log.scan import LOOK_BACK_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
     parse_partition_folder,
@@ -164,7 +164,7 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int
     filesystem, path = filesystem_of(segment.path)
     let_go: Callable[[], object] = keep
     if isinstance(filesystem, fs.LocalFileSystem):
-        data, let_go = _mapped(path)
+        data, let_go = _mapped(path, ahead_bytes=0 if known is None else LOOK_BACK_BYTES)
     else:
         with filesystem.open_input_file(path) as source:
             data = source.read_buffer()
@@ -182,12 +182,17 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int
     return SegmentRead(segment, data, scan, let_go=let_go)
 
 
-def _mapped(path: str) -> tuple[pa.Buffer, Callable[[], object]]:
-    """The bytes of a file, and what drops those of them that are in memory."""
+def _mapped(path: str, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[], object]]:
+    """The bytes of a file, and what drops those of them that are in memory. `ahead_bytes`: so many at its end are read
+    at once."""
     if Path(path).stat().st_size == 0:  # an empty file cannot be mapped
         return pa.py_buffer(b""), keep
     with Path(path).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if ahead_bytes:
+        # a page that is first asked for brings megabytes around it along
+        begin = max(0, len(mapped) - ahead_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_WILLNEED, begin, len(mapped) - begin)
     return pa.py_buffer(mapped), partial(mapped.madvise, mmap.MADV_DONTNEED)
 
 

@@ -24,9 +24,10 @@ from jobs.settings import with_options
 from jobs.share_reader import stretch_ends
 from jobs.sinks import Committed, Warehouse
 from schemas.tables import TABLES
-from schemas.tables.gold import GOLD_TABLES, REDELIVERIES
+from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 from tests.conftest import IS_TEST_LIVE, RECORDINGS
+from tests.coordinator_core.inference.group_lives import moved_member
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError
@@ -163,6 +164,22 @@ def test_an_older_stretch_that_comes_late(tmp_path: Path, whole: Gold) -> None:
     for night, index in enumerate((0, 2, 1)):
         nights.run(parts[index], f"night-{night}")
     assert_same(nights, whole)
+
+
+def test_a_member_that_comes_back_from_another_host(tmp_path: Path) -> None:
+    """What was said of commits to its partitions names the host that it has in silver now."""
+    batches, place = moved_member()
+    segment = tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020}.log"
+    segment.parent.mkdir(parents=True)
+    nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
+    for some, host in ((batches[:place], "/old"), (batches, "/new")):
+        segment.write_bytes(b"".join(some))
+        nights.run(tmp_path / "logs", f"night-{len(some)}")
+        rows = WholeAudit.newest(nights.warehouse, CLUSTER).read(COMMIT_ANOMALIES).to_pylist()
+        assert {row["owner_member_id"]: row["owner_client_host"] for row in rows} == {"m": host, "other": "/old"}
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert nights.gold() == gold
 
 
 def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,10 +218,38 @@ def test_log_partitions_that_share_a_row_group_are_told_apart(
         assert sorted(zip(*found.values(), strict=True)) == [(f"g{partition}", offset) for offset in (1, 2, 3)]
     assert not files.read(GROUP_EVENTS, ("group_id",), 3).num_rows
     assert reads == [0]
+    columns = ("group_id", "log_partition")
+    parts = [files.read(GROUP_EVENTS, columns, 1), *files.iterate_some(GROUP_EVENTS, columns, {1, 2})]
+    assert [rows.num_rows for rows in parts] == [4, 8]
+    assert reads == [0] * 2
+    reads.pop()
     monkeypatch.setattr(silver_reader, "SHARED_BYTES_MAX", 0)
     for partition in range(3):
         assert files.read(GROUP_EVENTS, ("event_index",), partition).num_rows == 4
     assert reads == [0] * 4
+
+
+def test_row_groups_without_rows_of_wanted_groups_are_not_read(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the column of groups: of those of another log partition, too, that have the same id."""
+    for version, (group_id, partition) in enumerate((("g", 3), ("h", 3), ("g", 4))):
+        rows = [
+            {"group_id": text, "log_partition": place, "log_offset": version, "event_index": 0}
+            for text, place in ((group_id, partition), ("i", 3), ("i", 4))
+        ]
+        warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=version)
+    files = SilverFiles({table.full_name: tuple(warehouse.files(table)) for table in GROUP_TABLES})
+    widths: list[int] = []
+    read = silver_reader._OpenFile.read_row_group
+
+    def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
+        widths.append(len(columns))
+        return read(self, index, columns)
+
+    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    assert [[row.log_offset for row in life.events] for life in group_lives(files, 3, {"g"})] == [[0]]
+    assert sorted(widths) == [2, 2, 2, len(EventRow._fields) + 1]
 
 
 def test_rows_of_some_groups_are_told_by_log_partition() -> None:

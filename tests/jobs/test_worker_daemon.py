@@ -1,7 +1,11 @@
 """What Python workers are forked with."""
 
 import gc
+import subprocess
+import sys
 
+from coordinator_core import interning
+from coordinator_core.share_state import fast
 from jobs.audit import audit_logs
 from jobs.capture_tasks import run_task
 from jobs.replay_tasks import replay_logs
@@ -16,3 +20,15 @@ def test_what_a_night_runs_is_loaded_before_workers_are_forked() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_what_a_later_night_runs_is_loaded_too() -> None:
+    """Loops that only go on from saved state, or make room, are."""
+    loops = (interning._fill_slots, interning._intern_all, fast.pack_pool)
+    names = [(loop.__module__, loop.__name__) for loop in loops]
+    told = (
+        "from importlib import import_module; from jobs.worker_daemon import load; load(); "
+        f"print([len(getattr(import_module(module), name).signatures) for module, name in {names}])"
+    )
+    done = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[1, 1, 1]"

@@ -7,14 +7,17 @@ from typing import Any, Final
 import numpy as np
 
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.codec import encode_key, encode_value, make
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tests.coordinator_core.group_records import Record, record
-from tests.coordinator_core.offsets.reference import Row, rows_of
+from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, Row, encode_batches, rows_of
 
 GROUP = "g"
 TOPIC = "t"
@@ -36,13 +39,14 @@ def classic(
     instances: Mapping[str, str] | None = None,
     topics: Mapping[str, Sequence[str]] | None = None,
     host: str = "/h",
+    hosts: Mapping[str, str] | None = None,
 ) -> list[Record]:
     """A generation of a classic group: the whole picture in one record."""
     members = [
         {
             "member_id": member_id,
             "client_id": f"client-{member_id}",
-            "client_host": host,
+            "client_host": (hosts or {}).get(member_id, host),
             "rebalance_timeout": REBALANCE_MS,
             "session_timeout": SESSION_MS,
             "group_instance_id": (instances or {}).get(member_id),
@@ -62,6 +66,40 @@ def classic(
         "members": members,
     }
     return [record(RecordType.GROUP_METADATA, {"group": GROUP}, value)]
+
+
+def batches_of(told: Sequence[Sequence[LogRecord]]) -> list[bytes]:
+    """A batch of each operation, a second apart."""
+    timed = (
+        LogBatch(tuple(record._replace(timestamp_ms=1_000 * number) for record in records))
+        for number, records in enumerate(told)
+    )
+    return encode_batches(list(timed))
+
+
+def generation(number: int, partitions: Partitions, **told: Any) -> list[LogRecord]:
+    """As `classic` tells it, in bytes."""
+    records = classic(number, partitions, **told)
+    return [
+        LogRecord(encode_key(LOG_TOPIC, *one[:2]), encode_value(LOG_TOPIC, one[0], 3, one[2]), 0) for one in records
+    ]
+
+
+def commit(offset: int | None, partition: int = 0) -> list[LogRecord]:
+    """An offset of the group; None: it is deleted."""
+    key = make(OFFSET_COMMIT_KEY, group=GROUP, topic=TOPIC, partition=partition)
+    kind = RecordType.OFFSET_COMMIT
+    value = None if offset is None else encode_value(LOG_TOPIC, kind, 4, make(OFFSET_COMMIT_VALUE, offset=offset))
+    return [LogRecord(encode_key(LOG_TOPIC, kind, key), value, 0)]
+
+
+def moved_member() -> tuple[list[bytes], int]:
+    """A log in batches, and how many of them there are before one of two members comes back from another host. An
+    offset of each went back."""
+    both: Partitions = {"m": [0], "other": [1]}
+    before = [generation(1, both, host="/old"), commit(10), commit(5), commit(10, 1), commit(5, 1)]
+    since = [generation(2, both, host="/new", hosts={"other": "/old"}), commit(20)]
+    return batches_of([*before, *since]), len(before)
 
 
 def joins(member_id: str, instance_id: str | None = None, regex: str | None = None) -> list[Record]:

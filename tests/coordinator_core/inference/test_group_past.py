@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from random import Random
 from typing import Any, Final
@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from coordinator_core.codec import encode_key, encode_value, make
 from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
+from coordinator_core.inference.commit_anomalies import HostsNow
 from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import (
     GroupBefore,
@@ -27,12 +27,9 @@ from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.scan import scan_segment
-from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tests.conftest import RECORDINGS
 from tests.coordinator_core.history.histories import commits_on, offsets_log
-from tests.coordinator_core.inference.group_lives import GROUP, Replayed, classic
-from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, encode_batches
+from tests.coordinator_core.inference.group_lives import GROUP, Replayed, batches_of, commit, generation, moved_member
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
 PARTS: Final = 10
@@ -116,11 +113,16 @@ class Nights:
             self.broken[group_id] = group_anomalies(judged.life)
         else:
             self.ways["gone on with"] += 1
-            anomalies = gold.anomalies
+            anomalies = [row if judged.hosts is None else with_host(row, judged.hosts) for row in gold.anomalies]
             self.broken[group_id] += group_anomalies(judged.life, self.place)
         self.gold[group_id] = judged.gold
         self.gold[group_id].anomalies = [*anomalies, *judged.gold.anomalies]
         return judged
+
+
+def with_host(row: AnomalyRow, hosts: HostsNow) -> AnomalyRow:
+    owner = row.owner_member_id, row.owner_client_host
+    return row._replace(owner_client_host=hosts.of(row.topic, row.partition, row.log_offset, *owner))
 
 
 def assert_same(nights: Nights, now: Replayed, hint: object) -> None:
@@ -177,26 +179,31 @@ def test_nights_over_a_recorded_log_say_what_one_audit_says(partition: int) -> N
 
 
 def test_a_member_that_comes_back_from_another_host() -> None:
-    """What was said of commits to its partitions names the host that it has in silver now."""
-
-    def batch(at_ms: int, records: Sequence[LogRecord]) -> LogBatch:
-        return LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records))
-
-    def generation(number: int, host: str) -> list[LogRecord]:
-        told = classic(number, {"m": [0]}, host=host)
-        return [LogRecord(encode_key(TOPIC, *one[:2]), encode_value(TOPIC, one[0], 3, one[2]), 0) for one in told]
-
-    def commit(offset: int) -> list[LogRecord]:
-        key, value = make(OFFSET_COMMIT_KEY, group=GROUP, topic="t"), make(OFFSET_COMMIT_VALUE, offset=offset)
-        kind = RecordType.OFFSET_COMMIT
-        return [LogRecord(encode_key(TOPIC, kind, key), encode_value(TOPIC, kind, 4, value), 0)]
-
-    told = [generation(1, "/old"), commit(10), commit(5), generation(2, "/new"), commit(20)]
-    batches = encode_batches([batch(1_000 * number, records) for number, records in enumerate(told)])
+    """What was said of commits to its partitions names the host that it has in silver now, what was said of others the
+    same as before; and none of its commits is read again."""
+    batches, place = moved_member()
     nights = Nights(SETTINGS)
     now: Replayed | None = None
-    for some, host in ((batches[:3], "/old"), (batches[3:], "/new")):
+    for some, host in ((batches[:place], "/old"), (batches[place:], "/new")):
         now = Replayed(now, some)
         nights.audit(now, end_of(some, nights.place))
         assert_same(nights, now, host)
-        assert [(row.kind, row.owner_client_host) for row in nights.gold[GROUP].anomalies] == [("REWIND", host)]
+        found = [(row.kind, row.owner_client_host) for row in nights.gold[GROUP].anomalies]
+        assert found == [("REWIND", host), ("REWIND", "/old")]
+    assert nights.ways["gone on with"] == 1, nights.ways
+
+
+def test_a_member_that_subscribes_to_other_topics() -> None:
+    """Why an offset was deleted goes by what silver says now of its group's subscriptions."""
+    first = [generation(1, {"m": [0]}), commit(10), commit(None)]
+    batches = batches_of([*first, generation(2, {"m": [0]}, topics={"m": ["u"]})])
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for some, method in (
+        (batches[: len(first)], "SUBSCRIBED_TOPIC"),
+        (batches[len(first) :], "YOUNGER_THAN_RETENTION"),
+    ):
+        now = Replayed(now, some)
+        nights.audit(now, end_of(some, nights.place))
+        assert_same(nights, now, method)
+        assert [row.method for row in nights.gold[GROUP].anomalies] == [method]

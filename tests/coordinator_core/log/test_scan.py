@@ -328,6 +328,20 @@ def test_the_end_of_a_segment_is_what_the_whole_says_of_it() -> None:
         assert (found.next_offset, found.end_position) == (whole.next_offset, whole.end_position)
 
 
+@pytest.mark.parametrize("look_back_bytes", [*range(1, 40), SIZE, SIZE + 1])
+def test_a_known_batch_is_looked_for_further_and_further_back(
+    look_back_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it lies, be it across two of the stretches."""
+    monkeypatch.setattr(scan, "LOOK_BACK_BYTES", look_back_bytes)
+    monkeypatch.setattr(scan, "LOOK_BACK_PART", 1)
+    for index in range(len(BATCHES)):
+        known = BASE + 3 * index, BASE + 3 * index + 2
+        found = scan_end(LOG, known, base_offset=BASE, is_last=True)
+        assert found is not None
+        assert rows(found) == list(range(index, len(BATCHES)))
+
+
 NESTED = build_batch([Record(BASE + 3, 5, b"key", b"before " + BATCHES[0] + b" behind")])
 FAR = build_batch([Record(BASE + 3, 5, b"key", bytes(LOOK_BACK_BYTES))])
 
