@@ -179,7 +179,10 @@ def _moved(
     """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
     member_id = after.member_id
     had, held = _held(before), _held(after)
-    taken = dict.fromkeys([place for place in held if owners.get(place) != member_id])
+    holders = [*map(owners.get, held)]
+    taken: dict[tuple[str, int], None] = {}
+    if holders.count(member_id) < len(holders):
+        taken = dict.fromkeys([place for place, holder in zip(held, holders, strict=True) if holder != member_id])
     given_up: list[tuple[str, int]] = []
     if had != held:
         still = frozenset(held)
