@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
-from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.rows import (
@@ -579,7 +579,8 @@ class GroupHistory:
         for member_id in member_ids:
             old = views.NO_SOURCES if before is None else sources_of(before, member_id)
             new = sources_of(after, member_id)
-            for kind, was, now in zip(views.ASSIGNMENT_KINDS, old, new, strict=True):
+            for place, kind in enumerate(views.ASSIGNMENT_KINDS):
+                was, now = old[place], new[place]
                 if was is not now and was != now:
                     self._compare_held(track, step, after, member_id, kind, views.assigned(now))
 
@@ -765,7 +766,8 @@ class GroupHistory:
             if member is None:
                 continue
             names, learned_from = set(member.subscribed_topic_names), "SUBSCRIPTION"
-            if isinstance(after, ConsumerGroup) and (regex := after.members[member.member_id].subscribed_topic_regex):
+            if isinstance(member, ConsumerMember) and (regex := member.subscribed_topic_regex):
+                assert isinstance(after, ConsumerGroup)
                 resolved = after.resolved_regexes.get(regex)
                 if resolved is None:
                     continue
@@ -932,6 +934,8 @@ def _replacements(
 
 def _preferred_assignor(asked: Mapping[str, int]) -> str | None:
     """The server assignor most members ask for, as ConsumerGroup.preferredServerAssignor; ties by name."""
+    if not asked:
+        return None
     return min((name for name in asked if asked[name] > 0), key=lambda name: (-asked[name], name), default=None)
 
 
