@@ -298,7 +298,7 @@ _SOURCES: Final[Mapping[type[Group], Callable[[Any, str], AssignmentSources]]] =
 
 
 def assigned(source: Any) -> Assigned:
-    """What one of `assignment_sources` comes to. Do not change it."""
+    """What one of the `AssignmentSources` comes to. Do not change it."""
     match source:
         case None:
             return NOTHING
@@ -316,6 +316,9 @@ def assigned(source: Any) -> Assigned:
         case tuple():
             return _classic_assigned(*source)[0]
         case _:
+            if all(source.values()) and isinstance(next(iter(source.values()), None), tuple):
+                targets: Assigned = source  # replay keeps them so: by topic id, ascending
+                return targets
             return {
                 topic_id: tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
                 for topic_id, partitions in source.items()

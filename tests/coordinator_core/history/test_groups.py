@@ -1,6 +1,6 @@
 """GroupHistory: intervals and events of replayed operations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -358,3 +358,12 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
         assert end <= start
     for row in (*rows.generations, *rows.members, *rows.assignments):
         assert row.to_log_offset is None or row.from_log_offset < row.to_log_offset
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"t": (1, 3)}, {"t": (1, 3), "u": ()}, {"u": (), "t": (1, 3)}, {"t": {1: 5, 3: 4}}, {"t": {3: 5, 1: 4}, "u": {}}],
+)
+def test_topics_of_no_partitions_are_nothing_that_a_member_has(source: Mapping[str, Collection[int]]) -> None:
+    """Be it a target, or with epochs."""
+    assert views.assigned(source) == {"t": (1, 3)}
