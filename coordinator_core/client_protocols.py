@@ -259,7 +259,10 @@ def _encode_versioned(message: wire.Message, version: int, **fields: Any) -> byt
 
 
 def _pairs(structs: tuple[Struct, ...] | None, name: str, numbers: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple(map(attrgetter(name, numbers), structs or ()))
+    return tuple(map(_fields(name, numbers), structs or ()))
+
+
+_fields: Final = cache(attrgetter)
 
 
 def _structs(declaration: wire.Struct, pairs: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[Struct, ...]:

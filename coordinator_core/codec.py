@@ -43,7 +43,7 @@ from coordinator_core.errors import (
     UnknownValueVersion,
     VarintTooLong,
 )
-from coordinator_core.frozen import open_class
+from coordinator_core.frozen import maker_of, open_class
 from coordinator_core.limits import NESTING_DEPTH_MAX
 from coordinator_core.source import Source
 from schemas import wire
@@ -96,6 +96,9 @@ class CoordinatorValue(NamedTuple):
     version: int
     message: wire.Message
     fields: Struct
+
+
+_make_value: Final = maker_of(CoordinatorValue)
 
 
 # --- what callers use ---
@@ -163,7 +166,7 @@ def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue
         raise BufferUnderflow("value is too short for a version", byte_position=len(data)) from None
     if version not in plan.versions:
         raise UnknownValueVersion(f"{plan.value.name} has no version {version}", byte_position=0)
-    return CoordinatorValue(version, plan.value, _run(_codec(plan.value, version).read, data, 2)[0])
+    return _make_value((version, plan.value, _run(_codec(plan.value, version).read, data, 2)[0]))
 
 
 def encode_key(topic: str, record_type: int, fields: Struct) -> bytes:
@@ -317,7 +320,7 @@ Write = Callable[[bytearray, Any], None]
 ReadInto = Callable[[Source, str], None]
 """(source, target): add the lines which read the value that stands in `data` at `position` into `target`, and move
 `position` behind it. They may use `size`, the length of `data`, and have five names to themselves: `length`, `start`,
-`end`, `items` and `item`."""
+`end`, `items` and `item`; of these, a flat struct's leave `items` and `item` alone."""
 
 
 class _Codec(NamedTuple):
@@ -329,6 +332,8 @@ class _Codec(NamedTuple):
 
 class _StructCodec(NamedTuple):
     read: Read
+    fill_into: ReadInto | None
+    """Of a flat struct, the lines of `read`, for a loop over many: without a call each. The target is a name."""
     write: Write
     bytes_min: int
 
@@ -393,66 +398,93 @@ def _struct_codec(message: Declaration, version: _Version, depth: int) -> _Struc
         else:
             positional.append((index, field, _field_codec(field, version, depth, is_tagged=False)))
     bytes_min = sum(codec.bytes_min for _, field, codec in positional if not field.missing_ok)
+    may_end_early = any(field.missing_ok for _, field, _ in positional)
+    assert not (may_end_early and version.is_flexible), "a tag section cannot be missing"
+    fill_into = _struct_filler(message, positional, tagged, absent, version)
+    source = Source("read(data, position)")
+    source.add("size = len(data)")
+    fill_into(source, "new")
+    source.add("return new, position")
     return _StructCodec(
-        _struct_reader(message, positional, tagged, absent, version),
+        source.compiled(f"{message.name} version {version.number}"),
+        fill_into if not may_end_early and all(map(_is_flat, message.fields)) else None,
         _struct_writer(message, positional, tagged, absent, version),
         bytes_min + version.is_flexible,
     )
 
 
-def _struct_reader(
+def _is_flat(field: wire.Field) -> bool:
+    """Whether a field is read without a loop or another struct."""
+    kind = field.kind.element if isinstance(field.kind, wire.Array) else field.kind
+    return isinstance(kind, wire.Primitive) and (kind is field.kind or kind.format is not None)
+
+
+def _struct_filler(
     message: Declaration,
     positional: Sequence[tuple[int, wire.Field, _Codec]],
     tagged: Mapping[int, tuple[int, wire.Field, _Codec]],
     absent: Sequence[wire.Field],
     version: _Version,
-) -> Read:
+) -> ReadInto:
     """Fills in an open struct, field by field in wire order; then it is closed."""
     kind: Any = struct_class(message)
     may_end_early = any(field.missing_ok for _, field, _ in positional)
-    assert not (may_end_early and version.is_flexible), "a tag section cannot be missing"
-    source = Source("read(data, position)")
-    made = f"{source.name('make', object.__new__)}({source.name('Open', open_class(kind))})"
-    done = (f"new.__class__ = {source.name(message.name, kind)}", "return new, position")
-    source.add("size = len(data)", f"new = {made}", "new.unknown_tags = ()")
-    for field in (
-        *absent,
-        *(field for _, field, _ in tagged.values()),
-        *(field for _, field, _ in positional if may_end_early),
-    ):
-        source.add(f"new.{field.name} = {source.name('default', default_of(field))}")
-    run: list[tuple[str, str]] = []
-    for _, field, codec in positional:
-        letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
-        if field.missing_ok or letter is None:
-            _read_run(source, run)
-        if field.missing_ok:
-            source.add("if position >= size:")
-            source.add(*done, depth=1)
-        if letter is None:
-            codec.read_into(source, f"new.{field.name}")
-        else:
-            run.append((field.name, letter))
-    _read_run(source, run)
-    if version.is_flexible:
-        source.add(
-            "if data[position]:",
-            f"    position = {source.name('read_tags', _tags_reader(message, tagged))}(data, position, new)",
-            "else:",
-            "    position += 1",
-        )
-    source.add(*done)
-    return source.compiled(f"{message.name} version {version.number}")
+
+    def fill_into(source: Source, new: str) -> None:
+        made = f"{source.name('make', object.__new__)}({source.name('Open', open_class(kind))})"
+        close = f"{new}.__class__ = {source.name(message.name, kind)}"
+        source.add(f"{new} = {made}", f"{new}.unknown_tags = ()")
+        for field in (
+            *absent,
+            *(field for _, field, _ in tagged.values()),
+            *(field for _, field, _ in positional if may_end_early),
+        ):
+            source.add(f"{new}.{field.name} = {source.name('default', default_of(field))}")
+        run: list[tuple[str, str]] = []
+        for _, field, codec in positional:
+            letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
+            if field.missing_ok or letter is None:
+                _read_run(source, new, run)
+            if field.missing_ok:
+                source.add("if position >= size:")
+                source.add(close, f"return {new}, position", depth=1)
+            if letter is None:
+                codec.read_into(source, f"{new}.{field.name}")
+            else:
+                run.append((field.name, letter))
+        _read_run(source, new, run)
+        if version.is_flexible:
+            _read_tags_into(source, new, message, tagged)
+        source.add(close)
+
+    return fill_into
 
 
-def _read_run(source: Source, run: list[tuple[str, str]]) -> None:
+def _read_run(source: Source, new: str, run: list[tuple[str, str]]) -> None:
     """Read neighbours of fixed size, (name, letter of `struct`), at once; then the run is empty."""
     if run:
         layout = struct.Struct(">" + "".join(letter for _, letter in run))
-        targets = "".join(f"new.{name}, " for name, _ in run)
+        targets = "".join(f"{new}.{name}, " for name, _ in run)
         source.add(f"{targets}= {source.name('unpack', layout.unpack_from)}(data, position)")
         source.add(f"position += {layout.size}")
         run.clear()
+
+
+def _read_tags_into(
+    source: Source, new: str, message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, _Codec]]
+) -> None:
+    """Most tag sections are empty, and most of the others hold one tag, which is known and short."""
+    assert all(tag <= 0x7F for tag in tagged), "a number of one byte"
+    source.add("if not data[position]:", "    position += 1")
+    for tag, (_, field, codec) in tagged.items():
+        source.add(
+            f"elif data[position] == 1 and data[position + 1] == {tag} and data[position + 2] <= 0x7F:",
+            "    position += 3",
+        )
+        with source.indented():
+            codec.read_into(source, f"{new}.{field.name}")
+    read_tags = source.name("read_tags", _tags_reader(message, tagged))
+    source.add("else:", f"    position = {read_tags}(data, position, {new})")
 
 
 def _tags_reader(
@@ -476,7 +508,7 @@ def _tags_reader(
             "unknown.append((tag, bytes(data[position : position + tag_size])))",
             "position += tag_size",
         )
-    source.add("new.unknown_tags = tuple(unknown)", "return position")
+    source.add("if unknown:", "    new.unknown_tags = tuple(unknown)", "return position")
     return source.compiled(f"tags of {message.name}")
 
 
@@ -488,17 +520,6 @@ def _read_uvarint_into(source: Source, target: str) -> None:
         f"if {target} > 0x7F:",
         f"    {target}, position = {source.name('read_uvarint', read_uvarint)}(data, position - 1)",
     )
-
-
-def _reader(title: str, codec: _Codec | _StructCodec) -> Read:
-    """A function which reads one value."""
-    if isinstance(codec, _StructCodec):
-        return codec.read
-    source = Source("read(data, position)")
-    source.add("size = len(data)")
-    codec.read_into(source, "value")
-    source.add("return value, position")
-    return source.compiled(title)
 
 
 def _struct_writer(
@@ -777,6 +798,9 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
     write_element = element.write
     element_bytes_min = max(element.bytes_min, 1)
     letter = kind.element.format if isinstance(kind.element, wire.Primitive) else None
+    element_into = element.read_into
+    if isinstance(element, _StructCodec) and element.fill_into is not None:
+        element_into = element.fill_into
 
     def read_into(source: Source, target: str) -> None:
         read_count_into(source)
@@ -800,14 +824,11 @@ def _array_codec(name: str, kind: wire.Array, version: _Version, depth: int, *, 
                 f"    position = start + length * {element_bytes_min}",
             )
         else:
-            read = source.name("read", _reader(f"element of {name}", element))
-            source.add(
-                "    items, position = [], start",
-                "    for _ in range(length):",
-                f"        item, position = {read}(data, position)",
-                "        items.append(item)",
-                f"    {target} = tuple(items)",
-            )
+            source.add("    items, position = [], start", "    for _ in range(length):")
+            with source.indented(), source.indented():
+                element_into(source, "item")
+                source.add("items.append(item)")
+            source.add(f"    {target} = tuple(items)")
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:

@@ -1,4 +1,4 @@
-"""Frozen, slotted dataclasses, made and changed at little cost.
+"""Frozen, slotted dataclasses, made and changed at little cost; and named tuples, made at little cost.
 
 `dataclass(frozen=True)` pays a call a field to fill an object in, and `dataclasses.replace` pays that again with a walk
 over all fields: a replay, which changes a state a record, spends more on these than on its rules. Here an object is
@@ -8,12 +8,18 @@ it is whole, it becomes one of the frozen class.
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from coordinator_core.source import Source
 
 State = TypeVar("State")
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def maker_of(kind: type[Row]) -> Callable[[tuple[Any, ...]], Row]:
+    """A function that makes a named tuple of a tuple: as `kind._make`, without a call of Python's own."""
+    return partial(tuple.__new__, kind)
 
 
 def with_fields(state: State, /, **changes: Any) -> State:

@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.history.rows import TOPIC_KEY_FIELDS, AssignmentRows, AssignmentRun
+from coordinator_core.history.rows import (
+    GROUP_TYPES_WITH_TASKS,
+    GROUP_TYPES_WITH_TOPIC_IDS,
+    AssignmentRows,
+    AssignmentRun,
+)
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
 from coordinator_core.share_state.lane import (
@@ -53,17 +58,36 @@ def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa
     all rows, or of each."""
     schema = _schema_of_rows(MEMBER_ASSIGNMENTS)
     of_run = dict(zip(AssignmentRun._fields, zip(*rows.runs, strict=True), strict=True))
-    of_topic = dict(zip(TOPIC_KEY_FIELDS, zip(*rows.keys, strict=True), strict=True))
     row_counts = np.fromiter(map(len, rows.partitions), np.int64, len(rows.partitions))
     topic = np.repeat(np.arange(len(rows.keys)), row_counts)
     run = np.repeat(np.arange(len(rows.runs)), rows.lengths)[topic]
     arrays = {
         "log_partition": _constant(log_partition, pa.int32(), len(topic)),
         **{name: _array(values, schema.field(name).type).take(run) for name, values in of_run.items()},
-        **{name: _array(values, schema.field(name).type).take(topic) for name, values in of_topic.items()},
+        **_key_columns(rows, of_run["group_type"], topic),
         "partition": pa.array([*chain.from_iterable(rows.partitions)], schema.field("partition").type),
     }
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _key_columns(rows: AssignmentRows, group_types: Sequence[str], topic: I64) -> dict[str, pa.Array]:
+    """What each row is about: a topic id, a topic, or a task type and a subtopology.
+
+    `group_types`: of the runs. `topic`: of each row, the place of its key.
+    """
+    topics: Sequence[Any] = rows.keys
+    task_type = pa.nulls(len(topic), pa.string())
+    if not GROUP_TYPES_WITH_TASKS.isdisjoint(group_types):
+        topics = [key if isinstance(key, str) else key[1] for key in rows.keys]
+        task_types = [None if isinstance(key, str) else key[0] for key in rows.keys]
+        task_type = pa.array(task_types, pa.string()).take(topic)
+    named = pa.array(topics, pa.string())
+    is_id = np.repeat([group_type in GROUP_TYPES_WITH_TOPIC_IDS for group_type in group_types], rows.lengths)[topic]
+    return {
+        "task_type": task_type,
+        "topic_id": named.take(pa.array(topic, mask=~is_id)),
+        "topic": named.take(pa.array(topic, mask=is_id)),
+    }
 
 
 def commits_table(commits: CommitColumns, log_partition: int, is_header_told: BoolArray | None = None) -> pa.Table:

@@ -156,12 +156,11 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
 
 def _held(member: ConsumerMember) -> list[tuple[str, int]]:
     """What a member has, and what it is giving up; what is both stands there twice."""
-    return [
-        (topic_id, partition)
-        for topics in (member.assigned, member.pending_revocation)
-        for topic_id, partitions in topics.items()
-        for partition in partitions
-    ]
+    held = [(topic_id, partition) for topic_id, partitions in member.assigned.items() for partition in partitions]
+    if member.pending_revocation:
+        revoking = member.pending_revocation.items()
+        held += [(topic_id, partition) for topic_id, partitions in revoking for partition in partitions]
+    return held
 
 
 def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:
@@ -179,7 +178,10 @@ def _moved(
     """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
     member_id = after.member_id
     had, held = _held(before), _held(after)
-    taken = dict.fromkeys([place for place in held if owners.get(place) != member_id])
+    holders = [*map(owners.get, held)]
+    taken: dict[tuple[str, int], None] = {}
+    if holders.count(member_id) < len(holders):
+        taken = dict.fromkeys([place for place, holder in zip(held, holders, strict=True) if holder != member_id])
     given_up: list[tuple[str, int]] = []
     if had != held:
         still = frozenset(held)

@@ -10,16 +10,16 @@ attributes at its end. `finish` gives the intervals that are still open.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby, repeat
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
-from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.rows import (
     Assigned,
@@ -183,18 +183,20 @@ class _Step:
         if generation is None and group is not None:
             generation = views.generation(group)
         self.events.append(
-            EventRow(
-                offset,
-                0,
-                self.operation.group_id,
-                None if group is None else views.group_type(group),
-                event_type,
-                self.operation.timestamp_ms,
-                generation,
-                member_id,
-                topic,
-                partition,
-                details or _NO_DETAILS,
+            _make_event(
+                (
+                    offset,
+                    0,
+                    self.operation.group_id,
+                    None if group is None else views.group_type(group),
+                    event_type,
+                    self.operation.timestamp_ms,
+                    generation,
+                    member_id,
+                    topic,
+                    partition,
+                    details or _NO_DETAILS,
+                )
             )
         )
 
@@ -525,7 +527,7 @@ class GroupHistory:
         for member_id in names:
             if is_classic or member_id in step.described:
                 self._compare_member(track, step, old.get(member_id), after.members.get(member_id))
-            self._compare_assignments(track, step, before, after, member_id)
+        self._compare_assignments(track, step, before, after, names)
         assignor_after = _preferred_assignor(track.assignors)
         if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
             details = {"from": assignor_before, "to": assignor_after}
@@ -570,13 +572,17 @@ class GroupHistory:
             self._count_assignor(track, new, +1)
 
     def _compare_assignments(
-        self, track: Track, step: _Step, before: Group | None, after: Group, member_id: str
+        self, track: Track, step: _Step, before: Group | None, after: Group, member_ids: Iterable[str]
     ) -> None:
-        old = views.assignment_sources(before, member_id) if before is not None else views.NO_SOURCES
-        new = views.assignment_sources(after, member_id)
-        for kind, was, now in zip(views.ASSIGNMENT_KINDS, old, new, strict=True):
-            if was is not now and was != now:
-                self._compare_held(track, step, after, member_id, kind, views.assigned(now))
+        """What members have now and had not before. `before` is of the same type, if there is any."""
+        sources_of = views.sources_of(after)
+        for member_id in member_ids:
+            old = views.NO_SOURCES if before is None else sources_of(before, member_id)
+            new = sources_of(after, member_id)
+            for place, kind in enumerate(views.ASSIGNMENT_KINDS):
+                was, now = old[place], new[place]
+                if was is not now and was != now:
+                    self._compare_held(track, step, after, member_id, kind, views.assigned(now))
 
     def _compare_held(
         self, track: Track, step: _Step, after: Group, member_id: str, kind: str, assigned: Assigned
@@ -649,15 +655,9 @@ class GroupHistory:
     def _close_assignments(
         self, group_id: str, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: _Step | None
     ) -> None:
-        last_generation = self._last_generation(group_id, step)
+        group_type, last_generation = views.group_type(group), self._last_generation(group_id, step)
         for opened, assigned in _in_runs(gone):
-            run = AssignmentRun(
-                group_id,
-                views.group_type(group),
-                member_id,
-                kind,
-                *_interval(opened, step, last_generation),
-            )
+            run = _make_run((group_id, group_type, member_id, kind, *_interval(opened, step, last_generation)))
             self._rows.assignments.append(run, assigned)
 
     def _close_member(
@@ -673,17 +673,10 @@ class GroupHistory:
         member = group.members[member_id]
         if step is not None:
             self._count_assignor(track, member, -1)
+        interval = _interval(opened, step, self._last_generation(group_id, step))
+        of_member = views.member_fields(group, member)
         self._rows.members.append(
-            MemberRow(
-                group_id,
-                views.group_type(group),
-                member_id,
-                *(
-                    *_interval(opened, step, self._last_generation(group_id, step)),
-                    ended_by,
-                    *views.member_fields(group, member),
-                ),
-            )
+            _make_member_row((group_id, views.group_type(group), member_id, *interval, ended_by, *of_member))
         )
 
     def _close_generation(self, track: Track, group_id: str, group: Group, step: _Step | None) -> None:
@@ -698,9 +691,9 @@ class GroupHistory:
                 incarnation=opened.incarnation,
                 generation=opened.generation,
                 from_log_offset=opened.log_offset,
-                to_log_offset=_end_offset(step),
+                to_log_offset=None if step is None else step.operation.last_offset,
                 valid_from=opened.timestamp_ms,
-                valid_to=_end_time(step),
+                valid_to=None if step is None else step.operation.timestamp_ms,
                 state=str(group.state),
                 protocol_type=group.protocol_type if isinstance(group, ClassicGroup) else None,
                 protocol_name=(
@@ -773,7 +766,8 @@ class GroupHistory:
             if member is None:
                 continue
             names, learned_from = set(member.subscribed_topic_names), "SUBSCRIPTION"
-            if isinstance(after, ConsumerGroup) and (regex := after.members[member.member_id].subscribed_topic_regex):
+            if isinstance(member, ConsumerMember) and (regex := member.subscribed_topic_regex):
+                assert isinstance(after, ConsumerGroup)
                 resolved = after.resolved_regexes.get(regex)
                 if resolved is None:
                     continue
@@ -857,7 +851,8 @@ def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
 def _in_runs(gone: Sequence[Held]) -> Iterator[tuple[Open, Assigned]]:
     """By topic and partition, cut wherever the next one was given at another time."""
     if len(gone) == 1:
-        yield gone[0].opened, dict(sorted(gone[0].assigned.items()))
+        assigned = gone[0].assigned
+        yield gone[0].opened, assigned if len(assigned) == 1 else dict(sorted(assigned.items()))
         return
     opened = {
         (key, partition): held.opened
@@ -891,8 +886,9 @@ def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[E
 
 
 _NO_DETAILS: Final[dict[str, str]] = {}
-_make_event: Final[Callable[[tuple[Any, ...]], EventRow]] = partial(tuple.__new__, EventRow)
-"""As `EventRow._make`, without a call of Python's own a row."""
+_make_event: Final = maker_of(EventRow)
+_make_member_row: Final = maker_of(MemberRow)
+_make_run: Final = maker_of(AssignmentRun)
 
 
 def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
@@ -903,9 +899,12 @@ def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
     numbered = []
     offset, index = -1, 0
     for event in events:
-        index = index + 1 if event.log_offset == offset else 0
-        offset = event.log_offset
-        numbered.append(event._replace(event_index=index) if index else event)
+        if event.log_offset != offset:
+            offset, index = event.log_offset, 0
+            numbered.append(event)
+            continue
+        index += 1
+        numbered.append(_make_event((offset, index, *event[2:])))
     return numbered
 
 
@@ -935,6 +934,8 @@ def _replacements(
 
 def _preferred_assignor(asked: Mapping[str, int]) -> str | None:
     """The server assignor most members ask for, as ConsumerGroup.preferredServerAssignor; ties by name."""
+    if not asked:
+        return None
     return min((name for name in asked if asked[name] > 0), key=lambda name: (-asked[name], name), default=None)
 
 
@@ -964,23 +965,16 @@ def _interval(
 ) -> tuple[int, int | None, int, int | None, int, int, int]:
     """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
     first generation and the last."""
+    generation = opened.generation
     return (
         opened.log_offset,
-        _end_offset(step),
+        None if step is None else step.operation.last_offset,
         opened.timestamp_ms,
-        _end_time(step),
+        None if step is None else step.operation.timestamp_ms,
         opened.incarnation,
-        opened.generation,
-        max(opened.generation, last_generation),
+        generation,
+        last_generation if last_generation > generation else generation,
     )
-
-
-def _end_offset(step: _Step | None) -> int | None:
-    return None if step is None else step.operation.last_offset
-
-
-def _end_time(step: _Step | None) -> int | None:
-    return None if step is None else step.operation.timestamp_ms
 
 
 __all__ = ["GroupHistory", "GroupRecord", "GroupRows", "OffsetsDeleted", "Operation"]

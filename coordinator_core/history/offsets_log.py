@@ -17,6 +17,7 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
@@ -175,7 +176,7 @@ def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations
         records.value_length[rows].tolist(),
         strict=True,
     ):
-        payload = data[key_position : key_position + max(key_length, 0)].tobytes()
+        payload = data[key_position : key_position + key_length].tobytes() if key_length > 0 else b""
         try:
             decode_key = _remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
             record_type, group_id, key = decode_key(payload)
@@ -201,7 +202,7 @@ def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations
             tombstone_count += 1
         else:
             decoded_count += 1
-        operations.add(operation, group_id, timestamp_ms, GroupRecord(offset, record_type, key, value))
+        operations.add(operation, group_id, timestamp_ms, _make_record((offset, record_type, key, value)))
     return _Others(findings, decoded_count, tombstone_count, unknown_count)
 
 
@@ -256,3 +257,4 @@ def _add_deleted_offsets(lane: LaneOutput, operations: _Operations) -> None:
 
 
 _offset: Final = attrgetter("offset")
+_make_record: Final = maker_of(GroupRecord)

@@ -79,11 +79,19 @@ class AssignmentRow(NamedTuple):
     to_generation: int
 
 
-TopicKey = tuple[str | None, str | None, str | None]
-"""Of what a member has partitions: task type, topic id, topic (of a streams group: its subtopology). All keys of one
-group have the same parts None, so they can be sorted: the order of rows."""
+TopicKey = str | tuple[str, str]
+"""Of what a member has partitions: a topic id in a consumer or share group, a topic in a classic group, a task type and
+a subtopology in a streams group. Those of one group can be sorted: the order of rows."""
 
-TOPIC_KEY_FIELDS: Final = ("task_type", "topic_id", "topic")
+GROUP_TYPES_WITH_TASKS: Final = frozenset({"STREAMS"})
+GROUP_TYPES_WITH_TOPIC_IDS: Final = frozenset({"CONSUMER", "SHARE"})
+
+
+def key_columns(group_type: str, key: TopicKey) -> tuple[str | None, str | None, str | None]:
+    """Task type, topic id and topic (of a streams group: its subtopology), as silver.member_assignments has them."""
+    task_type, topic = (None, key) if isinstance(key, str) else key
+    return (task_type, topic, None) if group_type in GROUP_TYPES_WITH_TOPIC_IDS else (task_type, None, topic)
+
 
 Assigned = Mapping[TopicKey, tuple[int, ...]]
 """What a member has: partitions, ascending and at least one, by topic. Plain values: a large group has thousands."""
@@ -145,7 +153,8 @@ class AssignmentRows:
     def __iter__(self) -> Iterator[AssignmentRow]:
         for run, assigned in self.by_run():
             shared: dict[str, Any] = run._asdict()
-            for (task_type, topic_id, topic), partitions in assigned.items():
+            for key, partitions in assigned.items():
+                task_type, topic_id, topic = key_columns(run.group_type, key)
                 for partition in partitions:
                     yield AssignmentRow(
                         topic_id=topic_id, topic=topic, partition=partition, task_type=task_type, **shared

@@ -5,6 +5,7 @@ The types share no base class, because Kafka's rules for them share little; the 
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
@@ -208,23 +209,9 @@ def description(member: Member) -> object:
     """Who a member is, comparable, subscription and epochs aside: another value means MEMBER_UPDATED."""
     match member:
         case ClassicMember():
-            return (
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.session_timeout_ms,
-            )
+            return _description_of_classic(member)
         case ConsumerMember():
-            return (
-                member.instance_id,
-                member.rack_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.server_assignor,
-                member.classic_member_metadata,
-            )
+            return _description_of_consumer(member)
         case ShareMember():
             return member.rack_id, member.client_id, member.client_host
         case StreamsMember():
@@ -238,6 +225,20 @@ def description(member: Member) -> object:
                 member.user_endpoint,
                 tuple(sorted(member.client_tags.items())),
             )
+
+
+_description_of_classic: Final = attrgetter(
+    "group_instance_id", "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms"
+)
+_description_of_consumer: Final = attrgetter(
+    "instance_id",
+    "rack_id",
+    "client_id",
+    "client_host",
+    "rebalance_timeout_ms",
+    "server_assignor",
+    "classic_member_metadata",
+)
 
 
 def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]]:
@@ -254,9 +255,10 @@ def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]
                 yield member.member_id, error_of_assignment
 
 
-def assignment_sources(group: Group, member_id: str) -> AssignmentSources:
-    """Where all that a member has stands in a group's state: as target, held, and to be given up."""
-    return _SOURCES[type(group)](group, member_id)
+def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:
+    """A function of groups of this one's type and of a member id: where all that the member has stands in the group's
+    state, as target, held, and to be given up."""
+    return _SOURCES[type(group)]
 
 
 def _classic_sources(group: ClassicGroup, member_id: str) -> AssignmentSources:
@@ -296,13 +298,13 @@ _SOURCES: Final[Mapping[type[Group], Callable[[Any, str], AssignmentSources]]] =
 
 
 def assigned(source: Any) -> Assigned:
-    """What one of `assignment_sources` comes to. Do not change it."""
+    """What one of the `AssignmentSources` comes to. Do not change it."""
     match source:
         case None:
             return NOTHING
         case TaskAssignment():
             return {
-                (task_type, None, subtopology_id): tuple(sorted(partitions))
+                (task_type, subtopology_id): tuple(sorted(partitions))
                 for task_type, tasks in (
                     ("ACTIVE", source.active),
                     ("STANDBY", source.standby),
@@ -314,8 +316,11 @@ def assigned(source: Any) -> Assigned:
         case tuple():
             return _classic_assigned(*source)[0]
         case _:
+            if all(source.values()) and isinstance(next(iter(source.values()), None), tuple):
+                targets: Assigned = source  # replay keeps them so: by topic id, ascending
+                return targets
             return {
-                (None, topic_id, None): tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
+                topic_id: tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
                 for topic_id, partitions in source.items()
                 if partitions
             }
@@ -335,9 +340,9 @@ def _classic_assigned(protocol_type: str | None, assignment: bytes) -> tuple[Ass
         return NOTHING, error.with_traceback(None)  # remembered: not what it stood in
     partitions: dict[TopicKey, tuple[int, ...]] = {}
     for topic, some in topics:
-        key = None, None, topic
-        if every := {*partitions.get(key, ()), *some}:
-            partitions[key] = tuple(sorted(every))
+        every = tuple(sorted({*partitions.get(topic, ()), *some})) if topic in partitions or len(some) > 1 else some
+        if every:
+            partitions[topic] = every
     return partitions, None
 
 

@@ -192,6 +192,31 @@ def test_absent_tag_of_a_nullable_array_is_empty() -> None:
         assert data.endswith(b"\2\0\0\0\1" + tags + b"\1\0")
 
 
+@pytest.mark.parametrize(
+    ("tags", "unknown"),
+    [
+        (b"\1\0\5\2\0\0\0\5", ()),
+        (b"\1\0\x85\0\2\0\0\0\5", ()),
+        (b"\x81\0\0\5\2\0\0\0\5", ()),
+        (b"\2\0\5\2\0\0\0\5\x63\1x", ((0x63, b"x"),)),
+    ],
+    ids=["alone", "size of two bytes", "count of two bytes", "beside an unknown one"],
+)
+def test_a_known_tag_is_read_however_its_section_is_written(
+    tags: bytes, unknown: tuple[tuple[int, bytes], ...]
+) -> None:
+    """One tag that is known and short is read on a way of its own, to the same effect as on that of all others."""
+    epochs, rest = b"\0\0\0\1" * 2 + b"\0", b"\1\0"
+    topic = codec.uuid_bytes(UUID) + b"\2\0\0\0\1" + tags
+    value = codec.decode(
+        consumer.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE, epochs + b"\3" + topic + topic + rest, 0
+    )
+    assert [(item.partitions, item.assignment_epochs, item.unknown_tags) for item in value.assigned_partitions] == [
+        ((1,), (5,), unknown)
+    ] * 2
+    assert value.partitions_pending_revocation == ()
+
+
 def test_nullable_struct_among_the_fields_has_a_signed_byte() -> None:
     """UserEndpoint of a streams member: FF is null, 01 is there; any negative byte is null, any other is not."""
     none = codec.make(streams.STREAMS_GROUP_MEMBER_METADATA_VALUE)

@@ -44,16 +44,22 @@ def test_every_code_of_a_delivery_state_has_a_name_and_the_types_are_the_same() 
 def test_assignments_told_in_runs_are_the_rows_one_by_one() -> None:
     """What a run's rows share stands in each of them, nulls and all."""
     rows = AssignmentRows()
-    runs: tuple[tuple[str, int | None, Assigned], ...] = (
-        ("m", 9, {(None, TOPIC_ID, None): (0, 3)}),
-        ("n", None, {("ACTIVE", None, "t"): (1,)}),
-        ("o", 8, {(None, None, "s"): (2, 4), (None, None, "t"): (0, 5, 6)}),
+    runs: tuple[tuple[str, str, int | None, Assigned], ...] = (
+        ("CONSUMER", "m", 9, {TOPIC_ID: (0, 3)}),
+        ("STREAMS", "n", None, {("ACTIVE", "t"): (1,)}),
+        ("CLASSIC", "o", 8, {"s": (2, 4), "t": (0, 5, 6)}),
     )
-    for member_id, to_log_offset, assigned in runs:
-        run = AssignmentRun("g", "CONSUMER", member_id, "TARGET", 1, to_log_offset, 2, to_log_offset, 0, 5, 6)
+    for group_type, member_id, to_log_offset, assigned in runs:
+        run = AssignmentRun("g", group_type, member_id, "TARGET", 1, to_log_offset, 2, to_log_offset, 0, 5, 6)
         rows.append(run, assigned)
     made = assignments_table(rows, 3)
     assert (len(rows), made.num_rows) == (8, 8)
+    columns = ("task_type", "topic_id", "topic", "partition")
+    assert list(zip(*(made[name].to_pylist() for name in columns), strict=True))[1:4] == [
+        (None, TOPIC_ID, None, 3),
+        ("ACTIVE", None, "t", 1),
+        (None, None, "s", 2),
+    ]
     assert made.equals(rows_table(MEMBER_ASSIGNMENTS, list(rows), {"log_partition": 3}))
 
 

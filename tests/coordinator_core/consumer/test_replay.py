@@ -6,10 +6,27 @@ import pytest
 
 from coordinator_core.anomalies import DOUBLE_OWNER, MEMBER_TOMBSTONE_TOO_EARLY, TARGET_TOMBSTONE_TOO_EARLY
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState, ConsumerMember, MemberState
+from coordinator_core.modern import partition_epochs
 from schemas.consumer_offsets import RecordType as T
 from tests.coordinator_core.group_records import T1, T2, Record, folded, record
 
 GROUP = {"group_id": "g"}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "epochs"),
+    [
+        ((0, 3, 7), {0: 5, 3: 6, 7: 4}),
+        ((7, 0, 3), {0: 6, 3: 4, 7: 5}),
+        ((3, 3, 0), {0: 4, 3: 6}),
+        ((0, 3, 3), {0: 5, 3: 6}),
+    ],
+)
+def test_partitions_ascend_whatever_their_order_in_the_record(
+    partitions: tuple[int, ...], epochs: dict[int, int]
+) -> None:
+    """One that comes twice has the higher epoch."""
+    assert [*partition_epochs(partitions, (5, 6, 4), 1).items()] == [*epochs.items()]
 
 
 def key(member_id: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """GroupHistory: intervals and events of replayed operations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ from coordinator_core import codec
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.history import views
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.rows import key_columns
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 
@@ -336,9 +337,12 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
             for a in rows.assignments
             if a.to_log_offset is None and a.member_id == member
         }
-        sources = views.NO_SOURCES if group is None else views.assignment_sources(group, member)
+        if group is None:
+            assert not open_keys
+            continue
+        sources = views.sources_of(group)(group, member)
         assert open_keys == {
-            (kind, key, partition)
+            (kind, key_columns(views.group_type(group), key), partition)
             for kind, source in zip(views.ASSIGNMENT_KINDS, sources, strict=True)
             for key, partitions in views.assigned(source).items()
             for partition in partitions
@@ -354,3 +358,12 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
         assert end <= start
     for row in (*rows.generations, *rows.members, *rows.assignments):
         assert row.to_log_offset is None or row.from_log_offset < row.to_log_offset
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"t": (1, 3)}, {"t": (1, 3), "u": ()}, {"u": (), "t": (1, 3)}, {"t": {1: 5, 3: 4}}, {"t": {3: 5, 1: 4}, "u": {}}],
+)
+def test_topics_of_no_partitions_are_nothing_that_a_member_has(source: Mapping[str, Collection[int]]) -> None:
+    """Be it a target, or with epochs."""
+    assert views.assigned(source) == {"t": (1, 3)}

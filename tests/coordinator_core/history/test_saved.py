@@ -15,6 +15,7 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.history import saved
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.rows import TopicKey
 from coordinator_core.history.saved_logs import (
     pack_offset_lane,
     pack_share_lane,
@@ -165,17 +166,34 @@ def test_share_logs_go_on_from_bytes(recording: str) -> None:
 
 
 def test_keys_are_saved_in_one_order() -> None:
-    """Whatever order they came in, and also where None stands beside a text."""
-    keys = [(None, None, "t"), ("ACTIVE", None, "t"), (None, "id", None), (None, None, "a")]
-    packed = set()
-    for order in (keys, keys[::-1], keys[2:] + keys[:2]):
-        track = Track(assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}})
-        packed.add(saved.pack_group(saved.SavedGroup(None, None, track)))
-    assert len(packed) == 1
-    assert saved.unpack_group(packed.pop()).track == track
+    """Whatever order they came in, and whatever they are."""
+    keys_of_groups: tuple[list[TopicKey], ...] = (
+        ["t", "b", "a"],
+        [("ACTIVE", "t"), ("STANDBY", "a"), ("ACTIVE", "a")],
+    )
+    for keys in keys_of_groups:
+        packed = set()
+        for order in (keys, keys[::-1], keys[2:] + keys[:2]):
+            track = Track(assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}})
+            packed.add(saved.pack_group(saved.SavedGroup(None, None, track)))
+        assert len(packed) == 1
+        assert saved.unpack_group(packed.pop()).track == track
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x00", b"PK\x03\x04 no archive", b"\xc1", b"\x80"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\x00",
+        b"PK\x03\x04 no archive",
+        b"\xc1",
+        b"\x80",
+        msgpack.packb([["NoGroup", ["g"]], None, None]),
+        msgpack.packb([["ClassicGroup", ["g", "a field too few"]], None, None]),
+        msgpack.packb([None, None, None, "a field too many"]),
+        msgpack.packb([None, None, [0, None, {}, {"m": {"TARGET": [[1, 2, 3, 4, [], [[0]]]]}}, {}, {}]]),
+    ],
+)
 def test_what_is_no_state_is_unreadable(damage: bytes) -> None:
     """Bytes of somebody else are one error, whatever they are."""
     for read in (saved.unpack_group, unpack_offset_lane, unpack_share_lane):
@@ -202,4 +220,4 @@ def test_a_forged_lane_is_unreadable(columns: object) -> None:
 
 def test_the_format_changes_with_its_number() -> None:
     """Whoever changes what is saved raises STATE_FORMAT, so that no run reads the other's state; then this sum."""
-    assert (saved.STATE_FORMAT, saved.fingerprint()) == (5, "09078759608c3602")
+    assert (saved.STATE_FORMAT, saved.fingerprint()) == (6, "0fa7c5662d8e531b")
