@@ -65,6 +65,8 @@ MAINTAIN_POINTS: Final = (
 )
 WORKER_RUNS: Final = 20
 EXECUTOR_RUNS: Final = 10
+MOMENT_MAX: Final = 0.7
+"""The latest moment of a fault, as a share of a night: some nights are shorter than another."""
 MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
 
 by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
@@ -83,6 +85,16 @@ def nightly(folder: Path, fault: str | None = None, spark_options: tuple[str, ..
     words = ("--cluster-id", CLUSTER, "--segments", str(FULL_A))
     environment = {} if fault is None else {"GROUPLEDGER_FAULT": fault}
     return Job(folder, "nightly", *words, environment=environment, spark_options=spark_options)
+
+
+@pytest.fixture(scope="module")
+def workers_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """How long a night without any fault has Python workers, on this machine."""
+    with nightly(tmp_path_factory.mktemp("timed")) as job:
+        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
+        began = time.monotonic()
+        assert job.wait() == 0, job.end_of_said()
+    return time.monotonic() - began
 
 
 def has_data_file(folder: Path) -> bool:
@@ -135,12 +147,14 @@ def test_maintain_is_killed(
 
 @by_night
 @pytest.mark.parametrize("run", range(WORKER_RUNS))
-def test_a_python_worker_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[int, str]], run: int) -> None:
+def test_a_python_worker_is_killed(
+    tmp_path: Path, undisturbed: dict[str, tuple[int, str]], workers_seconds: float, run: int
+) -> None:
     """Spark gives its task to another; the files of the first attempt are of no table."""
     moments = random.Random(run)
     with nightly(tmp_path) as job:
         job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
-        time.sleep(moments.uniform(0.0, 4.0))
+        time.sleep(moments.uniform(0.0, MOMENT_MAX * workers_seconds))
         workers = processes_of(job.pid, WORKER)
         assert job.is_running and workers, "the fault came too late to prove anything"
         assert kill(moments.choice(workers))
