@@ -292,7 +292,7 @@ def _works(
     watermarks: Mapping[LogPartition, Watermark],
     topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
-    """Tasks of about one weight, none with log partitions of both topics."""
+    """Tasks, the heaviest of a topic first, none with log partitions of both topics."""
     works: list[AuditWork] = []
     for topic in topics:
         former = work.former.having(AUDITED_LOGS, "topic", topic)

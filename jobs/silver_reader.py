@@ -223,10 +223,7 @@ class SilverFiles:
 
     def _has_any(self, source: "_OpenFile", index: int, log_partition: int, group_ids: Set[str]) -> bool:
         """Has a row group rows of any of some groups of a log partition? Their column is a small part of it."""
-        rows = self._rows_of(source, index, GROUP_ID, log_partition)
-        group, texts = codes_of(rows["group_id"])
-        wanted = [code for code, text in enumerate(texts) if text in group_ids]
-        return bool(wanted) and bool(np.isin(group, wanted).any())
+        return bool(_is_of_any(self._rows_of(source, index, GROUP_ID, log_partition), group_ids).any())
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
         """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
@@ -593,12 +590,16 @@ def _of_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.
         yield from parts
         return
     for rows in parts:
-        group, group_ids = codes_of(rows["group_id"])
-        is_wanted = np.array([group_id in only for group_id in group_ids], np.bool_)
-        # the texts are those of the whole row group, and some of them may have no row here
-        wanted = rows if is_wanted.all() else rows.filter(pa.array(is_wanted[group]))
+        is_wanted = _is_of_any(rows, only)
+        wanted = rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
         if wanted.num_rows:
             yield wanted
+
+
+def _is_of_any(rows: pa.Table, only: Set[str]) -> BoolArray:
+    """Which rows are of some groups. The texts are those of the whole row group, and some may have no row here."""
+    group, group_ids = codes_of(rows["group_id"])
+    return np.array([group_id in only for group_id in group_ids], np.bool_)[group]
 
 
 def is_of_groups(rows: pa.Table, groups: Mapping[int, Set[str]]) -> BoolArray:

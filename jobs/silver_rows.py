@@ -100,7 +100,7 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
     told = np.ones(count, np.bool_) if is_header_told is None else is_header_told
     committed = _masked(commits.committed_offset, is_value)
     columns = {
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), count),
+        "log_partition": _constant(log_partition, pa.int32(), count),
         "log_offset": pa.array(commits.log_offset),
         "group_id": _coded(commits.group, commits.groups),
         "topic": _coded(commits.topic, commits.topics),
@@ -160,7 +160,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
     list_type = pa.list_(element.with_type(batches.type))
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
         "record_kind": _named(pa.array(rows.record_kind), RECORD_KINDS),
         "valid_from": timestamps(rows.valid_from_ms),
         "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
@@ -188,7 +188,7 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
     columns = keys.columns(rows.key) | {
         "first_offset": pa.array(rows.first_offset),
         "from_log_offset": pa.array(rows.from_log_offset),
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
         "last_offset": pa.array(rows.last_offset),
         "delivery_state": _delivery_states(rows.delivery_state),
         "delivery_state_code": pa.array(rows.delivery_state.astype(np.int32)),
@@ -206,7 +206,7 @@ def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
         "first_offset": pa.array(rows.first_offset),
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows.key)),
+        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
         "last_offset": pa.array(rows.last_offset),
         "at": timestamps(rows.at_ms),
         "from_state": _delivery_states(rows.from_state, rows.has_from),

@@ -156,11 +156,12 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
 
 def _held(member: ConsumerMember) -> list[tuple[str, int]]:
     """What a member has, and what it is giving up; what is both stands there twice."""
-    held = [(topic_id, partition) for topic_id, partitions in member.assigned.items() for partition in partitions]
-    if member.pending_revocation:
-        revoking = member.pending_revocation.items()
-        held += [(topic_id, partition) for topic_id, partitions in revoking for partition in partitions]
-    return held
+    return [
+        (topic_id, partition)
+        for topics in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in topics.items()
+        for partition in partitions
+    ]
 
 
 def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:

@@ -316,9 +316,6 @@ def assigned(source: Any) -> Assigned:
         case tuple():
             return _classic_assigned(*source)[0]
         case _:
-            if all(source.values()) and isinstance(next(iter(source.values()), None), tuple):
-                targets: Assigned = source  # replay keeps them so: by topic id, ascending
-                return targets
             return {
                 topic_id: tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
                 for topic_id, partitions in source.items()
