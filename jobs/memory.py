@@ -2,7 +2,7 @@
 
 import ctypes
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,6 +21,19 @@ def give_back() -> None:
     pa.default_memory_pool().release_unused()
     if _TRIM is not None:
         _TRIM(0)
+
+
+_made_room_for: Callable[..., object] | None = None
+"""What the task before this one did."""
+
+
+def make_room_for(function: Callable[..., object]) -> None:
+    """At the start of a task, give back what one of another kind left: it is of other sizes. What one of the same kind
+    left is of use again, while new memory would have to be cleared by the kernel."""
+    global _made_room_for  # noqa: PLW0603
+    if function is not _made_room_for:
+        give_back()
+        _made_room_for = function
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from jobs.arrow_columns import (
 from jobs.arrow_schemas import text_columns
 from jobs.memory import give_back
 from jobs.runs import WholeRun
-from jobs.sinks import TableFile, Warehouse, filesystem_of
+from jobs.sinks import LOG_PARTITION, TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -49,7 +49,6 @@ from schemas.tables.silver import (
     OFFSET_COMMITS,
 )
 
-LOG_PARTITION: Final = "log_partition"
 LOG_OFFSET: Final = "log_offset"
 END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 
-from jobs.memory import few_cycles, give_back
+from jobs.memory import few_cycles, make_room_for
 
 Work = TypeVar("Work")
 Done = TypeVar("Done")
@@ -60,7 +60,7 @@ class _Counted(Generic[Work, Done]):
     done: "Accumulator[int]"
 
     def __call__(self, work: Work) -> Done:
-        give_back()
+        make_room_for(self.function)
         with few_cycles():
             result = self.function(work)
         self.done.add(_size_bytes(work))

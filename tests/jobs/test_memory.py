@@ -1,11 +1,15 @@
-"""The memory of a worker process: Python looks for cycles seldom in a task, and not never."""
+"""The memory of a worker process: Python looks for cycles seldom in a task, and not never; what is left of one kind of
+task is given back before the next."""
 
 import gc
+import os
 import weakref
+from pathlib import Path
 
 import pytest
 
-from jobs.memory import few_cycles
+from jobs import memory
+from jobs.memory import few_cycles, give_back, make_room_for
 
 
 class _Cycle:
@@ -51,3 +55,31 @@ def test_what_a_worker_was_forked_with_stays_passed_over() -> None:
         assert frozen - len(newer) < gc.get_freeze_count() <= frozen
     finally:
         gc.unfreeze()
+
+
+def test_memory_is_given_back_where_another_kind_of_task_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all tasks of one kind in a row; again when it is their turn once more."""
+    trimmed: list[int] = []
+    monkeypatch.setattr(memory, "_TRIM", trimmed.append)
+    monkeypatch.setattr(memory, "_made_room_for", None)
+    counts = []
+    for function in (len, len, sorted, sorted, sorted, len):
+        make_room_for(function)
+        counts.append(len(trimmed))
+    assert counts == [1, 1, 2, 2, 2, 3]
+
+
+def test_what_was_freed_is_given_back() -> None:
+    """Of a gigabyte in blocks that malloc would keep, the process has nothing any more."""
+    blocks = [bytearray(1 << 16) for _ in range(1 << 14)]
+    held = _resident_bytes()
+    pins = blocks[::256]
+    del blocks
+    give_back()
+    assert len(pins) == 64
+    assert _resident_bytes() < held - (900 << 20)
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -173,6 +173,18 @@ def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> Non
         writer.write(rows(COMMITS, {"log_offset": None}))
 
 
+@pytest.mark.parametrize(("codec", "encoding"), [("lz4", "PLAIN"), ("none", "DELTA_BINARY_PACKED")])
+def test_the_log_partition_takes_no_room(tmp_path: Path, codec: str, encoding: str) -> None:
+    """It is the same in row after row: a codec makes nothing of it, deltas do where there is no codec."""
+    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS, app_id="a", version=1)
+    written = write_part(target, commits(*range(50_000)))
+    group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    assert encoding in columns["log_partition"].encodings
+    assert columns["log_partition"].total_compressed_size < 50_000 / 8
+    assert "DELTA_BINARY_PACKED" in columns["log_offset"].encodings
+
+
 @pytest.mark.spark
 def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Warehouse) -> None:
     """Where one file says that a column is never null and another does not, the table is as it always was."""
