@@ -67,6 +67,7 @@ WORKER_RUNS: Final = 20
 EXECUTOR_RUNS: Final = 10
 MOMENT_MAX: Final = 0.7
 """The latest moment of a fault, as a share of a night: some nights are shorter than another."""
+TWO_EXECUTORS: Final = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
 MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
 
 by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
@@ -90,7 +91,18 @@ def nightly(folder: Path, fault: str | None = None, spark_options: tuple[str, ..
 @pytest.fixture(scope="module")
 def workers_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
     """How long a night without any fault has Python workers, on this machine."""
-    with nightly(tmp_path_factory.mktemp("timed")) as job:
+    return seconds_with_workers(tmp_path_factory.mktemp("timed"))
+
+
+@pytest.fixture(scope="module")
+def executors_seconds(tmp_path_factory: pytest.TempPathFactory, executors_folders: None) -> float:
+    """The same of executors, which first unpack the environment: how long they have work."""
+    return seconds_with_workers(tmp_path_factory.mktemp("timed"), TWO_EXECUTORS)
+
+
+def seconds_with_workers(folder: Path, spark_options: tuple[str, ...] = ()) -> float:
+    """From the first Python worker to the end of a night."""
+    with nightly(folder, spark_options=spark_options) as job:
         job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
         began = time.monotonic()
         assert job.wait() == 0, job.end_of_said()
@@ -162,7 +174,7 @@ def test_a_python_worker_is_killed(
     assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def executors_folders() -> Iterator[None]:
     """Workers of a local cluster leave the environment, unpacked, in Spark's own folder: gigabytes of it."""
     work = SPARK_HOME / "work"
@@ -173,19 +185,20 @@ def executors_folders() -> Iterator[None]:
 
 
 @by_night
-@pytest.mark.usefixtures("executors_folders")
 @pytest.mark.parametrize("run", range(EXECUTOR_RUNS))
-def test_an_executor_is_killed(tmp_path: Path, undisturbed: dict[str, tuple[int, str]], run: int) -> None:
+def test_an_executor_is_killed(
+    tmp_path: Path, undisturbed: dict[str, tuple[int, str]], executors_seconds: float, run: int
+) -> None:
     """With all tasks that it had, and its workers: another executor does them again."""
     moments = random.Random(run)
-    cluster = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
-    with nightly(tmp_path, spark_options=cluster) as job:
-        job.await_that(lambda: bool(processes_of(job.pid, EXECUTOR)))
-        time.sleep(moments.uniform(0.5, 5.0))
+    with nightly(tmp_path, spark_options=TWO_EXECUTORS) as job:
+        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
+        time.sleep(moments.uniform(0.0, MOMENT_MAX * executors_seconds))
         executors = processes_of(job.pid, EXECUTOR)
         assert job.is_running and executors, "the fault came too late to prove anything"
         assert kill(moments.choice(executors))
         assert job.wait() == 0, job.end_of_said()
+        assert "ExecutorLostFailure" in job.said or "Lost executor" in job.said
     assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
 
 
