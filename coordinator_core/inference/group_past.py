@@ -51,6 +51,8 @@ from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import OUTCOMES
 
 PENDING: Final = OUTCOMES.index("PENDING")
+NO_TOMBSTONE: Final = -2
+"""In place of a time: below that of a record without one (RecordBatch.NO_TIMESTAMP, -1)."""
 
 
 Piece = tuple[GroupCommits, I64, Sequence[str]]
@@ -99,7 +101,7 @@ class GroupFacts(NamedTuple):
     event_ms: int
     """When its last event was; -1: it has none."""
     tombstone_ms: int
-    """When the last tombstone of its offsets was written; -1: none was."""
+    """When the last tombstone of its offsets was written; -1: nobody knows; NO_TOMBSTONE: none was."""
     changed_ms: int
     """When a member came or went last; -1: never."""
     member_count: int
@@ -158,7 +160,8 @@ class GroupBefore:
         if _is_emptied_otherwise(life.generations, past):
             raise PastTooShort("members went within a generation, or generations are missing")
         new_events = [event for event in life.events if event.log_offset >= self.from_log_offset]
-        if past.tombstone_ms >= 0 and any(event.event_type == "SUBSCRIPTION_CHANGED" for event in new_events):
+        is_subscribed_anew = any(event.event_type == "SUBSCRIPTION_CHANGED" for event in new_events)
+        if is_subscribed_anew and past.tombstone_ms != NO_TOMBSTONE:
             raise PastTooShort("why offsets were deleted goes by subscriptions")
         times = {event.at for event in new_events}
         times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
@@ -210,7 +213,7 @@ def group_facts(
         is_memberless=newest is not None and not newest.member_count,
         deleted_at=max((event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"), default=-1),
         event_ms=max(life.events, key=lambda event: (event.log_offset, event.event_index)).at if life.events else -1,
-        tombstone_ms=int(tombstones[-1]) if len(tombstones) else -1 if past is None else past.tombstone_ms,
+        tombstone_ms=int(tombstones[-1]) if len(tombstones) else NO_TOMBSTONE if past is None else past.tombstone_ms,
         changed_ms=max(changes, default=-1),
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),

@@ -16,7 +16,7 @@ import numpy as np
 
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.days import DAY_MS, UNKNOWN_TYPE
-from coordinator_core.inference.group_past import GroupedCommits, GroupFacts, kept_commits
+from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
 from coordinator_core.inference.life import NONE_MS
 from coordinator_core.inference.quiet import commit_counts, day_of_commits, says_more
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
@@ -165,7 +165,7 @@ def _facts_of(beginning: Beginning, first_log_offset: int, is_set_once: bool) ->
         is_memberless=beginning is not UNKNOWN,
         deleted_at=-1,
         event_ms=beginning.event_ms,
-        tombstone_ms=-1,
+        tombstone_ms=NO_TOMBSTONE,
         changed_ms=-1,
         member_count=0,
         typed_ms=beginning.valid_from,

@@ -1,6 +1,6 @@
 """Groups to infer from: told as the coordinator's operations, and replayed into rows as the replay job does."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from coordinator_core.codec import encode_key, encode_value, make
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.log.batch import NO_TIMESTAMP
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
@@ -68,10 +69,15 @@ def classic(
     return [record(RecordType.GROUP_METADATA, {"group": GROUP}, value)]
 
 
-def batches_of(told: Sequence[Sequence[LogRecord]]) -> list[bytes]:
-    """A batch of each operation, a second apart."""
+def batches_of(told: Sequence[Sequence[LogRecord]], *, without_time: Collection[int] = ()) -> list[bytes]:
+    """A batch of each operation, a second apart; some, by their number, without any time."""
     timed = (
-        LogBatch(tuple(record._replace(timestamp_ms=1_000 * number) for record in records))
+        LogBatch(
+            tuple(
+                record._replace(timestamp_ms=NO_TIMESTAMP if number in without_time else 1_000 * number)
+                for record in records
+            )
+        )
         for number, records in enumerate(told)
     )
     return encode_batches(list(timed))

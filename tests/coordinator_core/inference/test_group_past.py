@@ -193,10 +193,11 @@ def test_a_member_that_comes_back_from_another_host() -> None:
     assert nights.ways["gone on with"] == 1, nights.ways
 
 
-def test_a_member_that_subscribes_to_other_topics() -> None:
-    """Why an offset was deleted goes by what silver says now of its group's subscriptions."""
+@pytest.mark.parametrize("without_time", [pytest.param((), id="timed"), pytest.param((2,), id="without time")])
+def test_a_member_that_subscribes_to_other_topics(without_time: tuple[int, ...]) -> None:
+    """Why an offset was deleted, at a time or at none, goes by what silver says now of its group's subscriptions."""
     first = [generation(1, {"m": [0]}), commit(10), commit(None)]
-    batches = batches_of([*first, generation(2, {"m": [0]}, topics={"m": ["u"]})])
+    batches = batches_of([*first, generation(2, {"m": [0]}, topics={"m": ["u"]})], without_time=without_time)
     nights = Nights(SETTINGS)
     now: Replayed | None = None
     for some, method in (
