@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +68,7 @@ WORKER_RUNS: Final = 20
 EXECUTOR_RUNS: Final = 10
 MOMENT_MAX: Final = 0.7
 """The latest moment of a fault, as a share of a night: some nights are shorter than another."""
-TWO_EXECUTORS: Final = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
+LOCAL_CLUSTER: Final = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
 MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
 
 by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
@@ -95,9 +96,11 @@ def workers_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
 
 
 @pytest.fixture(scope="module")
-def executors_seconds(tmp_path_factory: pytest.TempPathFactory, executors_folders: None) -> float:
+def executors_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
     """The same of executors, which first unpack the environment: how long they have work."""
-    return seconds_with_workers(tmp_path_factory.mktemp("timed"), TWO_EXECUTORS)
+    folder = tmp_path_factory.mktemp("timed")
+    with two_executors(folder) as options:
+        return seconds_with_workers(folder, options)
 
 
 def seconds_with_workers(folder: Path, spark_options: tuple[str, ...] = ()) -> float:
@@ -174,14 +177,18 @@ def test_a_python_worker_is_killed(
     assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
 
 
-@pytest.fixture(scope="module")
-def executors_folders() -> Iterator[None]:
-    """Workers of a local cluster leave the environment, unpacked, in Spark's own folder: gigabytes of it."""
-    work = SPARK_HOME / "work"
+@contextmanager
+def two_executors(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Options of Spark for a local cluster. Its workers unpack the environment into Spark's own folder, and executors
+    that are killed leave it in the temporary one: gigabytes each."""
+    work, local = SPARK_HOME / "work", folder / "local"
     before = set(work.glob("app-*"))
-    yield
-    for folder in set(work.glob("app-*")) - before:
-        shutil.rmtree(folder)
+    local.mkdir()
+    try:
+        yield (*LOCAL_CLUSTER, "--conf", f"spark.local.dir={local}")
+    finally:
+        for left in {local, *work.glob("app-*")} - before:
+            shutil.rmtree(left)
 
 
 @by_night
@@ -191,7 +198,7 @@ def test_an_executor_is_killed(
 ) -> None:
     """With all tasks that it had, and its workers: another executor does them again."""
     moments = random.Random(run)
-    with nightly(tmp_path, spark_options=TWO_EXECUTORS) as job:
+    with two_executors(tmp_path) as options, nightly(tmp_path, spark_options=options) as job:
         job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
         time.sleep(moments.uniform(0.0, MOMENT_MAX * executors_seconds))
         executors = processes_of(job.pid, EXECUTOR)
