@@ -288,11 +288,7 @@ def _schema_of_rows(table: Table) -> pa.Schema:
 
 
 def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    if isinstance(value, pa.Array):
-        return value
-    if pa.types.is_int32(kind):
-        return pa.array(np.full(count, value, np.int32))  # a tenth of the time
-    return pa.repeat(pa.scalar(value, kind), count)
+    return value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, kind), count)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
