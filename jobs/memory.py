@@ -8,6 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from jobs.loading import is_loaded_for_good
+
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Of the GNU C library; others have none."""
 
@@ -45,13 +47,12 @@ def few_cycles() -> Iterator[None]:
     to copy the memory of it. Seldom, not never: cycles that others make stay bounded.
     """
     young, middle, old = gc.get_threshold()
-    is_frozen = gc.get_freeze_count() > 0
-    if not is_frozen:
+    if not is_loaded_for_good():
         gc.freeze()
     gc.set_threshold(max(young, _YOUNG_OBJECTS_MAX), middle, old)
     try:
         yield
     finally:
         gc.set_threshold(young, middle, old)
-        if not is_frozen:
+        if not is_loaded_for_good():
             gc.unfreeze()

@@ -4,12 +4,15 @@ import gc
 
 import pytest
 
-from jobs.loading import loaded_for_good
+from jobs import loading
+from jobs.loading import is_loaded_for_good, loaded_for_good
 
 
-def test_what_is_loaded_is_never_looked_at() -> None:
+def test_what_is_loaded_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """No collection while it is loaded, none of it later; and the collector works again, whatever happened."""
+    monkeypatch.setattr(loading, "_is_loaded", False)
     gc.unfreeze()
+    assert not is_loaded_for_good()
     kept: list[list[int]] = []
     runs = [generation["collections"] for generation in gc.get_stats()]
     try:
@@ -18,6 +21,7 @@ def test_what_is_loaded_is_never_looked_at() -> None:
             assert [generation["collections"] for generation in gc.get_stats()] == runs
             raise KeyError
         assert gc.isenabled()
+        assert is_loaded_for_good()
         assert gc.get_freeze_count() >= len(kept)
     finally:
         gc.unfreeze()

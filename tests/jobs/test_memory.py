@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import memory
+from jobs import loading, memory
 from jobs.memory import few_cycles, give_back, make_room_for
 
 
@@ -30,8 +30,9 @@ def test_cycles_stay_bounded_in_a_task() -> None:
     assert 1_000 < most < 120_000
 
 
-def test_a_task_leaves_the_collector_as_it_was() -> None:
+def test_a_task_leaves_the_collector_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds and what is passed over are as before, also after an error."""
+    monkeypatch.setattr(loading, "_is_loaded", False)
     gc.unfreeze()
     before = gc.get_threshold()
     with pytest.raises(KeyError), few_cycles():
@@ -40,13 +41,15 @@ def test_a_task_leaves_the_collector_as_it_was() -> None:
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
-def test_what_a_worker_was_forked_with_stays_passed_over() -> None:
-    """Where something is passed over already, a task neither adds to it nor takes it back.
+def test_what_a_worker_was_forked_with_stays_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something was loaded for good, a task neither adds to what is passed over nor takes it back.
 
     What is passed over grows less when some of it is dropped (as other threads of the process may), so a few are
     allowed to be missing, never to come.
     """
-    gc.freeze()
+    monkeypatch.setattr(loading, "_is_loaded", False)
+    with loading.loaded_for_good():
+        pass
     try:
         frozen = gc.get_freeze_count()
         newer: list[list[int]] = [[] for _ in range(10_000)]
