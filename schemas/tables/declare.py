@@ -69,6 +69,8 @@ class Table:
     partition_by: tuple[str, ...] = ()
     age_column: str | None = None
     """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
+    repeating: tuple[str, ...] = ()
+    """Numbers and times which are mostly the same as in the row before, as jobs write rows."""
 
     def __hash__(self) -> int:
         """By name: what is kept by table is looked up all the time, and there are many columns to go through."""

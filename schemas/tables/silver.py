@@ -43,6 +43,7 @@ OFFSET_COMMITS = Table(
     name="offset_commits",
     comment="One row an offset-commit record or its tombstone, with what became of it.",
     partition_by=("cluster_id", "is_settled"),
+    repeating=("leader_epoch", "commit_time", "recorded_at", "producer_id", "applied_at"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -215,6 +216,7 @@ SHARE_PARTITION_STATES = Table(
     name="share_partition_states",
     comment="One row a ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
     partition_by=("cluster_id", "is_settled"),
+    repeating=("partition", "snapshot_epoch", "state_epoch", "leader_epoch", "create_time", "write_time"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -260,6 +262,7 @@ SHARE_STATE_BATCHES = Table(
     name="share_state_batches",
     comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
     partition_by=("cluster_id", "is_settled"),
+    repeating=("partition", "valid_from"),
     columns=(
         *SHARE_KEY,
         key("first_offset", BIGINT, "First offset of the batch."),
@@ -283,6 +286,7 @@ SHARE_BATCH_TRANSITIONS = Table(
     name="share_batch_transitions",
     comment="How an offset range of a share partition went from one state to the next.",
     partition_by=("cluster_id", "is_settled"),
+    repeating=("partition",),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from jobs.arrow_schemas import arrow_schema, spark_schema
 from jobs.errors import WarehouseError
 from jobs.sinks import OVERWRITE, PartWriter, TableFile, Warehouse, WrittenFile, write_part, write_parts
 from schemas.tables import TABLES, Table
+from schemas.tables.declare import Scalar
 from tests.conftest import takes_minutes
 
 COMMITS = TABLES["silver.offset_commits"]
@@ -174,15 +176,24 @@ def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> Non
 
 
 @pytest.mark.parametrize(("codec", "encoding"), [("lz4", "PLAIN"), ("none", "DELTA_BINARY_PACKED")])
-def test_the_log_partition_takes_no_room(tmp_path: Path, codec: str, encoding: str) -> None:
-    """It is the same in row after row: a codec makes nothing of it, deltas do where there is no codec."""
+def test_what_repeats_takes_no_room(tmp_path: Path, codec: str, encoding: str) -> None:
+    """The log partition, the time of a commit and the like are the same in row after row: a codec makes nothing of
+    them, deltas do where there is no codec."""
     target = Warehouse(str(tmp_path), codec=codec).target(COMMITS, app_id="a", version=1)
     written = write_part(target, commits(*range(50_000)))
     group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
-    assert encoding in columns["log_partition"].encodings
-    assert columns["log_partition"].total_compressed_size < 50_000 / 8
+    for name in ("log_partition", *COMMITS.repeating):
+        assert encoding in columns[name].encodings
+        assert columns[name].total_compressed_size < 50_000 / 8
     assert "DELTA_BINARY_PACKED" in columns["log_offset"].encodings
+
+
+@pytest.mark.parametrize("table", [table for table in TABLES.values() if table.repeating], ids=attrgetter("full_name"))
+def test_what_repeats_is_a_number(table: Table) -> None:
+    """Columns that are declared to repeat are columns of the table which would be written as deltas."""
+    types = {column.name: column.type for column in table.columns}
+    assert {types[name] for name in table.repeating} <= {Scalar.INT, Scalar.BIGINT, Scalar.TIMESTAMP}
 
 
 @pytest.mark.spark
