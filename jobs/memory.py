@@ -47,12 +47,13 @@ def few_cycles() -> Iterator[None]:
     to copy the memory of it. Seldom, not never: cycles that others make stay bounded.
     """
     young, middle, old = gc.get_threshold()
-    if not is_loaded_for_good():
+    is_loaded = is_loaded_for_good()
+    if not is_loaded:
         gc.freeze()
     gc.set_threshold(max(young, _YOUNG_OBJECTS_MAX), middle, old)
     try:
         yield
     finally:
         gc.set_threshold(young, middle, old)
-        if not is_loaded_for_good():
+        if not is_loaded:
             gc.unfreeze()

@@ -256,8 +256,7 @@ class PartWriter:
     def _encoding(self, path: str) -> str:
         """Of a number. One that is the same in row after row costs least as it is: a codec makes nothing of it, and it
         takes longer to find that all deltas are 0."""
-        is_repeating = path == LOG_PARTITION or path in self._table.repeating
-        return "PLAIN" if is_repeating and self._codec != "none" else "DELTA_BINARY_PACKED"
+        return "PLAIN" if path in self._table.repeating and self._codec != "none" else "DELTA_BINARY_PACKED"
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
         layout = self._layout

@@ -49,13 +49,15 @@ Type = Scalar | ArrayOf | MapOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log."""
+    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log. `repeats`: a
+    number or time that is mostly the same as in the row before, as jobs write rows."""
 
     name: str
     type: Type
     comment: str
     is_key: bool = False
     is_personal: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,6 @@ class Table:
     partition_by: tuple[str, ...] = ()
     age_column: str | None = None
     """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
-    repeating: tuple[str, ...] = ()
-    """Numbers and times which are mostly the same as in the row before, as jobs write rows."""
 
     def __hash__(self) -> int:
         """By name: what is kept by table is looked up all the time, and there are many columns to go through."""
@@ -90,6 +90,11 @@ class Table:
     def key(self) -> tuple[str, ...]:
         """Columns of the natural key; empty where the table has none."""
         return tuple(column.name for column in self.columns if column.is_key)
+
+    @property
+    def repeating(self) -> tuple[str, ...]:
+        """Columns that repeat from row to row."""
+        return tuple(column.name for column in self.columns if column.repeats)
 
 
 STRING = Scalar.STRING

@@ -1,5 +1,7 @@
 """Silver: what the coordinators knew, and when."""
 
+from dataclasses import replace
+
 from schemas.tables.common import (
     CLIENT_HOST,
     CLIENT_ID,
@@ -43,7 +45,6 @@ OFFSET_COMMITS = Table(
     name="offset_commits",
     comment="One row an offset-commit record or its tombstone, with what became of it.",
     partition_by=("cluster_id", "is_settled"),
-    repeating=("leader_epoch", "commit_time", "recorded_at", "producer_id", "applied_at"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -53,12 +54,17 @@ OFFSET_COMMITS = Table(
         Column("topic_id", STRING, "Its id; null before value version 4 and in transactional commits."),
         Column("partition", INT, "Partition of the committed offset."),
         Column("committed_offset", BIGINT, "Next offset to read; null in a tombstone."),
-        Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none."),
+        Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none.", repeats=True),
         Column("metadata", STRING, "The client's metadata string; null in a tombstone.", is_personal=True),
-        Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone."),
+        Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone.", repeats=True),
         Column("expire_time", TIMESTAMP, "Explicit expiry (value version 1); null for none."),
-        Column("recorded_at", TIMESTAMP, "The record's own timestamp."),
-        Column("producer_id", BIGINT, "Transactional producer, -1 where none; null where a dump does not tell."),
+        Column("recorded_at", TIMESTAMP, "The record's own timestamp.", repeats=True),
+        Column(
+            "producer_id",
+            BIGINT,
+            "Transactional producer, -1 where none; null where a dump does not tell.",
+            repeats=True,
+        ),
         Column("is_transactional", BOOLEAN, "Written in a transactional batch; null where a dump does not tell."),
         Column(
             "outcome",
@@ -71,7 +77,7 @@ OFFSET_COMMITS = Table(
             BIGINT,
             "Where it took effect: the marker's offset in a transaction; null unless APPLIED.",
         ),
-        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED."),
+        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED.", repeats=True),
         Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
         Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
         Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),
@@ -216,7 +222,6 @@ SHARE_PARTITION_STATES = Table(
     name="share_partition_states",
     comment="One row a ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
     partition_by=("cluster_id", "is_settled"),
-    repeating=("partition", "snapshot_epoch", "state_epoch", "leader_epoch", "create_time", "write_time"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -226,14 +231,14 @@ SHARE_PARTITION_STATES = Table(
         VALID_FROM,
         VALID_TO,
         Column("to_log_offset", BIGINT, "The next record of the share partition; null while open."),
-        Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone."),
-        Column("state_epoch", INT, "State epoch in force; null in a tombstone."),
-        Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone."),
+        Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone.", repeats=True),
+        Column("state_epoch", INT, "State epoch in force; null in a tombstone.", repeats=True),
+        Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone.", repeats=True),
         Column("start_offset", BIGINT, "Start offset as persisted; -1: not yet set."),
         Column("effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."),
         Column("delivery_complete_count", INT, "Terminal offsets from the start offset on; null for -1."),
-        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known."),
-        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known."),
+        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known.", repeats=True),
+        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known.", repeats=True),
         Column(
             "changed_batches",
             ArrayOf(
@@ -262,7 +267,6 @@ SHARE_STATE_BATCHES = Table(
     name="share_state_batches",
     comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
     partition_by=("cluster_id", "is_settled"),
-    repeating=("partition", "valid_from"),
     columns=(
         *SHARE_KEY,
         key("first_offset", BIGINT, "First offset of the batch."),
@@ -273,7 +277,7 @@ SHARE_STATE_BATCHES = Table(
         Column("delivery_state", STRING, "AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED."),
         Column("delivery_state_code", INT, "Kafka's code of it: 0 2 3 4."),
         Column("delivery_count", INT, "Deliveries counted."),
-        VALID_FROM,
+        replace(VALID_FROM, repeats=True),
         VALID_TO,
         TO_LOG_OFFSET,
         IS_COMPLETE,
@@ -286,7 +290,6 @@ SHARE_BATCH_TRANSITIONS = Table(
     name="share_batch_transitions",
     comment="How an offset range of a share partition went from one state to the next.",
     partition_by=("cluster_id", "is_settled"),
-    repeating=("partition",),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
