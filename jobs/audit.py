@@ -148,9 +148,7 @@ def _audit(
     if is_done and not newest.has_broken_off and not rebuild:
         return AuditSummary({}, skipped=True)
     app_id = audit_application(cluster_id)
-    for table in ALL_TABLES:
-        warehouse.ensure(table)
-    version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
+    version = 1 + max(warehouse.ensure_all(ALL_TABLES, app_id).values())
     plan = _plan(warehouse, cluster_id, run, newest, settings, rebuild=rebuild)
     start = {
         "cluster_id": cluster_id,
@@ -189,7 +187,10 @@ def _audit(
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
 
-    def commit(table: Table) -> Committed:
+    def put(table: Table) -> Committed:
+        if table is SHARE_GROUP_SUMMARY:
+            days = share_days(done, cluster_id)
+            return warehouse.write(table, days, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
         is_kept = keeps_settled and "is_settled" in table.partition_by
         return warehouse.commit(
             table,
@@ -200,16 +201,8 @@ def _audit(
             replace=of_cluster | {"is_settled": False} if is_kept else of_cluster,
         )
 
-    committed = {table.full_name: commit(table) for table in TASK_TABLES}
-    committed[SHARE_GROUP_SUMMARY.full_name] = warehouse.write(
-        SHARE_GROUP_SUMMARY,
-        share_days(done, cluster_id),
-        app_id=app_id,
-        version=version,
-        mode=OVERWRITE,
-        replace=of_cluster,
-    )
-    committed[AUDITED_LOGS.full_name] = commit(AUDITED_LOGS)
+    tables = (*TASK_TABLES, SHARE_GROUP_SUMMARY, AUDITED_LOGS)
+    committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
     row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
     row = start | {
         "settings": json.dumps(settings, sort_keys=True),

@@ -118,10 +118,7 @@ class Bronze:
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
         """As it is now; tables which are not there are made."""
-        versions = {}
-        for table in (RECORD_BATCHES, COVERAGE, QUARANTINE):
-            warehouse.ensure(table)
-            versions[table.full_name] = warehouse.last_version(table, application(cluster_id))
+        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
         known, newest, damaged = _known_offsets(warehouse, cluster_id)
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
         return cls(cluster_id, known, damaged, coverage, versions, newest)

@@ -9,7 +9,8 @@ apart, `is_settled` false: each run takes those of the last one out and puts its
 that adds the settled ones.
 
 Two rounds, because a topic id's name may be known in another log partition than the one that needs it: first
-`__consumer_offsets` and the logs which teach names, then `__share_group_state` and the naming of assignments.
+`__consumer_offsets` and the logs which teach names, then `__share_group_state` and those assignments of the first round
+whose task did not know a name that another one learned.
 """
 
 import dataclasses
@@ -69,7 +70,7 @@ from jobs.replay_tasks import (
 from jobs.runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
-from jobs.sinks import OVERWRITE, TableFile, Warehouse, WrittenFile, delete_folder, write_parts
+from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse, WrittenFile, delete_file, write_parts
 from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
@@ -231,13 +232,12 @@ def _replay(
         counts = _counts_of(warehouse, cluster_id)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
-    for table in ALL_TABLES:
-        warehouse.ensure(table)
+    versions = warehouse.ensure_all(ALL_TABLES, app_id)
     if not captured_files(warehouse, cluster_id, bronze_version):
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     if not rebuild:
         _refuse_to_forget(warehouse, cluster_id, bronze_version, whole, is_rebuild=is_rebuild)
-    version = 1 + max(warehouse.last_version(table, app_id) for table in ALL_TABLES)
+    version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
@@ -288,12 +288,9 @@ def _run(
         table.full_name: warehouse.target(table, app_id=app_id, version=version)
         for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)
     }
-    staging = dataclasses.replace(
-        targets[MEMBER_ASSIGNMENTS.full_name],
-        folder=f"{warehouse.root}/_staging/unnamed/{start.run_id}",
-        with_partition_columns=False,
-    )
     former = {} if plan.is_afresh else _former_files(whole)
+    before = Names() if plan.is_afresh else _read_names(whole)
+    told = told_topics(warehouse, cluster_id, start.told_topics_version)
     work = ReplayWork(
         cluster_id=cluster_id,
         number=0,
@@ -301,9 +298,8 @@ def _run(
         targets=targets,
         seen_at_ms=epoch_ms(start.started_at),
         batch_decompressed_bytes_max=batch_decompressed_bytes_max,
-        names={},
+        names=_name_of(_topic_rows(before, *told)),
         unsettled=SilverFiles({name: files[False] for name, files in former.items()}),
-        staging=staging,
         replay_version=version,
         hosts=hosts,
     )
@@ -311,25 +307,26 @@ def _run(
     second = [log for log in plan.logs if log.topic == SHARE_TOPIC]
 
     done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
-    before = Names() if plan.is_afresh else _read_names(whole)
     names = _with_learned(before, done)
-    topics = _topic_rows(names, *told_topics(warehouse, cluster_id, start.told_topics_version))
-    name_of = {row["topic_id"]: row["topic"] for row in topics}
+    topics = _topic_rows(names, *told)
+    name_of = _name_of(topics)
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
     rewritten = {} if plan.is_afresh else _rewritten(warehouse, plan, former, is_renamed=is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled=SilverFiles({}))
     works = _works(session, naming, second)
-    unnamed = tuple(chain.from_iterable(task.unnamed for task in done))
-    if unnamed:
-        works.append(dataclasses.replace(naming, unnamed=unnamed))
-    works += [dataclasses.replace(naming, carried=carried) for carried in _carried(session, plan, former, rewritten)]
+    misnamed = _take_misnamed(done, name_of, targets[MEMBER_ASSIGNMENTS.full_name].folder)
+    carried = _carried(session, plan, former, rewritten)
+    if misnamed:
+        carried.append(Carried(misnamed))
+    works += [dataclasses.replace(naming, carried=rows) for rows in carried]
     works = [dataclasses.replace(item, number=len(done) + index) for index, item in enumerate(works)]
     done += run_tasks(session, replay_logs, works, "share state")
-    delete_folder(staging.folder)
+    for _, _, file in misnamed:
+        delete_file(file.path)
 
     changes = _logged_changes(done, whole, plan)
     configs = _config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
-    in_use = dict.fromkeys(chain(before.in_use, *(task.topic_ids for task in done)))
+    in_use = dict.fromkeys(chain(before.in_use, (topic_id for task in done for topic_id, _ in task.names_given)))
     driver_rows = {
         TOPICS: _driver_table(TOPICS, topics, cluster_id),
         CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
@@ -339,12 +336,15 @@ def _run(
     }
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
-    committed = {}
-    for table in (*REPLAY_TABLES, LOGS, GROUPS):
+
+    def put(table: Table) -> Committed:
+        if table in driver_rows:
+            rows = driver_rows[table]
+            return warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
         removed = rewritten.get(table.full_name, ())
         is_whole = plan.is_afresh or (bool(removed) and len(removed) == len(former[table.full_name][True]))
         of_rows = of_cluster if is_whole else of_cluster | {"is_settled": False}
-        committed[table.full_name] = warehouse.commit(
+        return warehouse.commit(
             table,
             _files_of(done, table),
             app_id=app_id,
@@ -353,10 +353,9 @@ def _run(
             replace=of_rows if table in REPLAY_TABLES else of_logs,
             removed=() if is_whole else removed,
         )
-    for table, rows in driver_rows.items():
-        committed[table.full_name] = warehouse.write(
-            table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
-        )
+
+    tables = (*REPLAY_TABLES, LOGS, GROUPS, *driver_rows)
+    committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
     quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version, plan)
     counts = dict.fromkeys(sorted({topic for topic, _ in plan.steps}), LedgerCounts())
     counts |= _summed(task.counts for task in done)
@@ -517,6 +516,20 @@ def _may_hold(file: TableFile, log_partition: int) -> bool:
     return bool(file.minimum.get(name, log_partition) <= log_partition <= file.maximum.get(name, log_partition))
 
 
+def _take_misnamed(
+    done: Iterable[ReplayDone], name_of: Mapping[str, str], folder: str
+) -> tuple[tuple[str, bool, TableFile], ...]:
+    """Take out of what tasks did, and give, the part files in which assignments have another name than `name_of`'s."""
+    name = MEMBER_ASSIGNMENTS.full_name
+    misnamed = []
+    for task in done:
+        if any(name_of.get(topic_id) != given for topic_id, given in task.names_given):
+            for file in task.files.pop(name, ()):
+                is_settled = dict(file.partition_values)["is_settled"] == "true"
+                misnamed.append((name, is_settled, TableFile(f"{folder}/{file.path}", file.size_bytes, None, {})))
+    return tuple(misnamed)
+
+
 def _files_of(done: Iterable[ReplayDone], table: Table) -> list[WrittenFile]:
     return list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
 
@@ -593,6 +606,11 @@ def _topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[s
         }
         for topic_id, name in sorted(names.items())
     ]
+
+
+def _name_of(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Topic id -> topic."""
+    return {row["topic_id"]: row["topic"] for row in topics}
 
 
 def _sureness(name: TopicName) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""What the tasks of a replay do: replay log partitions, name topic ids, carry over what a run leaves as it was.
+"""What the tasks of a replay do: replay log partitions, carry over what a run leaves as it was.
 
 A task writes part files of the silver tables and of the state, and answers with their names and with what the driver
 has to know. It reads bronze's and silver's files itself.
@@ -7,6 +7,7 @@ has to know. It reads bronze's and silver's files itself.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
@@ -90,9 +91,6 @@ NAMED_TABLES: Final = (MEMBER_ASSIGNMENTS, *TABLES_OF_TOPIC[SHARE_TOPIC])
 INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS)
 """Tables of groups that have open rows."""
 
-_UNNAMED: Final = "unnamed"
-"""Staging of assignments that want names."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
@@ -118,7 +116,7 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Rows of former runs that are written anew: those of some log partitions."""
+    """Rows that are written anew, of former runs or under other names: those of some log partitions."""
 
     files: tuple[tuple[str, bool, TableFile], ...]
     """Table, whether its rows are settled, file."""
@@ -130,7 +128,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class ReplayWork:
-    """What one task does. `names`: topic id -> topic, for the second round."""
+    """What one task does. `names`: topic id -> topic, as far as known."""
 
     cluster_id: str
     number: int
@@ -141,9 +139,6 @@ class ReplayWork:
     names: Mapping[str, str]
     unsettled: SilverFiles = field(default_factory=lambda: SilverFiles({}))
     """The files of the last run's unsettled rows."""
-    unnamed: tuple[tuple[bool, WrittenFile], ...] = ()
-    """Staged part files of silver.member_assignments that want names, each with whether its rows are settled."""
-    staging: PartTarget | None = None
     carried: Carried | None = None
     replay_version: int = -1
     """Number of the run."""
@@ -161,7 +156,6 @@ class ReplayDone:
     """What one task did."""
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    unnamed: list[tuple[bool, WrittenFile]] = field(default_factory=list)
     counts: dict[str, LedgerCounts] = field(default_factory=dict)
     batch_counts: dict[str, int] = field(default_factory=dict)
     topics: list[TopicName] = field(default_factory=list)
@@ -169,22 +163,20 @@ class ReplayDone:
     """Topic id -> when its topic was deleted (epoch ms)."""
     configs: list[ConfigChanged] = field(default_factory=list)
     """In the order of the metadata log."""
-    topic_ids: set[str] = field(default_factory=set)
-    """Ids of which rows were written with the name known now, if any."""
+    names_given: set[tuple[str, str | None]] = field(default_factory=set)
+    """Topic ids of which rows were written, each with the name that they have there, if any."""
 
 
 def replay_logs(work: ReplayWork) -> ReplayDone:
-    """Replay some log partitions, name some assignments, carry some rows over. Runs in a Spark task."""
+    """Replay some log partitions, carry some rows over. Runs in a Spark task."""
     with _Parts(work) as parts:
         for log in work.logs:
             _REPLAY_LOG[log.topic](log, work, parts)
         parts.write_groups()
         if parts.asleep:
             _carry_asleep(work, parts)
-        if work.unnamed:
-            _name_assignments(work, parts)
         if work.carried is not None:
-            _carry(work.carried, work, parts)
+            _carry(work.carried, parts)
         return parts.done
 
 
@@ -196,6 +188,8 @@ class _Parts:
         self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._stack = ExitStack()
         self.done = ReplayDone()
+        self._names = dict(work.names)
+        """What is known of topic ids, with what this task has learned."""
         self.hosts = work.hosts
         self.asleep: dict[int, Set[str]] = {}
         """By log partition, groups which nothing named."""
@@ -211,30 +205,40 @@ class _Parts:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         self._stack.__exit__(kind, error, trace)
         if error is None:
-            for (name, is_settled), writer in self._writers.items():
-                if name == _UNNAMED:
-                    self.done.unnamed.append((is_settled, writer.close()))
-                else:
-                    self.done.files.setdefault(name, []).append(writer.close())
+            for (name, _), writer in self._writers.items():
+                self.done.files.setdefault(name, []).append(writer.close())
 
     def write(self, name: str, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Append rows to a part file of a table; `_UNNAMED` is the staging of assignments."""
+        """Append rows to a part file of a table."""
         if not rows.num_rows:
             return
         writer = self._writers.get((name, is_settled))
         if writer is None:
-            target = self._work.staging if name == _UNNAMED else self._work.targets[name]
-            assert target is not None
+            target = self._work.targets[name]
             values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
             kept = {column: values[column] for column in target.table.partition_by}
             part = PartWriter(target, f"part-{self._work.number:05d}", kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
             writer = self._writers[name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
 
+    def write_named(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """The same, under the names known now."""
+        if not rows.num_rows:
+            return
+        topic_ids = pc.unique(rows["topic_id"].drop_null()).to_pylist()
+        self.done.names_given.update((topic_id, self._names.get(topic_id)) for topic_id in topic_ids)
+        self.write(table.full_name, with_names(rows, self._names), is_settled=is_settled)
+
+    def learn(self, topics: Iterable[TopicName]) -> None:
+        """Names which a log partition tells."""
+        for name in topics:
+            self.done.topics.append(name)
+            self._names.setdefault(name.topic_id, name.topic)
+
     def add_groups(self, rows: GroupRows, log: LogFiles, *, is_settled: bool) -> None:
         """Rows of the group tables: written together, as to make a table costs more than the few rows that most log
         partitions have of it."""
-        self.done.topics.extend(rows.topics)
+        self.learn(rows.topics)
         self._groups[is_settled].append((log.partition, rows))
         self._group_row_count += len(rows)
         if self._group_row_count > BUFFERED_ROWS_MAX:
@@ -254,7 +258,7 @@ class _Parts:
                     self.write(table.full_name, hidden, is_settled=is_settled)
             if together.assignments:
                 written = assignments_table(together.assignments, _log_partitions(groups, attrgetter("assignments")))
-                self.write(_UNNAMED, written, is_settled=is_settled)
+                self.write_named(MEMBER_ASSIGNMENTS, written, is_settled=is_settled)
             groups.clear()
 
     def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
@@ -347,10 +351,10 @@ def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[
 def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
     """Groups which nothing named have the open rows that they had."""
     for table in INTERVAL_TABLES:
-        name = _UNNAMED if table is MEMBER_ASSIGNMENTS else table.full_name
+        write = partial(parts.write_named, table) if table in NAMED_TABLES else partial(parts.write, table.full_name)
         for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.asleep):
             is_asleep = is_of_groups(rows, parts.asleep)
-            parts.write(name, rows if is_asleep.all() else rows.filter(pa.array(is_asleep)), is_settled=False)
+            write(rows if is_asleep.all() else rows.filter(pa.array(is_asleep)), is_settled=False)
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
@@ -385,7 +389,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.save(log, pack_share_lane(lane.export_state()))
     output = lane.finish()
     write(output, is_settled=False)
-    parts.done.topic_ids.update(output.keys.topic_ids)
+    parts.done.names_given.update((topic_id, work.names.get(topic_id)) for topic_id in output.keys.topic_ids)
 
 
 def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
@@ -396,26 +400,14 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         output = replayer.feed(chunk)
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
-        parts.done.topics.extend(output.topics)
+        parts.learn(output.topics)
         parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
         parts.done.configs.extend(output.configs)
     parts.save(log, pack_metadata(replayer.pending) if isinstance(replayer, ClusterMetadataReplay) else b"")
 
 
-def _name_assignments(work: ReplayWork, parts: _Parts) -> None:
-    """Give the staged assignments their topics' names."""
-    assert work.staging is not None
-    filesystem, folder = filesystem_of(work.staging.folder)
-    for is_settled, file in work.unnamed:
-        with filesystem.open_input_file(f"{folder}/{file.path}") as source:
-            staged = pq.ParquetFile(source)
-            for index in range(staged.metadata.num_row_groups):
-                rows = staged.read_row_group(index, use_threads=False)
-                _write_named(MEMBER_ASSIGNMENTS, rows.cast(file_schema(MEMBER_ASSIGNMENTS)), work, parts, is_settled)
-
-
-def _carry(carried: Carried, work: ReplayWork, parts: _Parts) -> None:
-    """Write rows of former runs anew, under the names known now."""
+def _carry(carried: Carried, parts: _Parts) -> None:
+    """Write rows anew, under the names known now."""
     named = carried.left_out if carried.only is None else carried.only
     partitions = {
         table.full_name: pa.array(sorted(named.get(topic, ())), pa.int32())
@@ -428,14 +420,9 @@ def _carry(carried: Carried, work: ReplayWork, parts: _Parts) -> None:
             is_named = pc.is_in(rows["log_partition"], value_set=partitions[name])
             kept = rows.filter(pc.invert(is_named) if carried.only is None else is_named)
             if table in NAMED_TABLES:
-                _write_named(table, kept, work, parts, is_settled)
+                parts.write_named(table, kept, is_settled=is_settled)
             else:
                 parts.write(name, kept, is_settled=is_settled)
-
-
-def _write_named(table: Table, rows: pa.Table, work: ReplayWork, parts: _Parts, is_settled: bool) -> None:
-    parts.done.topic_ids.update(pc.unique(rows["topic_id"].drop_null()).to_pylist())
-    parts.write(table.full_name, with_names(rows, work.names), is_settled=is_settled)
 
 
 def _row_groups(file: TableFile, table: Table) -> Iterator[pa.Table]:

@@ -15,14 +15,15 @@ are no part of a table; VACUUM removes them.
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isnan
 from time import sleep
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -43,6 +44,9 @@ from jobs.faults import reached
 from jobs.times import epoch_ms
 from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
@@ -78,6 +82,8 @@ STATISTICS_TEXT_MAX: Final = 32
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
 HELD_BYTES_MAX: Final = 16 << 20
 """Rows of small writes that wait for others are written at the latest when they are so large."""
+TABLES_AT_ONCE: Final = 8
+"""With how many tables the driver is busy at a time."""
 LAST_CHARACTER: Final = chr(0x10FFFF)
 """No character comes after it."""
 
@@ -434,7 +440,7 @@ class Warehouse:
         if not self.is_arrow_lane:
             self._create_by_spark(table, replaces=replaces)
             return
-        DeltaTable.create(
+        self._handles[self.path(table)] = DeltaTable.create(
             self.path(table),
             schema=delta_schema(table),
             mode="overwrite" if replaces else "ignore",
@@ -485,6 +491,26 @@ class Warehouse:
             version = self._newest(table).transaction_version(app_id)
             return -1 if version is None else int(version)
         return self._last_version_by_spark(table, app_id)
+
+    def ensure_all(self, tables: Sequence[Table], app_id: str) -> dict[str, int]:
+        """Ensure several tables; the newest version which an application committed to each, by full name, or -1."""
+
+        def version_of(table: Table) -> int:
+            self.ensure(table)
+            return self.last_version(table, app_id)
+
+        return dict(zip((table.full_name for table in tables), self.at_once(version_of, tables), strict=True))
+
+    def at_once(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """What `function` gives for each item, each of a table of its own, in their order; what it raises first.
+
+        Some at a time: most of what it takes is to wait for the store, and delta-rs lets go of Python's lock meanwhile.
+        One after another in the Spark lane, where each is a job that takes all cores.
+        """
+        if not self.is_arrow_lane:
+            return list(map(function, items))
+        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+            return list(pool.map(function, items))
 
     def commit(
         self,
@@ -1032,6 +1058,13 @@ def delete_folder(folder: str) -> None:
     filesystem, path = filesystem_of(folder)
     if filesystem.get_file_info(path).type == fs.FileType.Directory:
         filesystem.delete_dir(path)
+
+
+def delete_file(path: str) -> None:
+    """Delete a file or what a URI names, if it is there."""
+    filesystem, path = filesystem_of(path)
+    if filesystem.get_file_info(path).type == fs.FileType.File:
+        filesystem.delete_file(path)
 
 
 def spark_uri(path: str) -> str:

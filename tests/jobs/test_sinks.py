@@ -65,6 +65,30 @@ def test_a_version_is_committed_once(warehouse: Warehouse) -> None:
     assert offsets(warehouse) == [1, 2, 3]
 
 
+def test_several_tables_at_once(warehouse: Warehouse) -> None:
+    """All are there afterwards, those of before as they were; answers come in order, and the first error is raised when
+    what was begun is done."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=7)
+    tables = (TOPICS, COMMITS, EVENTS, STATES)
+    assert list(warehouse.ensure_all(tables, "a").items()) == [
+        (TOPICS.full_name, -1),
+        (COMMITS.full_name, 7),
+        (EVENTS.full_name, -1),
+        (STATES.full_name, -1),
+    ]
+    assert all(map(warehouse.exists, tables))
+
+    def put(table: Table) -> str:
+        if table is TOPICS:
+            raise WarehouseError("refused")
+        return warehouse.write(table, rows(table), app_id="a", version=8) and table.full_name
+
+    with pytest.raises(WarehouseError, match="refused"):
+        warehouse.at_once(put, tables)
+    assert [warehouse.last_version(table, "a") for table in tables] == [-1, 8, 8, 8]
+    assert warehouse.at_once(put, tables[1:]) == [table.full_name for table in tables[1:]]
+
+
 def test_commit_checks_the_version_even_when_files_are_written(warehouse: Warehouse) -> None:
     """A second attempt whose files are there already is skipped at the commit, and its files are in no table."""
     target = warehouse.target(COMMITS, app_id="a", version=1)
