@@ -326,10 +326,7 @@ def parse_records(
     producer_id, producer, is_transactional = rows.producer_id, rows.producer, rows.is_transactional
     is_value, committed_offset, leader_epoch = rows.is_value, rows.committed_offset, rows.leader_epoch
     metadata_position, metadata_length = rows.metadata_position, rows.metadata_length
-    commit_time_ms, expire_time_ms, outcome = rows.commit_time_ms, rows.expire_time_ms, rows.outcome
-    applied_log_offset, applied_at_ms, change = rows.applied_log_offset, rows.applied_at_ms, rows.change
-    has_previous, previous_offset = rows.has_previous, rows.previous_offset
-    has_delta, delta = rows.has_delta, rows.delta
+    commit_time_ms, expire_time_ms = rows.commit_time_ms, rows.expire_time_ms
 
     for i in range(record, len(offset)):
         batch = batch_index[i]
@@ -409,14 +406,6 @@ def parse_records(
         producer_id[row] = batch_producer_id[batch]
         producer[row] = batch_producer[batch]
         is_transactional[row] = batch_is_transactional[batch]
-        outcome[row] = OUTCOME_NONE
-        applied_log_offset[row] = NOTHING
-        applied_at_ms[row] = NOTHING
-        change[row] = CHANGE_NONE
-        has_previous[row] = False
-        previous_offset[row] = 0
-        has_delta[row] = False
-        delta[row] = 0
         row += 1
     return len(offset), row
 
@@ -502,6 +491,16 @@ def replay_records(
         candidate = NOTHING
         is_abort = False
         kind = kinds[i]
+        if kind >= KIND_VALUE:
+            # all of its row that `parse_records` leaves open
+            outcome[row] = OUTCOME_NONE
+            applied_log_offset[row] = NOTHING
+            applied_at_ms[row] = NOTHING
+            change[row] = CHANGE_NONE
+            has_previous[row] = False
+            previous_offset[row] = 0
+            has_delta[row] = False
+            row_delta[row] = 0
         if kind == KIND_TOMBSTONE:
             pending = pending_head[row_key[row]]
             while pending != NOTHING:
