@@ -15,12 +15,9 @@ import pyarrow.parquet as pq
 
 from coordinator_core.log.chunk import I64, U8, BoolArray
 from jobs.sinks import TableFile, filesystem_of
+from jobs.sources.segments import CHUNK_BYTES_MAX
 
 COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid", "is_transactional")
-
-CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is decoded at a time: small enough that the columns made of it stay in memory which is warm already. Chunks of
-64 MiB take a quarter longer, most of it in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
