@@ -4,12 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from email.parser import Parser
+from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from pathspec import PathSpec
 
 from jobs import __version__
@@ -137,3 +140,12 @@ def test_pip_install_in_an_empty_environment(of: str, tmp_path: Path) -> None:
     assert "spark-submit.sh" not in nightly.stderr
     owner = start("owner", "--topic", "c01-range", "--partition", "1", "--at", "2026-11-21T02:58:17Z")
     assert (owner.returncode, "c01-range-m2" in owner.stdout) == (0, True), owner.stderr
+
+
+def test_all_that_is_pinned_takes_the_oldest_python() -> None:
+    """Debian's Python 3.11.2 is one that README takes: a pin that only newer ones can have stops the set-up there."""
+    with (PROJECT_ROOT / "pyproject.toml").open("rb") as file:
+        oldest = tomllib.load(file)["project"]["requires-python"].removeprefix(">=") + ".0"
+    wanted = {it.name: it.metadata["Requires-Python"] for it in distributions() if it.metadata["Requires-Python"]}
+    assert "pyspark" in wanted
+    assert {name: versions for name, versions in wanted.items() if oldest not in SpecifierSet(versions)} == {}
