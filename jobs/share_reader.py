@@ -1,5 +1,6 @@
 """Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -75,6 +76,8 @@ class StateRows(NamedTuple):
 
 STRETCH_ROWS_MAX: Final = 750_000
 """States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
+STEPS_MAX: Final = 1 << 16
+"""How finely a log partition is measured to be cut into stretches, however long it is."""
 
 
 def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
@@ -84,11 +87,31 @@ def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 
     counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
     if sum(counts) <= STRETCH_ROWS_MAX:
         return [END_OF_LOG]
-    places = [
-        numbers_of(files.read(table, (LOG_OFFSET,), log_partition, from_log_offset=from_log_offset)[LOG_OFFSET])
-        for table in tables
-    ]
-    return [*np.unique(np.sort(np.concatenate(places))[STRETCH_ROWS_MAX::STRETCH_ROWS_MAX]).tolist(), END_OF_LOG]
+
+    def places() -> Iterator[I64]:
+        for table in tables:
+            for rows in files.iterate(table, (LOG_OFFSET,), log_partition, from_log_offset=from_log_offset):
+                yield numbers_of(rows[LOG_OFFSET])
+
+    return [*evenly_cut(places, STRETCH_ROWS_MAX), END_OF_LOG]
+
+
+def evenly_cut(places: Callable[[], Iterable[I64]], count_max: int) -> list[int]:
+    """Where to cut a line, so that pieces have at most `count_max` places each, or one step more where many are in it.
+
+    `places` gives them anew, some at a time: they are counted by step, since all together would be as large as the log.
+    """
+    bounds = [(int(some.min()), int(some.max())) for some in places()]
+    if not bounds:
+        return []
+    first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
+    width = (last - first) // STEPS_MAX + 1
+    counts = np.zeros((last - first) // width + 1, np.int64)
+    for some in places():
+        counts += np.bincount((some - first) // width, minlength=len(counts))
+    so_far = np.cumsum(counts)
+    full = np.searchsorted(so_far, np.arange(count_max, so_far[-1], count_max), side="right")
+    return [first + step * width for step in np.unique(full[full > 0]).tolist()]
 
 
 def share_states(

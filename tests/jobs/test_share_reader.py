@@ -1,13 +1,20 @@
 """Share partitions as tasks read them from silver."""
 
+import tracemalloc
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator_core.log.chunk import I64
+from jobs import share_reader
 from jobs.arrow_schemas import arrow_schema
-from jobs.share_reader import SHARE_PARTITION_STATES, StateRows, share_states
+from jobs.share_reader import SHARE_PARTITION_STATES, StateRows, evenly_cut, share_states
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import Warehouse
 
@@ -66,3 +73,52 @@ def test_no_states(warehouse: Warehouse) -> None:
     warehouse.ensure(SHARE_PARTITION_STATES)
     found = share_states(SilverFiles.of(warehouse, [SHARE_PARTITION_STATES], CLUSTER), LOG_PARTITION)
     assert (len(found.key), len(found.keys.partition)) == (0, 0)
+
+
+@pytest.mark.parametrize("steps_max", [1, 3, 1 << 16])
+@given(
+    places=st.lists(st.integers(0, 2**62) | st.integers(2**40, 2**40 + 50), max_size=60),
+    count_max=st.integers(1, 20),
+    at_once=st.integers(1, 60),
+)
+def test_a_log_is_cut_into_pieces_of_so_many_rows(
+    steps_max: int, places: list[int], count_max: int, at_once: int
+) -> None:
+    """Whatever order they are read in, and as finely as they are measured: one step more would be too many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(share_reader, "STEPS_MAX", steps_max)
+
+        def cut(some: list[int]) -> list[int]:
+            parts = [np.array(some[at : at + at_once]) for at in range(0, len(some), at_once)]
+            return evenly_cut(lambda: parts, count_max)
+
+        ends = cut(places)
+        assert cut(sorted(places)) == ends
+    assert ends == sorted(set(ends))
+    first, last = min(places, default=0), max(places, default=0)
+    width = (last - first) // steps_max + 1
+
+    def count(begin: int, end: int) -> int:
+        return sum(begin <= place < end for place in places)
+
+    for begin, end in pairwise([first, *ends, last + 1]):
+        assert 0 < count(begin, end) < count_max + max(1, count(begin, begin + width)) or not places
+        assert count(begin, end + width) > count_max or end not in ends
+
+
+def test_what_a_cut_takes_does_not_grow_with_the_log() -> None:
+    """Row groups are looked at one after another. All log offsets of a long log are hundreds of megabytes."""
+
+    def peak(row_groups: int) -> int:
+        def places() -> Iterator[I64]:
+            for number in range(row_groups):
+                yield np.arange(number * 10_000, (number + 1) * 10_000)
+
+        tracemalloc.start()
+        ends = evenly_cut(places, 25_000)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(ends) == (row_groups * 10_000 - 1) // 25_000
+        return used
+
+    assert peak(500) < peak(50) + (1 << 20)
