@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -10,8 +11,27 @@ import pyarrow as pa
 
 from jobs.loading import is_loaded_for_good
 
+
+class _Heap(ctypes.Structure):
+    """struct mallinfo2: bytes and blocks that malloc has."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Of the GNU C library; others have none."""
+_MALLINFO2: Final = getattr(ctypes.CDLL(None), "mallinfo2", None)
+"""Of the GNU C library (the latter since 2.33); others have none."""
+if _MALLINFO2 is not None:
+    _MALLINFO2.restype = _Heap
+
+_KEPT_BYTES_MAX: Final = 64 << 20
+"""Free memory that the next task may begin with, whatever it does: what a capture leaves serves a replay."""
 
 _YOUNG_OBJECTS_MAX: Final = 50_000
 """How many more objects a task makes than it drops before Python looks for cycles among them: ten MiB or so."""
@@ -30,12 +50,18 @@ _made_room_for: Callable[..., object] | None = None
 
 
 def make_room_for(function: Callable[..., object]) -> None:
-    """At the start of a task, give back what one of another kind left: it is of other sizes. What one of the same kind
-    left is of use again, while new memory would have to be cleared by the kernel."""
+    """At the start of a task, give back what one of another kind left, where that is much: it is of other sizes. What
+    one of the same kind left is of use again, while new memory would have to be cleared by the kernel."""
     global _made_room_for  # noqa: PLW0603
     if function is not _made_room_for:
-        give_back()
+        if free_bytes() > _KEPT_BYTES_MAX:
+            give_back()
         _made_room_for = function
+
+
+def free_bytes() -> int:
+    """What was freed and is kept for what comes next; where that cannot be told, as much as can be."""
+    return sys.maxsize if _MALLINFO2 is None else int(_MALLINFO2().fordblks)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs import loading, memory
-from jobs.memory import few_cycles, give_back, make_room_for
+from jobs.memory import few_cycles, free_bytes, give_back, make_room_for
 
 
 class _Cycle:
@@ -64,12 +64,32 @@ def test_memory_is_given_back_where_another_kind_of_task_begins(monkeypatch: pyt
     """Once for all tasks of one kind in a row; again when it is their turn once more."""
     trimmed: list[int] = []
     monkeypatch.setattr(memory, "_TRIM", trimmed.append)
+    monkeypatch.setattr(memory, "_KEPT_BYTES_MAX", -1)
     monkeypatch.setattr(memory, "_made_room_for", None)
     counts = []
     for function in (len, len, sorted, sorted, sorted, len):
         make_room_for(function)
         counts.append(len(trimmed))
     assert counts == [1, 1, 2, 2, 2, 3]
+
+
+def test_a_little_memory_is_kept_for_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heap with holes of 100 MB is given back when another kind of task begins, and then next to nothing is."""
+    trimmed: list[int] = []
+    monkeypatch.setattr(memory, "_made_room_for", None)
+    blocks = [bytearray(1 << 16) for _ in range(1600)]
+    give_back()
+    free = free_bytes()
+    monkeypatch.setattr(memory, "_TRIM", trimmed.append)
+    monkeypatch.setattr(memory, "_KEPT_BYTES_MAX", free + (64 << 20))
+    make_room_for(len)
+    assert not trimmed
+    pins = blocks[::16]
+    del blocks
+    assert len(pins) == 100
+    assert free_bytes() > free + (90 << 20)
+    make_room_for(sorted)
+    assert len(trimmed) == 1
 
 
 def test_what_was_freed_is_given_back() -> None:
