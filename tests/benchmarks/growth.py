@@ -5,9 +5,10 @@
 The times of the log are stretched until it spans a day, as a night's log does: for some minutes what is said of share
 records may still change, and of a log of minutes that would be most.
 
-Each log partition is cut at batches, so that shares of the records are meant. All but the first night find the whole
-log directory as far as it was written, as a broker's stays where it is and grows. Times are those of the steps as the
-job tells them, Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.svg.
+Each log partition is cut at batches, so that shares of the records are meant. A night finds the whole log directory as
+far as it was written, as a broker's stays where it is and grows. Times are those of the steps as the job tells them,
+Spark's start-up aside. Figures go to build/growth.csv and, as a picture, to build/growth.svg. In the temporary folder
+it takes three times the room of the log.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import csv
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,10 +24,10 @@ import google_crc32c
 import numpy as np
 
 from coordinator_core.log.batch import CRC_START_V2
+from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 from tests.benchmarks.skewed import BASE_TIMESTAMP_POSITION, CRC_POSITION, MAX_TIMESTAMP_POSITION
-from tests.jobs.slices import slices_of
 
 BUILD: Final = ROOT / "build"
 DAY_MS: Final = 86_400_000
@@ -65,18 +66,20 @@ class Night(NamedTuple):
 
 def measured(logs: Path, scratch: Path) -> list[Night]:
     """The nights, one after the other."""
-    logs = stretched(logs, scratch / "day")
-    first, middle, few, _ = slices_of(logs, scratch / "logs", lambda _: SHARES)
-    most = _grown(logs, (first, middle), scratch / "most")
-    little_more = _grown(logs, (first, middle, few), scratch / "little-more")
+    logs, growing = stretched(logs, scratch / "day"), scratch / "growing"
     quarter, warehouse = scratch / "quarter", scratch / "warehouse"
-    return [
-        _night("a quarter, at once", SHARES[0], first, quarter),
-        _night("99 %, at once", SHARES[1], most, warehouse),
-        _night("a few batches", SHARES[2] - SHARES[1], little_more, warehouse),
-        _night("1 % more", 1 - SHARES[2], logs, warehouse),
-        _night("nothing new", 0, logs, warehouse),
-    ]
+    nights = (
+        ("a quarter, at once", SHARES[0], 0.0, quarter),
+        ("99 %, at once", SHARES[1], 0.0, warehouse),
+        ("a few batches", SHARES[2], SHARES[1], warehouse),
+        ("1 % more", 1.0, SHARES[2], warehouse),
+        ("nothing new", 1.0, 1.0, warehouse),
+    )
+    found = []
+    for name, share, before, into in nights:
+        grow(logs, growing, share)
+        found.append(_night(name, share - before, growing, into))
+    return found
 
 
 def stretched(logs: Path, into: Path) -> Path:
@@ -111,24 +114,32 @@ def stretched(logs: Path, into: Path) -> Path:
     return into
 
 
-def _grown(logs: Path, parts: Sequence[Path], into: Path) -> Path:
-    """The log directory when it held no more than some slices, from its beginning on: segments as far as they were
-    written, under the names that they keep."""
-    for whole in logs.glob("*/*.log"):
-        size = sum(part.stat().st_size for part in _slices_in(whole, parts))
-        if size:
-            (into / whole.parent.name).mkdir(parents=True, exist_ok=True)
-            (into / whole.parent.name / whole.name).write_bytes(whole.read_bytes()[:size])
-    return into
+def grow(logs: Path, growing: Path, share: float) -> None:
+    """Write a log directory on, up to a share of the batches of each log partition: segments that are there get longer,
+    as a broker's do."""
+    for folder in sorted(path for path in logs.iterdir() if path.is_dir()):
+        segments = sorted(folder.glob("*.log"))
+        ends = [_ends_of(segment) for segment in segments]
+        left = int(share * sum(map(len, ends)))
+        for segment, end in zip(segments, ends, strict=True):
+            count = min(left, len(end))
+            left -= count
+            if count:
+                _write_on(segment, growing / folder.name / segment.name, int(end[count - 1]))
 
 
-def _slices_in(whole: Path, parts: Sequence[Path]) -> Iterator[Path]:
-    """The segments of slices that were cut from one."""
-    later = [int(path.stem) for path in whole.parent.glob("*.log") if int(path.stem) > int(whole.stem)]
-    for part in parts:
-        for segment in (part / whole.parent.name).glob("*.log"):
-            if int(whole.stem) <= int(segment.stem) < min(later, default=2**63):
-                yield segment
+def _ends_of(segment: Path) -> I64:
+    """Of its batches, where each ends."""
+    batches = scan_segment(np.fromfile(segment, np.uint8), base_offset=int(segment.stem), is_last=True).batches
+    return (batches.position + batches.size).astype(np.int64)
+
+
+def _write_on(whole: Path, part: Path, end: int) -> None:
+    """Copy what a file does not have of another yet, up to a place."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with whole.open("rb") as source, part.open("ab") as target:
+        source.seek(target.tell())
+        target.write(source.read(end - target.tell()))
 
 
 def _night(name: str, share: float, logs: Path, warehouse: Path) -> Night:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.5
 """Peaks are the kernel's own: what a process used before it ended is missed only after the last look at it."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 STEPS: Final = ("capture", "replay", "audit")
