@@ -116,17 +116,18 @@ class Configs:
         return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
 
     def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
-        """The session time-out (ms) of a member that is gone since `ended_at_ms`, of a group which is not classic;
-        None: the log does not tell it.
+        """The session time-out (ms) of a member that is gone since `ended_at_ms`, by its group's config; None: the log
+        does not tell it, or the group is classic, whose members bring their own.
 
         The coordinator sets a session's end at each heartbeat, by what is in force then
         (GroupMetadataManager.scheduleConsumerGroupSessionTimeout and its likes): where the config changed while the
         session ran out, what was in force before the change is taken.
         """
-        ending_ms = self._number_at(SESSION_TIMEOUTS[group_type], group_id, ended_at_ms)
-        if ending_ms is None:
+        name = SESSION_TIMEOUTS.get(group_type)
+        ending_ms = None if name is None else self._number_at(name, group_id, ended_at_ms)
+        if name is None or ending_ms is None:
             return None
-        return self._number_at(SESSION_TIMEOUTS[group_type], group_id, ended_at_ms - ending_ms)
+        return self._number_at(name, group_id, ended_at_ms - ending_ms)
 
     def _number_at(self, name: str, group_id: str, at_ms: int) -> int | None:
         """What is known at a time; while a change settles, what was known before it."""

@@ -41,6 +41,7 @@ def classic(
     topics: Mapping[str, Sequence[str]] | None = None,
     host: str = "/h",
     hosts: Mapping[str, str] | None = None,
+    session_ms: int = SESSION_MS,
 ) -> list[Record]:
     """A generation of a classic group: the whole picture in one record."""
     members = [
@@ -49,7 +50,7 @@ def classic(
             "client_id": f"client-{member_id}",
             "client_host": (hosts or {}).get(member_id, host),
             "rebalance_timeout": REBALANCE_MS,
-            "session_timeout": SESSION_MS,
+            "session_timeout": session_ms,
             "group_instance_id": (instances or {}).get(member_id),
             "subscription": encode_subscription(
                 Subscription(version=3, topics=tuple((topics or {}).get(member_id, (TOPIC,))))

@@ -7,7 +7,7 @@ import pytest
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.settings import InferenceSettings
-from tests.coordinator_core.inference.group_lives import GROUP, epoch, goes, joins, life_of, reconciled, target
+from tests.coordinator_core.inference.group_lives import GROUP, classic, epoch, goes, joins, life_of, reconciled, target
 
 END = 300_000
 GONE = (
@@ -68,3 +68,11 @@ def test_the_session_time_out_of_the_group_decides(
 def test_the_setting_holds_where_the_log_tells_nothing() -> None:
     """Other brokers' files, another setting."""
     assert why(60_000, settings=InferenceSettings(modern_session_timeout_ms=60_000)) == USUAL
+
+
+def test_a_classic_member_without_a_session_of_its_own() -> None:
+    """Brokers take no such one, yet a log may hold it: no config tells of classic groups, and what was heard does."""
+    both, alone = ({"a": (0,), "b": (1,)}, {"a": (0,)})
+    life = life_of([(0, classic(1, both, session_ms=0)), (END, classic(2, alone, session_ms=0))], beats(END))
+    row = audit_group(life, InferenceSettings(), Configs([session("120000")])).rebalances[-1]
+    assert (row.members_left, row.cause, row.method) == (("b",), "MEMBER_LEFT", "JUST_HEARD")
