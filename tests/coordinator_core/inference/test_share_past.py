@@ -1,5 +1,6 @@
 """An audit that goes on from what the one before kept says what one audit of the whole log says."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -39,7 +40,7 @@ from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from tests.coordinator_core.history.histories import cuts_of, share_log
 from tests.coordinator_core.share_state.reference import chunk_of
 
-HISTORIES: Final = 300
+HISTORIES: Final = int(os.environ.get("HISTORIES", "300"))
 PARTS: Final = 10
 SETTINGS: Final = InferenceSettings(record_lock_duration_ms=3_000, modern_session_timeout_ms=2_000)
 FOREVER_MS: Final = 2**62
