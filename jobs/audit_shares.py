@@ -37,7 +37,15 @@ from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
-from jobs.share_reader import TOLD_LAST, configs, share_log, share_members, share_states, stretch_ends
+from jobs.share_reader import (
+    TOLD_LAST,
+    configs,
+    share_log,
+    share_log_as_written,
+    share_members,
+    share_states,
+    stretch_ends,
+)
 from jobs.share_state import SavedShares
 from jobs.silver_reader import END_OF_LOG
 from jobs.silver_rows import rows_table
@@ -68,7 +76,10 @@ def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
     shown = None
     if len(ends) > 1:
         bounds = pairwise((past.from_log_offset, *ends))
-        logs = (share_log(work.files, log_partition, from_log_offset=first, to_log_offset=to) for first, to in bounds)
+        logs = (
+            share_log_as_written(work.files, log_partition, from_log_offset=first, to_log_offset=to)
+            for first, to in bounds
+        )
         shown = shown_by(logs, past)
     for end in ends:
         saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)

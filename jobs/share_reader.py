@@ -16,6 +16,7 @@ from coordinator_core.inference.share_log import (
     ShareMembers,
     ShareStates,
     ShareTransitions,
+    ordered_share_log,
     sorted_share_log,
 )
 from coordinator_core.log.chunk import I64
@@ -141,18 +142,33 @@ def share_states(
 def share_log(
     files: SilverFiles,
     log_partition: int,
-    found: StateRows | None = None,
+    found: StateRows,
     saved: SavedShares | None = None,
     *,
-    from_log_offset: int = 0,
     to_log_offset: int = END_OF_LOG,
 ) -> ShareLog:
-    """The share partitions of one log partition of `__share_group_state`, as rows within bounds tell. `found`: its
-    states, if read already; `saved`: to go on from where an audit ended."""
-    bounds = {"from_log_offset": from_log_offset, "to_log_offset": to_log_offset}
-    rows, keys, key = found or share_states(files, log_partition, saved, **bounds)
-    states = ShareStates(
-        key=key,
+    """The share partitions of one log partition of `__share_group_state`, as rows before a log offset tell. `found`:
+    its states; `saved`: to go on from where an audit ended."""
+    begin = 0 if saved is None else saved.next_offset
+    transitions = _transitions(files, log_partition, begin, to_log_offset)
+    if saved is None:
+        return sorted_share_log(found.keys, _states(found), transitions)
+    return sorted_share_log(found.keys, _states(found), joined(saved.transitions, transitions), saved.past)
+
+
+def share_log_as_written(
+    files: SilverFiles, log_partition: int, *, from_log_offset: int, to_log_offset: int
+) -> ShareLog:
+    """Rows of one log partition of `__share_group_state` within bounds, in log order."""
+    found = share_states(files, log_partition, from_log_offset=from_log_offset, to_log_offset=to_log_offset)
+    transitions = _transitions(files, log_partition, from_log_offset, to_log_offset)
+    return ordered_share_log(found.keys, _states(found), transitions)
+
+
+def _states(found: StateRows) -> ShareStates:
+    rows = found.rows
+    return ShareStates(
+        key=found.key,
         log_offset=numbers_of(rows["log_offset"]),
         at_ms=epoch_ms_column(rows["valid_from"]),
         record_kind=indices_in(rows["record_kind"], RECORD_KINDS),
@@ -163,28 +179,28 @@ def share_log(
         is_complete=rows["is_complete"].to_numpy(),
         told_last=numbers_of(rows[TOLD_LAST]),
     )
-    changes = files.read(
+
+
+def _transitions(files: SilverFiles, log_partition: int, from_log_offset: int, to_log_offset: int) -> ShareTransitions:
+    rows = files.read(
         SHARE_BATCH_TRANSITIONS,
         TRANSITION_COLUMNS,
         log_partition,
         TRANSITION_TEXTS,
-        from_log_offset=from_log_offset if saved is None else saved.next_offset,
+        from_log_offset=from_log_offset,
         to_log_offset=to_log_offset,
     )
-    transitions = ShareTransitions(
-        log_offset=numbers_of(changes["log_offset"]),
-        first_offset=numbers_of(changes["first_offset"]),
-        last_offset=numbers_of(changes["last_offset"]),
-        from_state=indices_in(changes["from_state"], DELIVERY_STATES),
-        from_delivery_count=small_numbers_of(changes["from_delivery_count"]),
-        to_state=indices_in(changes["to_state"], DELIVERY_STATES),
-        to_delivery_count=small_numbers_of(changes["to_delivery_count"]),
-        kind=indices_in(changes["kind"], TRANSITION_KINDS),
-        released=np.full(changes.num_rows, -1, np.int8),
+    return ShareTransitions(
+        log_offset=numbers_of(rows["log_offset"]),
+        first_offset=numbers_of(rows["first_offset"]),
+        last_offset=numbers_of(rows["last_offset"]),
+        from_state=indices_in(rows["from_state"], DELIVERY_STATES),
+        from_delivery_count=small_numbers_of(rows["from_delivery_count"]),
+        to_state=indices_in(rows["to_state"], DELIVERY_STATES),
+        to_delivery_count=small_numbers_of(rows["to_delivery_count"]),
+        kind=indices_in(rows["kind"], TRANSITION_KINDS),
+        released=np.full(rows.num_rows, -1, np.int8),
     )
-    if saved is None:
-        return sorted_share_log(keys, states, transitions)
-    return sorted_share_log(keys, states, joined(saved.transitions, transitions), saved.past)
 
 
 def share_members(files: SilverFiles) -> ShareMembers:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.columns import joined
+from coordinator_core.inference.columns import joined, taken
 from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
 from coordinator_core.inference.share_past import Kept, Known
 from coordinator_core.inference.shares import PlaceCounts
@@ -39,6 +39,7 @@ class SavedShares:
     states: pa.Table
     """Columns as `share_reader` reads them, and `told_last`."""
     transitions: ShareTransitions
+    """In log order."""
     counts: tuple[PlaceCounts, ...]
     """Of what is settled."""
 
@@ -55,7 +56,11 @@ class SavedShares:
         the transitions `unsettled` are."""
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
         transitions = joined(kept.transitions, unsettled)
-        return cls(past, kept.known, max(next_offset, kept.settled_to), states, transitions, tuple(counts))
+        # what comes next lies behind them, and need not be sorted then
+        order = np.lexsort((transitions.first_offset, transitions.log_offset))
+        return cls(
+            past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), tuple(counts)
+        )
 
     def packed(self) -> bytes:
         """As bytes."""

@@ -194,9 +194,10 @@ class SilverFiles:
                     if only is not None and not self._has_any(source, index, log_partition, only):
                         continue
                     rows = self._rows_of(source, index, schema, log_partition)
-                    if from_log_offset:
+                    lowest, highest = footer.log_offsets[index] or (0, END_OF_LOG)
+                    if lowest < from_log_offset:
                         rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
-                    if to_log_offset != END_OF_LOG:
+                    if highest >= to_log_offset and to_log_offset != END_OF_LOG:
                         rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
                     if rows.num_rows:
                         yield rows

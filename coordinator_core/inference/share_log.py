@@ -135,7 +135,8 @@ NO_PAST: Final = SharePast()
 
 @dataclass(frozen=True, slots=True)
 class ShareLog:
-    """States and transitions, sorted by share partition, log offset and first offset (see `sorted_share_log`)."""
+    """States and transitions, sorted by share partition, log offset and first offset (`sorted_share_log`), or, where
+    nobody asks what came before in a share partition, by log offset and first offset (`ordered_share_log`)."""
 
     keys: ShareKeys
     states: ShareStates
@@ -160,19 +161,31 @@ def sorted_share_log(
 
     Raises ValueError where a transition is of a record which is not among the states.
     """
+    log = ordered_share_log(keys, states, transitions, past)
+    states, transitions, record = log.states, log.transitions, log.state_of_transition
     key_count = len(keys.partition)
+    order = stable_order(states.key, key_count, np.arange(len(states)))
+    row_of_record = np.empty(len(states), np.int64)
+    row_of_record[order] = np.arange(len(states))
+    transition_order = stable_order(states.key[record], key_count, np.arange(len(transitions)))
+    rows = row_of_record[record[transition_order]]
+    return ShareLog(keys, taken(states, order), taken(transitions, transition_order), rows, past)
+
+
+def ordered_share_log(
+    keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
+) -> ShareLog:
+    """The same rows in log order, those of all share partitions one among the other.
+
+    Raises ValueError where a transition is of a record which is not among the states.
+    """
     states = _taken(states, _log_order(states.log_offset))
     transitions = _taken(transitions, _log_order(transitions.log_offset, transitions.first_offset))
     # both are in log order: one pass over both finds the record of each transition
     record = np.empty(len(transitions), np.int64)
     if not _find_records(states.log_offset, transitions.log_offset, record):
         raise ValueError("a transition is of a record which silver.share_partition_states does not have")
-    order = stable_order(states.key, key_count, np.arange(len(states)))
-    row_of_record = np.empty(len(states), np.int64)
-    row_of_record[order] = np.arange(len(states))
-    transition_order = stable_order(states.key[record], key_count, np.arange(len(transitions)))
-    rows = row_of_record[record[transition_order]]
-    return ShareLog(keys, _taken(states, order), _taken(transitions, transition_order), rows, past)
+    return ShareLog(keys, states, transitions, record, past)
 
 
 def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:

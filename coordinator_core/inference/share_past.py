@@ -105,7 +105,7 @@ class Kept:
 
 def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str, GroupPast]:
     """What stretches of a log that follow one another show of each group's delivery limit, by the end of the last one;
-    `past` is what lies before the first."""
+    `past` is what lies before the first. Their rows may be in log order."""
     groups = dict(past.groups)
     for log in logs:
         so_far = replace(log, past=replace(past, groups=groups))

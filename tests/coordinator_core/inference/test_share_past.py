@@ -14,7 +14,6 @@ from coordinator_core.inference.columns import joined, taken
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
-    NO_PAST,
     GroupPast,
     GroupStays,
     ShareKeys,
@@ -23,6 +22,7 @@ from coordinator_core.inference.share_log import (
     SharePast,
     ShareStates,
     ShareTransitions,
+    ordered_share_log,
     sorted_share_log,
 )
 from coordinator_core.inference.share_past import (
@@ -140,8 +140,10 @@ class Audits:
 
     def audit_in_stretches(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
         """Of the log up to the last of some offsets, each stretch from where the one before is settled."""
-        logs = [self._log(None, end, first) for first, end in pairwise([0, *ends])]
-        shown = shown_by(logs)
+        shown = shown_by(
+            ordered_share_log(self._keys, between(self._states, first, end), between(self._transitions, first, end))
+            for first, end in pairwise([0, *ends])
+        )
         for end in ends:
             self._go_on(end, configs, members, shown)
 
@@ -169,11 +171,9 @@ class Audits:
         self._settled_counts = added_counts(self._settled_counts, audit.counted.counts(place))
         self._kept = kept_of(log, audit.evidence, place, configs, members)
 
-    def _log(self, kept: Kept | None, end: int, first: int = 0) -> ShareLog:
+    def _log(self, kept: Kept | None, end: int) -> ShareLog:
         if kept is None:
-            return sorted_share_log(
-                self._keys, between(self._states, first, end), between(self._transitions, first, end), NO_PAST
-            )
+            return sorted_share_log(self._keys, between(self._states, 0, end), between(self._transitions, 0, end))
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
         return sorted_share_log(
             self._keys,
