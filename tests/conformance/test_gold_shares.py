@@ -16,7 +16,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.share_state.lane import RECORD_KINDS
 from jobs.audit_shares import archived_table, redeliveries_table
-from jobs.share_reader import configs, share_log, share_members
+from jobs.share_reader import configs, share_log, share_members, share_states
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import Warehouse
 from schemas.tables.silver import SHARE_PARTITION_STATES, SILVER_TABLES
@@ -73,7 +73,7 @@ def gold(recording: Recording, warehouse_of: WarehouseOf) -> Gold:
     known, members = configs(files), share_members(files)
     found = Gold()
     for log_partition in _log_partitions(files):
-        log = share_log(files, log_partition)
+        log = share_log(files, log_partition, share_states(files, log_partition))
         audit = audit_share_log(log, known, members, InferenceSettings())
         found.redeliveries.extend(redeliveries_table(audit.redeliveries, log.keys, log_partition).to_pylist())
         found.archived.extend(archived_table(audit.archived, log.keys, log_partition).to_pylist())

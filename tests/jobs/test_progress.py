@@ -13,6 +13,12 @@ from jobs.progress import Pace, Steps, duration_text, size_text, summary_table, 
 from jobs.tasks import Doing, doing, run_tasks
 
 
+@pytest.fixture(autouse=True)
+def _able_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing moves on a dumb terminal, such as that of an editor or a cron job may be."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def test_plain_output_is_one_line_a_step() -> None:
     """A log file gets the step and its time, nothing that moves; markup in a text is text."""
     out = io.StringIO()
