@@ -14,14 +14,13 @@ import pyarrow as pa
 from coordinator_core.inference.broken_rules import group_anomalies
 from coordinator_core.inference.commit_anomalies import HostsNow
 from coordinator_core.inference.configs import Configs
-from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.days import NO_DAY, DayCounts
 from coordinator_core.inference.group_past import (
     GroupBefore,
     GroupedCommits,
     GroupFacts,
     HeardBuilder,
     MembersHeard,
-    PastTooShort,
     Piece,
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
@@ -29,11 +28,12 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
+from coordinator_core.inference.settled import PastTooShort, Settled
 from coordinator_core.log.chunk import BoolArray
 from jobs.arrow_columns import epoch_ms_column, numbers_of, values_of
 from jobs.audit_log import LagWriter, write_broken_rules
-from jobs.audit_work import AuditParts, AuditWork
-from jobs.group_state import SavedGroups
+from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
+from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
 from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, is_of_groups, new_commits
@@ -55,21 +55,21 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known = configs(work.files)
     lags = LagWriter(work.files, work.inference, parts)
-    carried: dict[Table, dict[int, Set[str]]] = {table: {} for table in GROUP_GOLD}
-    """By table and log partition: which groups' rows are made anew; those of all others stay."""
+    carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
+    """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
         if saved is not None and log_partition in work.resting:
             for table in GROUP_GOLD:
-                carried[table][log_partition] = frozenset()
+                carried[table][log_partition] = {}
             parts.carry_broken_rules(log_partition)
             left = saved
         elif saved is not None and work.keeps_groups:
             audited = _NewAudit(work, parts, known, log_partition, saved)
             left = audited.run()
-            for table, left_out in audited.left_out.items():
-                carried[table][log_partition] = left_out
+            for table, made_anew in audited.made_anew.items():
+                carried[table][log_partition] = made_anew
         else:
             left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
@@ -117,14 +117,19 @@ class _Made:
         self._gold = GroupGold()
         self._pasts: dict[str, GroupFacts] = {}
         self._days: dict[str, list[ShareGroupDayRow]] = {}
+        self._settled: dict[str, Settled] = {}
         self._heard = HeardBuilder()
 
-    def add(self, judged: Judged, from_log_offset: int = 0) -> None:
-        """What was found of one group, of broken rules what is behind a place in the log."""
+    def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
+        """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
+        of its days before, where these are settled."""
         group_id = judged.life.group_id
         self._pasts[group_id] = judged.past
-        if judged.gold.share_days:
-            self._days[group_id] = judged.gold.share_days
+        if judged.settled is not None:
+            self._settled[group_id] = judged.settled
+        days = [*share_days, *judged.gold.share_days]
+        if days:
+            self._days[group_id] = days
         self._heard.add(judged.life, judged.gold.owners, judged.heard)
         self._gold.extend(judged.gold)
         write_broken_rules(group_anomalies(judged.life, from_log_offset), self._work.topic, self._parts)
@@ -142,7 +147,9 @@ class _Made:
         `heard` of their members."""
         self._write()
         days = {group_id: found for group_id, found in others.days.items() if group_id not in self._pasts}
-        return SavedGroups(others.pasts | self._pasts, days | self._days, commits, self._heard.built(heard))
+        settled = {group_id: found for group_id, found in others.settled.items() if group_id not in self._pasts}
+        settled |= {group_id: packed_settled(found) for group_id, found in self._settled.items()}
+        return SavedGroups(others.pasts | self._pasts, days | self._days, commits, self._heard.built(heard), settled)
 
     def _write_many(self) -> None:
         if len(self._gold) > BUFFERED_ROWS_MAX:
@@ -214,6 +221,10 @@ class _NewAudit:
         """Those of them that are audited from their beginning."""
         self._hosts: dict[str, HostsNow] = {}
         """Of others of them, where members changed."""
+        self._settled: dict[str, Settled] = {}
+        """The settled past of others of them, which stays."""
+        self._odd_counts: dict[tuple[str, int], int] = {}
+        """New anomalies of these, by group and day, on days that are settled."""
         self._counts: dict[tuple[str, int], int] = {}
         """New commits of the others, by group and day."""
         self._quiet_days: list[GroupDayRow] = []
@@ -268,35 +279,51 @@ class _NewAudit:
         self._noted |= noted
         self._heard = self._heard.and_new(new)
         slices = commits.slices()
-        for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits):
+        settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, settled):
             # of a group that was not there before all commits are new
             first = bundle.commits.of_some(some - saved.pasts.keys())
             plain = _judge_plain(bundle, self._work, self._made, first)
             for life in bundle.lives(plain.pasts.keys(), also=some):
-                self._judge(life, is_new[slices.get(life.group_id, slice(0, 0))])
+                rows = slices.get(life.group_id, slice(0, 0))
+                self._judge(life, is_new[rows], settled.get(life.group_id))
 
-    def _judge(self, life: GroupLife, is_new: BoolArray) -> None:
+    def _judge(self, life: GroupLife, is_new: BoolArray, settled: Settled | None) -> None:
         """Audit one group from where the last audit stopped, if what is kept of it will do."""
         group_id = life.group_id
         past = self._saved.pasts.get(group_id)
         before = None
         if past is not None:
             heard, days = self._heard_before.get(group_id, {}), self._days_before.get(group_id, {})
-            before = GroupBefore(past, self._place, is_new, heard, days)
+            before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
             judged = judge_group(life, self._work.inference, self._known, before)
         except PastTooShort:
             self._whole.add(group_id)
         else:
-            self._made.add(judged, self._place)
+            if settled is None:
+                self._made.add(judged, self._place)
+            else:
+                self._settled[group_id] = settled
+                self._counts |= {(group_id, day): counts.commit_count for day, counts in judged.late.items()}
+                self._odd_counts |= {
+                    (group_id, day): counts.commit_anomaly_count for day, counts in judged.late.items()
+                }
+                share_days = (row for row in self._saved.days.get(group_id, ()) if row.day <= settled.day)
+                self._made.add(judged, self._place, share_days)
             if judged.hosts is not None:
                 self._hosts[group_id] = judged.hosts
 
     @property
-    def left_out(self) -> Mapping[Table, Set[str]]:
-        """By table, the groups whose rows are made anew; the days are written here."""
-        anomalies = self._whole | self._hosts.keys()
-        return {PARTITION_OWNERS: self._noted, REBALANCES: self._noted, COMMIT_ANOMALIES: anomalies}
+    def made_anew(self) -> Mapping[Table, Mapping[str, int]]:
+        """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
+        here."""
+        noted, settled = dict.fromkeys(self._noted, NO_PLACE), self._settled.items()
+        return {
+            PARTITION_OWNERS: noted | {group_id: found.generation_at for group_id, found in settled},
+            REBALANCES: noted | {group_id: found.at_ms for group_id, found in settled},
+            COMMIT_ANOMALIES: dict.fromkeys(self._whole | self._hosts.keys(), NO_PLACE),
+        }
 
     def _carry(self) -> None:
         """Write what was counted and found before and still holds."""
@@ -306,8 +333,11 @@ class _NewAudit:
             for rows in parts.former_rows(COMMIT_ANOMALIES, log_partition, is_coded=True):
                 of_groups = rows.filter(pa.array(is_of_groups(rows, {log_partition: self._hosts.keys()})))
                 parts.write(COMMIT_ANOMALIES, _with_hosts(of_groups, self._hosts))
+        days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
+            group_id: settled.day for group_id, settled in self._settled.items()
+        }
         for rows in self._summary:
-            _write_counted(rows, self._counts, self._noted, parts)
+            _write_counted(rows, self._counts, self._odd_counts, days_made_anew, parts)
         days = [day for day in self._quiet_days if day.group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)
 
@@ -332,11 +362,18 @@ def _with_hosts(rows: pa.Table, hosts: Mapping[str, HostsNow]) -> pa.Table:
 
 
 def _write_counted(
-    rows: pa.Table, counts: Mapping[tuple[str, int], int], left_out: Set[str], parts: AuditParts
+    rows: pa.Table,
+    counts: Mapping[tuple[str, int], int],
+    odd_counts: Mapping[tuple[str, int], int],
+    made_anew: Mapping[str, int],
+    parts: AuditParts,
 ) -> None:
-    """Days as they were, with the commits that were added."""
-    group_ids, column = rows["group_id"].to_pylist(), rows.schema.get_field_index("commit_count")
-    places = zip(group_ids, epoch_ms_column(rows["day"]).tolist(), strict=True)
-    added = np.array([counts.get(place, 0) for place in places], np.int64)
-    counted = rows.set_column(column, rows.schema.field(column), pa.array(numbers_of(rows[column]) + added))
-    parts.write(GROUP_SUMMARY, counted.filter(pa.array([group_id not in left_out for group_id in group_ids])))
+    """Days as they were, with the commits and the anomalies that were added. `made_anew`: of some groups, the day after
+    which the others were."""
+    places = list(zip(rows["group_id"].to_pylist(), epoch_ms_column(rows["day"]).tolist(), strict=True))
+    for name, counted in (("commit_count", counts), ("commit_anomaly_count", odd_counts)):
+        column = rows.schema.get_field_index(name)
+        added = np.array([counted.get(place, 0) for place in places], np.int64)
+        rows = rows.set_column(column, rows.schema.field(column), pa.array(numbers_of(rows[column]) + added))
+    is_kept = [day <= made_anew.get(group_id, day) for group_id, day in places]
+    parts.write(GROUP_SUMMARY, rows.filter(pa.array(is_kept)))

@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64
+from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.replay_state import Watermark, watermark_row
-from jobs.silver_reader import END_OF_LOG, SilverFiles, is_of_groups
+from jobs.silver_reader import END_OF_LOG, TO_LOG_OFFSET, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
 from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
-from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
 from schemas.tables.state import AUDITED_LOGS
 
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
@@ -128,12 +131,13 @@ class AuditParts:
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "state": state}
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
-    def carry(self, table: Table, left_out: Mapping[int, Set[str]]) -> None:
-        """Write the rows which the last audit made of some log partitions, those of some groups of each left out."""
+    def carry(self, table: Table, made_anew: Mapping[int, Mapping[str, int]]) -> None:
+        """Write the rows which the last audit made of some log partitions. Of groups of which rows were made anew,
+        given with the bound behind which all were: those up to it (`_places`); NO_PLACE: none."""
         columns = [name for name in table.column_names if name not in table.partition_by]
         texts = text_columns(table, columns)
-        for rows in self._work.former.iterate_some(table, columns, left_out, texts) if left_out else ():
-            is_kept = ~is_of_groups(rows, left_out)
+        for rows in self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ():
+            is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
             self.write(table, rows if is_kept.all() else rows.filter(pa.array(is_kept)))
 
     def carry_broken_rules(
@@ -154,6 +158,21 @@ class AuditParts:
         texts = text_columns(table, columns) if is_coded else ()
         for rows in self._work.former.iterate(table, columns, log_partition, texts):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
+
+
+NO_PLACE: Final = -(2**62)
+EVERY_PLACE: Final = 2**62
+
+
+def _places(table: Table, rows: pa.Table) -> I64:
+    """Of rows of gold, what tells whether they are of the settled past of their group: the end of a stretch of
+    ownership, the beginning of a rebalance (ms)."""
+    if table is REBALANCES:
+        return epoch_ms_column(rows["started_at"])
+    if table is PARTITION_OWNERS:
+        ends = numbers_of(rows[TO_LOG_OFFSET])
+        return np.where(ends < 0, EVERY_PLACE, ends)
+    return np.zeros(rows.num_rows, np.int64)
 
 
 def _coded(rows: pa.Table) -> pa.Table:

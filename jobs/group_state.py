@@ -7,11 +7,13 @@ import msgpack
 import numpy as np
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MembersHeard
 from coordinator_core.inference.heard import TIMES_MAX
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.settled import Settled
 
 HELD_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")
@@ -27,6 +29,8 @@ class SavedGroups:
     """Of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
     heard: MembersHeard = field(default_factory=MembersHeard)
+    settled: dict[str, bytes] = field(default_factory=dict)
+    """Of groups whose past is settled until a place, by `packed_settled`: it is needed of few of them."""
 
     def packed(self) -> bytes:
         """As bytes."""
@@ -63,6 +67,7 @@ class SavedGroups:
                 "latest": _bytes(heard.latest.reshape(-1)),
                 "held_topics": heard.topics,
                 "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
+                "settled": self.settled,
             }
         )
         return packed
@@ -88,9 +93,38 @@ class SavedGroups:
                 {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in told["days"].items()},
                 GroupedCommits(tuple(group_ids), _numbers(group), commits),
                 heard,
+                told["settled"],
             )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
+
+
+def packed_settled(settled: Settled) -> bytes:
+    """As bytes."""
+    packed: bytes = msgpack.packb(
+        settled._replace(
+            group_types=sorted(settled.group_types),  # type: ignore[arg-type]
+            held=list(settled.held.items()),  # type: ignore[arg-type]
+            lost=list(settled.lost.items()),  # type: ignore[arg-type]
+            unplanned=sorted(settled.unplanned),  # type: ignore[arg-type]
+        )
+    )
+    return packed
+
+
+def unpacked_settled(packed: bytes) -> Settled:
+    """From the bytes of `packed_settled`. Raises StateUnreadable for any other."""
+    try:
+        told = Settled(*msgpack.unpackb(packed, use_list=False))
+        return told._replace(
+            group_types=frozenset(told.group_types),
+            words=tuple(EventRow(*word) for word in told.words),
+            held=dict(told.held),
+            lost=dict(told.lost),
+            unplanned=frozenset(told.unplanned),
+        )
+    except (TypeError, ValueError, msgpack.UnpackException) as error:
+        raise StateUnreadable(f"what an audit kept of a group's settled past cannot be read: {error}") from error
 
 
 def _past(facts: list[Any], gone: list[Any], kinds: list[Departure]) -> GroupFacts:

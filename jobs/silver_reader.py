@@ -22,6 +22,7 @@ from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import is_ascending, ordered_by
 from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
+from coordinator_core.inference.settled import Settled
 from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_columns import (
@@ -50,6 +51,7 @@ from schemas.tables.silver import (
 )
 
 LOG_OFFSET: Final = "log_offset"
+TO_LOG_OFFSET: Final = "to_log_offset"
 END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""
 SHARED_BYTES_MAX: Final = 64 << 20
@@ -346,6 +348,10 @@ class _SharedRowGroups:
             self._size_bytes -= self._found.pop(oldest).size_bytes
 
 
+SettledGroups = Mapping[str, Settled]
+"""By group id, the place before which not all of it is needed; of others all is."""
+NOTHING_SETTLED: Final[SettledGroups] = {}
+
 GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
     GROUP_GENERATIONS: GenerationRow,
     GROUP_MEMBERS: MemberRow,
@@ -416,18 +422,44 @@ def group_bundles(
 
 
 def bundles_with(
-    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits
+    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits, settled: SettledGroups
 ) -> Iterator[tuple[Set[str], GroupBundle]]:
     """As `group_bundles`, with commits that are read already; and which of `only` each bundle is of, whether there are
-    rows of them or not."""
+    rows of them or not. Of groups that are `settled`, what is not needed is left out."""
     weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
-    for some in bundles(files, log_partition, only, weights) if only else ():
+    for some in bundles(files, log_partition, only, weights, settled=settled) if only else ():
         wanted = some or set()
-        yield wanted, GroupBundle(log_partition, commits.of_some(wanted), _group_rows(files, log_partition, some))
+        rows = _group_rows(files, log_partition, some, settled)
+        yield wanted, GroupBundle(log_partition, commits.of_some(wanted), rows)
 
 
-def _group_rows(files: SilverFiles, log_partition: int, only: Set[str] | None) -> Mapping[Table, pa.Table]:
-    return {table: _rows_of_groups(files, table, row._fields, log_partition, only) for table, row in GROUP_ROWS.items()}
+def _group_rows(
+    files: SilverFiles, log_partition: int, only: Set[str] | None, settled: SettledGroups = NOTHING_SETTLED
+) -> Mapping[Table, pa.Table]:
+    return {
+        table: _rows_of_groups(files, table, row._fields, log_partition, only, settled)
+        for table, row in GROUP_ROWS.items()
+    }
+
+
+def _needed(table: Table, rows: pa.Table, settled: SettledGroups) -> pa.Table:
+    """Rows of groups without those that settled ones do not need (`inference.settled.since`)."""
+    if not settled or table is OFFSET_COMMITS:
+        return rows
+    group, group_ids = codes_of(rows["group_id"])
+    found = [settled.get(group_id) for group_id in group_ids]
+    if table is GROUP_EVENTS:
+        begins = np.array([0 if one is None else one.events_from for one in found], np.int64)
+        is_needed = numbers_of(rows[LOG_OFFSET]) >= begins[group]
+    else:
+        ends = numbers_of(rows[TO_LOG_OFFSET])
+        places = np.array([-1 if one is None else one.generation_at for one in found], np.int64)
+        is_needed = (ends < 0) | (ends > places[group])
+    return rows if is_needed.all() else rows.filter(pa.array(is_needed))
+
+
+def _place_column(table: Table) -> str:
+    return LOG_OFFSET if table in (GROUP_EVENTS, OFFSET_COMMITS) else TO_LOG_OFFSET
 
 
 ROW_WEIGHT: Final = 16
@@ -450,10 +482,12 @@ def bundles(
     weights: Mapping[Table, int],
     *,
     from_log_offset: int = 0,
+    settled: SettledGroups = NOTHING_SETTLED,
 ) -> Iterator[Set[str] | None]:
     """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
 
-    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are.
+    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `settled`: groups
+    of which not all rows are needed.
     """
     begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
     if (
@@ -467,8 +501,9 @@ def bundles(
         return
     weight_of: Counter[str] = Counter()
     for table, weight in weights.items():
-        columns = ["group_id", LOG_OFFSET] if begins[table] else ["group_id"]
-        for rows in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=begins[table]):
+        columns = ["group_id", _place_column(table)] if begins[table] or settled else ["group_id"]
+        for every in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=begins[table]):
+            rows = _needed(table, every, settled)
             group, group_ids = codes_of(rows["group_id"])
             counts = np.bincount(group, minlength=len(group_ids)).tolist()
             weight_of.update({group_id: weight * count for group_id, count in zip(group_ids, counts, strict=True)})
@@ -484,11 +519,20 @@ def bundles(
 
 
 def _rows_of_groups(
-    files: SilverFiles, table: Table, columns: Sequence[str], log_partition: int, only: Set[str] | None
+    files: SilverFiles,
+    table: Table,
+    columns: Sequence[str],
+    log_partition: int,
+    only: Set[str] | None,
+    settled: SettledGroups,
 ) -> pa.Table:
-    """Rows of a table, in no order; texts as they are stored."""
+    """Rows of a table that are needed, in no order; texts as they are stored."""
     texts = text_columns(table, columns)
-    parts = list(_of_groups(files.iterate(table, columns, log_partition, texts, only=only), only))
+    begin = 0
+    if table is GROUP_EVENTS and only is not None and only <= settled.keys():
+        begin = min((settled[group_id].events_from for group_id in only), default=0)
+    pieces = files.iterate(table, columns, log_partition, texts, from_log_offset=begin, only=only)
+    parts = [_needed(table, rows, settled) for rows in _of_groups(pieces, only)]
     return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
 
 
@@ -604,11 +648,24 @@ def _is_of_any(rows: pa.Table, only: Set[str]) -> BoolArray:
 
 def is_of_groups(rows: pa.Table, groups: Mapping[int, Set[str]]) -> BoolArray:
     """Which rows are of some groups, given by log partition. `rows`: `group_id` and LOG_PARTITION among the columns."""
+    found, place = _groups_of(rows)
+    return np.array([group_id in groups.get(log_partition, ()) for log_partition, group_id in found], np.bool_)[place]
+
+
+def numbers_by_group(rows: pa.Table, numbers: Mapping[int, Mapping[str, int]], default: int) -> I64:
+    """Of each row the number of its group, given by log partition. `rows` as in `is_of_groups`."""
+    found, place = _groups_of(rows)
+    none: Mapping[str, int] = {}
+    of_groups = [numbers.get(log_partition, none).get(group_id, default) for log_partition, group_id in found]
+    return np.array(of_groups, np.int64)[place]
+
+
+def _groups_of(rows: pa.Table) -> tuple[list[tuple[int, str]], I64]:
+    """The log partitions and groups that rows are of, and which of them each row is of."""
     group, group_ids = codes_of(rows["group_id"])
     count = max(len(group_ids), 1)
     places, place = distinct(numbers_of(rows[LOG_PARTITION]) * count + group)
-    is_wanted = [group_ids[code % count] in groups.get(code // count, ()) for code in places.tolist()]
-    return np.array(is_wanted, np.bool_)[place]
+    return [(code // count, group_ids[code % count]) for code in places.tolist()], place
 
 
 def new_commits(

@@ -6,15 +6,22 @@ group epoch when it is STABLE at a member epoch no older. A static member that i
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coordinator_core.history.rows import EventRow
 
 STABLE: Final = "STABLE"
+RECONCILED: Final = "MEMBER_RECONCILED"
 NOT_YET: Final = -1
 STATIC_MEMBER_AWAY_EPOCH: Final = -2
 ANEW: Final = frozenset({"GROUP_CREATED", "GROUP_DELETED", "GROUP_CONVERTED"})
+
+
+PRESENCE: Final = frozenset(
+    {"MEMBER_JOINED", "STATIC_MEMBER_REPLACED", "MEMBER_LEFT", "STATIC_MEMBER_LEFT", RECONCILED}
+)
+"""Events which say who is there, and how far."""
 
 
 def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
@@ -39,11 +46,22 @@ def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
     return completed
 
 
+def arrived_after(events: Iterable[EventRow]) -> Mapping[str, int]:
+    """The member epochs at which members have arrived after some events, by member id; NOT_YET: at none."""
+    members = _Members()
+    for event in events:
+        if event.event_type in ANEW:
+            members = _Members()
+        else:
+            members.take(event)
+    return members.arrived
+
+
 class _Members:
     """The members there are, and how far each has come."""
 
     def __init__(self) -> None:
-        self._arrived: dict[str, int] = {}
+        self.arrived: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         """(how far, member id); entries that no longer hold are dropped when they come up."""
 
@@ -56,10 +74,10 @@ class _Members:
             case "MEMBER_JOINED":
                 self._set(member_id, NOT_YET)
             case "STATIC_MEMBER_REPLACED":
-                self._arrived.pop(event.details.get("replaced_member_id", ""), None)
-                self._set(member_id, max(self._arrived.get(member_id, NOT_YET), NOT_YET))
+                self.arrived.pop(event.details.get("replaced_member_id", ""), None)
+                self._set(member_id, max(self.arrived.get(member_id, NOT_YET), NOT_YET))
             case "MEMBER_LEFT" | "STATIC_MEMBER_LEFT":
-                self._arrived.pop(member_id, None)
+                self.arrived.pop(member_id, None)
             case "MEMBER_RECONCILED":
                 self._reconcile(member_id, event)
             case _:
@@ -69,18 +87,18 @@ class _Members:
     def _reconcile(self, member_id: str, event: EventRow) -> None:
         epoch = event.generation or 0
         if epoch == STATIC_MEMBER_AWAY_EPOCH:
-            self._arrived.pop(member_id, None)
+            self.arrived.pop(member_id, None)
             return
-        so_far = self._arrived.get(member_id, NOT_YET)
+        so_far = self.arrived.get(member_id, NOT_YET)
         self._set(member_id, max(so_far, epoch if event.details.get("state") == STABLE else NOT_YET))
 
     def _set(self, member_id: str, epoch: int) -> None:
-        if self._arrived.get(member_id) != epoch:
-            self._arrived[member_id] = epoch
+        if self.arrived.get(member_id) != epoch:
+            self.arrived[member_id] = epoch
             heapq.heappush(self._heap, (epoch, member_id))
 
     def slowest(self) -> int | None:
         """How far the slowest member is; None where nobody is there."""
-        while self._heap and self._arrived.get(self._heap[0][1]) != self._heap[0][0]:
+        while self._heap and self.arrived.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -33,6 +33,8 @@ class DayCounts(NamedTuple):
     commit_anomaly_count: int
 
 
+NO_DAY: Final = -(2**62)
+"""Before all days."""
 NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
 
 
@@ -43,10 +45,12 @@ def group_days(
     anomalies: Iterable[AnomalyRow],
     is_new: BoolArray | None = None,
     before: Mapping[int, DayCounts] = NOTHING_BEFORE,
+    settled_day: int = NO_DAY,
 ) -> list[GroupDayRow]:
     """The days of one group; a day on which it was of two types counts for the later one.
 
     `is_new`: which of the commits count, and `before`, by first instant of a day, what of others was counted already.
+    `settled_day`: days until then, inclusive, are left out (`late_counts`).
     """
     generations = Counter(_day(row.valid_from) for row in life.generations)
     begun = Counter(_day(row.started_at) for row in rebalances)
@@ -60,6 +64,8 @@ def group_days(
     types = _TypesAt(life)
     rows = []
     for day in sorted({*generations, *begun, *commits, *odd, *not_stable, *unowned}):
+        if day <= settled_day:
+            continue
         worst = min(unowned.get(day, {}).items(), key=lambda item: (-item[1], item[0]), default=None)
         rows.append(
             GroupDayRow(
@@ -81,8 +87,16 @@ def group_days(
     return rows
 
 
-def share_group_days(life: GroupLife) -> list[ShareGroupDayRow]:
-    """What `__consumer_offsets` knows of the days of a share group: epochs and members."""
+def late_counts(
+    life: GroupLife, anomalies: Iterable[AnomalyRow], is_new: BoolArray | None, settled_day: int
+) -> dict[int, DayCounts]:
+    """What comes to the counts of days until one, inclusive, of one group: commits that count, and anomalies."""
+    commits, odd = _commit_days(life, is_new), Counter(_day(row.at) for row in anomalies)
+    return {day: DayCounts(commits[day], odd[day]) for day in {*commits, *odd} if day <= settled_day}
+
+
+def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:
+    """What `__consumer_offsets` knows of the days of a share group after a day: epochs and members."""
     generations = Counter(_day(row.valid_from) for row in life.generations if row.group_type == SHARE)
     members = _MembersAt([member for member in life.members if member.group_type == SHARE])
     return [
@@ -99,6 +113,7 @@ def share_group_days(life: GroupLife) -> list[ShareGroupDayRow]:
             worst_partition=None,
         )
         for day in sorted({*generations, *members.days()})
+        if day > settled_day
     ]
 
 

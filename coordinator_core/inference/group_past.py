@@ -24,7 +24,6 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from coordinator_core.errors import CoreError
 from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import GenerationRow
 from coordinator_core.inference.columns import numbered_pairs
@@ -46,6 +45,7 @@ from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupL
 from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.settled import PastTooShort, Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import OUTCOMES
@@ -57,10 +57,6 @@ NO_TOMBSTONE: Final = -2
 
 Piece = tuple[GroupCommits, I64, Sequence[str]]
 """Commits, and the group of each: an index into the ids."""
-
-
-class PastTooShort(CoreError):
-    """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
 
 
 class Gone(NamedTuple):
@@ -130,6 +126,8 @@ class GroupBefore:
     heard: Mapping[Stretch, Times]
     days: Mapping[int, DayCounts]
     """What was counted on its days."""
+    settled: Settled | None = None
+    """Before which place nothing of it is needed."""
 
     def departed(self, life: GroupLife) -> Departed:
         """Why members went before. Raises PastTooShort where it does not say so of one."""
@@ -145,6 +143,8 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort where what was said before may change, or more of it would be needed."""
         past, commits = self.past, life.commits
+        if self.settled is not None:
+            require_settled(life, self.settled, settings, commits.log_offset[self.is_new])
         if past.first_log_offset < 0:
             return
         new = commits.taken(self.is_new)
@@ -188,19 +188,28 @@ def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts
 
 
 def group_facts(
-    life: GroupLife, departed: Departed, settings: InferenceSettings, before: GroupBefore | None = None
+    life: GroupLife,
+    departed: Departed,
+    settings: InferenceSettings,
+    before: GroupBefore | None = None,
+    settled: Settled | None = None,
 ) -> GroupFacts:
-    """What is to be kept of a group, judged from its beginning or `before` on."""
+    """What is to be kept of a group, judged from its beginning or `before` on, and of members to be asked after that
+    are needed behind a settled place."""
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events)
     emptied_since = groups.emptied_since()
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())
+    deleted_ats = [event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"]
+    changes = [row.valid_from for row in life.members]
+    changes += [row.valid_to for row in life.members if row.valid_to is not None]
+    if past is not None:
+        deleted_ats.append(past.deleted_at)
+        changes.append(past.changed_ms)
     if past is not None and past.first_log_offset < 0:
         past = None
     newest = max(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation), default=None)
-    changes = [row.valid_from for row in life.members]
-    changes += [row.valid_to for row in life.members if row.valid_to is not None]
     tombstones = commits.recorded_at_ms[commits.change == DELETE]
     return GroupFacts(
         first_log_offset=past.first_log_offset if past else int(commits.log_offset[0]) if len(commits) else -1,
@@ -211,7 +220,7 @@ def group_facts(
         or (past is not None and past.emptied_since == emptied_since and past.has_committed_empty),
         newest_since=-1 if newest is None else newest.from_log_offset,
         is_memberless=newest is not None and not newest.member_count,
-        deleted_at=max((event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"), default=-1),
+        deleted_at=max(deleted_ats, default=-1),
         event_ms=max(life.events, key=lambda event: (event.log_offset, event.event_index)).at if life.events else -1,
         tombstone_ms=int(tombstones[-1]) if len(tombstones) else NO_TOMBSTONE if past is None else past.tombstone_ms,
         changed_ms=max(changes, default=-1),
@@ -221,7 +230,7 @@ def group_facts(
         gone={
             place: Gone.of({stretch: departed[stretch] for stretch in stretches})
             for place, stretches in _ended(life).items()
-            if departed.keys() >= set(stretches)
+            if departed.keys() >= set(stretches) and (settled is None or place > settled.generation_at)
         },
     )
 

@@ -7,7 +7,15 @@ from typing import Final
 from coordinator_core.history.rows import AssignmentRow
 from coordinator_core.inference.commit_anomalies import HostsNow, applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.days import NOTHING_BEFORE, SHARE, group_days, share_group_days
+from coordinator_core.inference.days import (
+    NO_DAY,
+    NOTHING_BEFORE,
+    SHARE,
+    DayCounts,
+    group_days,
+    late_counts,
+    share_group_days,
+)
 from coordinator_core.inference.departures import Departed, find_departures
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.heard import Stretch, Times, heard_of
@@ -16,6 +24,7 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.settled import PastTooShort, Settled, settle, since, with_past
 from coordinator_core.log.chunk import I64
 
 
@@ -46,7 +55,7 @@ class Judged:
     """What is inferred of one group, and what is to be kept of it."""
 
     life: GroupLife
-    """Its rows in the order of the log."""
+    """Its rows in the order of the log, as far as they were needed."""
     gold: GroupGold
     past: GroupFacts
     heard: Mapping[Stretch, Times]
@@ -54,6 +63,12 @@ class Judged:
     """Which of its commits."""
     hosts: HostsNow | None = None
     """For what was said of its commits before, where members changed since."""
+    went_on_from: Settled | None = None
+    """Rows of gold of before this place stay; here are the others."""
+    late: Mapping[int, DayCounts] = field(default_factory=dict)
+    """What is to be added to its days until then."""
+    settled: Settled | None = None
+    """From where the next audit may go on."""
 
 
 def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
@@ -69,35 +84,53 @@ def judge_group(
     `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
     where the group is to be judged from its beginning.
     """
-    life = _in_order(life)
+    life, came_from = _in_order(life), None if before is None else before.settled
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: Departed = {}
     if before is not None:
+        life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
         place, told, days, departed_before = before.from_log_offset, before.heard, before.days, before.departed(life)
         # of one that never committed all commits are there
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
+    changed = set() if before is None else _changed_members(life, place)
     owners = partition_owners(life)
+    if came_from is not None:
+        if changed:
+            raise PastTooShort("what was said of owners before names hosts as they are told now")
+        owners = with_past(owners, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, departed, settings)
+    if came_from is not None:
+        rebalances = rebalances.after(came_from.generation_at)
     applied = applied_by_partition(life.commits)
     stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
     del applied  # as long as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays)
-    past = group_facts(life, departed, settings, before)
+    settled = settle(life, owners, rebalances, settings, came_from)
+    past = group_facts(life, departed, settings, before, settled)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
+    settled_day, late = NO_DAY, dict[int, DayCounts]()
+    if came_from is not None and before is not None:
+        had_days = before.past.first_log_offset >= 0 or bool(came_from.group_types - {SHARE})
+        types |= came_from.group_types
+        settled_day = came_from.day
+        late = late_counts(life, anomalies, is_new, settled_day)
+        has_days = past.first_log_offset >= 0 or bool(types - {SHARE})
+        if not late.keys() <= days.keys() or has_days > had_days:
+            raise PastTooShort("settled days have no rows")
     gold = GroupGold(
         owners=owners,
-        rebalances=rebalances,
+        rebalances=list(rebalances.rows),
         anomalies=anomalies,
-        days=group_days(life, owners, rebalances, anomalies, is_new, days)
+        days=group_days(life, owners, rebalances.rows, anomalies, is_new, days, settled_day)
         if types - {SHARE} or past.first_log_offset >= 0
         else [],
-        share_days=share_group_days(life) if SHARE in types else [],
+        share_days=share_group_days(life, settled_day) if SHARE in types else [],
     )
-    changed = set() if before is None else _changed_members(life, place)
-    return Judged(life, gold, past, heard, kept, HostsNow(owners, changed) if changed else None)
+    hosts = HostsNow(owners, changed) if changed else None
+    return Judged(life, gold, past, heard, kept, hosts, came_from, late, settled)
 
 
 NO_TIMES: Final[Mapping[Stretch, Times]] = {}

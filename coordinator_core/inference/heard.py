@@ -40,7 +40,8 @@ def heard_of(
     numbers = {topic: number for number, topic in enumerate(commits.topics)}
     stretches: dict[str, list[MemberRow]] = {}
     for member in members:
-        if member.to_log_offset is None or member.to_log_offset > from_log_offset:
+        # one that the first record from there on took away was heard before, too
+        if member.to_log_offset is None or member.to_log_offset >= from_log_offset:
             stretches.setdefault(member.member_id, []).append(member)
     held: list[tuple[int, int, int, int, int]] = []
     places: dict[Stretch, int] = {}

@@ -85,7 +85,7 @@ class Plans:
             self._planned.clear()
             self._touched.clear()
             return Movement(0, 0, 0)
-        planned_at = row.from_log_offset if row.group_type == CLASSIC else self._target_offset(row)
+        planned_at = self.planned_at(row)
         if planned_at is None:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
@@ -106,8 +106,10 @@ class Plans:
         self._touched.clear()
         return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went)
 
-    def _target_offset(self, row: GenerationRow) -> int | None:
-        """The last record of the operation that computed the target of a group epoch; None where none did."""
+    def planned_at(self, row: GenerationRow) -> int | None:
+        """The last record of the operation that made the plan of a generation; None where none did."""
+        if row.group_type == CLASSIC:
+            return row.from_log_offset
         for event in self._targets.get(row.generation, ()):
             is_before_end = row.to_log_offset is None or event.log_offset < row.to_log_offset
             if event.at >= row.valid_from and is_before_end:
@@ -135,12 +137,16 @@ class Plans:
         return member_id if member is None or member.instance_id is None else f"{INSTANCE}{member.instance_id}"
 
 
-def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
+def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey, AssignmentRow]]:
+    """What plans are made of."""
     for row in assignments:
         wanted = CURRENT if row.group_type == CLASSIC else TARGET
-        if row.assignment != wanted or row.task_type not in (None, ACTIVE):
-            continue
-        key = (row.topic or row.topic_id or "", row.partition)
+        if row.assignment == wanted and row.task_type in (None, ACTIVE):
+            yield (row.topic or row.topic_id or "", row.partition), row
+
+
+def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
+    for key, row in planned_rows(assignments):
         yield _Change(row.from_log_offset, row.valid_from, True, key, row.member_id)
         if row.to_log_offset is not None and row.valid_to is not None:
             yield _Change(row.to_log_offset, row.valid_to, False, key, row.member_id)

@@ -7,7 +7,7 @@ their members one by one.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
@@ -25,10 +25,23 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 """A group which other records brought to life has this number at most before its first generation is written."""
 
 
+class Rebalances(NamedTuple):
+    """Rebalances of one group, in log order."""
+
+    rows: Sequence[RebalanceRow]
+    log_offsets: Sequence[int]
+    """`from_log_offset` of the generation of each."""
+
+    def after(self, log_offset: int) -> "Rebalances":
+        """Those behind a place in the log."""
+        first = bisect_right(self.log_offsets, log_offset)
+        return Rebalances(self.rows[first:], self.log_offsets[first:])
+
+
 def find_rebalances(
     life: GroupLife, owners: Sequence[OwnerRow], departed: Departed, settings: InferenceSettings
-) -> list[RebalanceRow]:
-    """All rebalances of one group, in log order. `departed`: `find_departures` of it."""
+) -> Rebalances:
+    """All rebalances of one group. `departed`: `find_departures` of it."""
     rollouts = find_rollouts(life.members, departed, settings)
     departed = {**departed, **by_others(rollouts, departed)}
     completed = completion_times(life.events)
@@ -45,7 +58,8 @@ def find_rebalances(
         begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
     rows = with_rollouts(_with_unowned_time(rows, begins_ms, owners), log_offsets, rollouts)
     explained = {place: rollout.member_ids for rollout in rollouts for place in rollout.log_offsets}
-    return with_storms(rows, [explained.get(place, frozenset()) for place in log_offsets], life.members, settings)
+    rows = with_storms(rows, [explained.get(place, frozenset()) for place in log_offsets], life.members, settings)
+    return Rebalances(rows, log_offsets)
 
 
 def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[MemberRow]]]:
@@ -61,7 +75,7 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
         left = [m for m in present.ended_at(row.from_log_offset) if m.ended_by == LEFT_OR_EXPIRED]
         had_members = present.count > 0
         present.move_to(row.from_log_offset)
-        since = 0 if previous is None else bisect_left(offsets, _begin_of(life.events, offsets, previous))
+        since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
             Step(
                 row=row,
@@ -79,8 +93,8 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
         before = row
 
 
-def _begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:
-    """Where the events of the operation that began a generation begin."""
+def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:
+    """Where the events of the operation that began a generation begin. `offsets`: of the events, ascending."""
     index = bisect_right(offsets, row.from_log_offset)
     while index and events[index - 1].at == row.valid_from:
         index -= 1

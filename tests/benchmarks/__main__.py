@@ -116,7 +116,7 @@ def main() -> None:
                 compare(topic, folder, lib, options.turns, Path(scratch))
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
         executors.compare(logs, options.turns, Path(scratch) / "executors")
-        growth.tell(growth.measured(logs, Path(scratch) / "growth"))
+        growth.tell(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
         skewed.compare(Path(scratch) / "skewed")
 
 

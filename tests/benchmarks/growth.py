@@ -1,9 +1,10 @@
 """What a night costs as the log grows: a quarter of it, all but a hundredth, a few batches, a hundredth, and nothing.
 
-    python -m tests.benchmarks.growth --logs DIR        DIR holds <topic>-<partition>/*.log
+    python -m tests.benchmarks.growth --logs DIR [--days N]        DIR holds <topic>-<partition>/*.log
 
-The times of the log are stretched until it spans a day, as a night's log does: for some minutes what is said of share
-records may still change, and of a log of minutes that would be most.
+The times of the log are stretched until it spans 100 days, so that its last hundredth is that of a night: for some
+minutes what is said of share records may still change, for a day what is said of groups, and of a log of minutes that
+would be all.
 
 Each log partition is cut at batches, so that shares of the records are meant. A night finds the whole log directory as
 far as it was written, as a broker's stays where it is and grows. Times are those of the steps as the job tells them,
@@ -31,6 +32,7 @@ from tests.benchmarks.skewed import BASE_TIMESTAMP_POSITION, CRC_POSITION, MAX_T
 
 BUILD: Final = ROOT / "build"
 DAY_MS: Final = 86_400_000
+DAYS: Final = 100
 HEIGHT: Final = 300
 BAR: Final = 110
 COLUMN: Final = 170
@@ -64,9 +66,9 @@ class Night(NamedTuple):
         return self.capture + self.replay + self.audit
 
 
-def measured(logs: Path, scratch: Path) -> list[Night]:
+def measured(logs: Path, scratch: Path, days: int) -> list[Night]:
     """The nights, one after the other."""
-    logs, growing = stretched(logs, scratch / "day"), scratch / "growing"
+    logs, growing = stretched(logs, scratch / "stretched", days), scratch / "growing"
     quarter, warehouse = scratch / "quarter", scratch / "warehouse"
     nights = (
         ("a quarter, at once", SHARES[0], 0.0, quarter),
@@ -82,8 +84,8 @@ def measured(logs: Path, scratch: Path) -> list[Night]:
     return found
 
 
-def stretched(logs: Path, into: Path) -> Path:
-    """The same log directory, spanning a day: times of batches alone, whose distance to the first one grows."""
+def stretched(logs: Path, into: Path, days: int) -> Path:
+    """The same log directory, spanning some days: times of batches alone, whose distance to the first one grows."""
     segments = sorted(logs.glob("*/*.log"))
     begins: list[int] = []
     ends: list[int] = []
@@ -100,7 +102,7 @@ def stretched(logs: Path, into: Path) -> Path:
             (BASE_TIMESTAMP_POSITION, batches.base_timestamp_ms),
             (MAX_TIMESTAMP_POSITION, batches.max_timestamp_ms),
         ):
-            moved = begin + (times - begin) * DAY_MS // span
+            moved = begin + (times - begin) * (days * DAY_MS) // span
             data[starts[:, None] + place + np.arange(8)] = moved.astype(">i8").view(np.uint8).reshape(-1, 8)
         raw = data.tobytes()
         sums = [
@@ -208,12 +210,14 @@ def main() -> None:
     """Measure the nights over one log directory."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
     parser.add_argument("--logs", type=Path, required=True)
-    logs = parser.parse_args().logs
+    parser.add_argument("--days", type=int, default=DAYS, help=f"that the log spans ({DAYS} unless told)")
+    arguments = parser.parse_args()
+    logs = arguments.logs
     if not logs.is_dir():
         sys.exit(f"{logs} is no folder")
     scratch = Path(tempfile.mkdtemp())
     try:
-        tell(measured(logs, scratch))
+        tell(measured(logs, scratch, arguments.days))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -13,6 +13,7 @@ import pytest
 
 from coordinator_core.inference.group_past import GroupBefore
 from coordinator_core.inference.groups import Judged
+from coordinator_core.inference.life import GroupLife
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from jobs import audit_groups, audit_shares, share_reader
@@ -28,6 +29,7 @@ from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 from tests.conftest import IS_TEST_LIVE, RECORDINGS
 from tests.coordinator_core.inference.group_lives import moved_member
+from tests.coordinator_core.inference.group_weeks import weeks_log
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError
@@ -126,6 +128,37 @@ def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypat
         nights.run(part, f"night-{index}")
     assert_same(nights, whole)
     assert ways["gone on with"] > 20, ways
+
+
+def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is settled of groups is not read again: each night judges the newest days of those that rebalanced."""
+    logs = tmp_path / "logs"
+    for number in range(2):
+        batches = weeks_log(Random(f"weeks/{number}"), [f"{name}-{number}" for name in "abcd"], 120)
+        folder = logs / f"__consumer_offsets-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    whole = Nights(tmp_path / "whole", logs)
+    whole.run(logs, "r")
+    judge, places = audit_groups.judge_group, []
+
+    def judge_group(life: GroupLife, *arguments: Any) -> Judged:
+        settled = next((one.settled for one in arguments if isinstance(one, GroupBefore)), None)
+        if settled is not None:
+            rows = (*life.generations, *life.members, *life.assignments)
+            assert all(row.to_log_offset is None or row.to_log_offset > settled.generation_at for row in rows)
+            assert all(event.log_offset >= settled.events_from for event in life.events)
+            places.append((life.group_id, settled.generation_at))
+        return judge(life, *arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
+    nights = Nights(tmp_path / "warehouse", logs)
+    for index, part in enumerate(slices_of(logs, tmp_path / "parts", random_cuts("2", 5))):
+        nights.run(part, f"night-{index}")
+    assert_same(nights, whole.gold() | whole.silver())
+    # more than one place of a group: it goes on from a later one, too
+    assert len(places) > 8, places
+    assert len(set(places)) > len({group_id for group_id, _ in places}), places
 
 
 def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ class Placed(NamedTuple):
     is_control: bool
 
 
-def offsets_log(random: Random) -> list[bytes]:
+def offsets_log(random: Random, step_ms: int = 1_000) -> list[bytes]:
     """A log of `__consumer_offsets`: two groups, commits with and without transactions, any other record."""
-    batches = [_offsets_batch(random, 1_000 * (index // 2)) for index in range(random.randint(4, 20))]
+    batches = [_offsets_batch(random, step_ms * (index // 2)) for index in range(random.randint(4, 20))]
     return list(_encoded(batches, _compacted(_placed(batches), random)))
 
 

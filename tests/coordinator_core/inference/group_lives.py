@@ -92,9 +92,9 @@ def generation(number: int, partitions: Partitions, **told: Any) -> list[LogReco
     ]
 
 
-def commit(offset: int | None, partition: int = 0) -> list[LogRecord]:
+def commit(offset: int | None, partition: int = 0, group_id: str = GROUP) -> list[LogRecord]:
     """An offset of the group; None: it is deleted."""
-    key = make(OFFSET_COMMIT_KEY, group=GROUP, topic=TOPIC, partition=partition)
+    key = make(OFFSET_COMMIT_KEY, group=group_id, topic=TOPIC, partition=partition)
     kind = RecordType.OFFSET_COMMIT
     value = None if offset is None else encode_value(LOG_TOPIC, kind, 4, make(OFFSET_COMMIT_VALUE, offset=offset))
     return [LogRecord(encode_key(LOG_TOPIC, kind, key), value, 0)]

@@ -1,0 +1,149 @@
+"""Audits of the groups of one log, night after night, and what one audit of all of it says."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
+from coordinator_core.inference.commit_anomalies import HostsNow
+from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
+from coordinator_core.inference.groups import GroupGold, Judged, audit_group, judge_group
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.settled import PastTooShort, Settled
+from tests.coordinator_core.inference.group_lives import Replayed
+
+
+def end_of(batches: list[bytes], before: int) -> int:
+    """The offset behind the last of them."""
+    return max([before, *(int.from_bytes(batch[:8]) + int.from_bytes(batch[23:27]) + 1 for batch in batches)])
+
+
+class Nights:
+    """Audits of one log, each of what is new: what they said, what they kept, and how they came to it."""
+
+    def __init__(self, settings: InferenceSettings) -> None:
+        self.settings = settings
+        self.place = 0
+        self.pasts: dict[str, GroupFacts] = {}
+        self.kept = GroupedCommits.of(())
+        self.heard = MembersHeard()
+        self.settled: dict[str, Settled | None] = {}
+        self.gold: dict[str, GroupGold] = {}
+        self.broken: dict[str, list[LogAnomalyRow]] = {}
+        self.ways: Counter[str] = Counter()
+
+    def audit(self, now: Replayed, next_offset: int) -> None:
+        """Audit what is new, up to an offset."""
+        begin = min([self.place, *self.kept.pending.tolist()])
+        both, is_new = self.kept.and_new(now.pieces(begin), self.place)
+        noted = now.group_ids - now.asleep | now.group_ids - self.pasts.keys()
+        odd = is_noted(both, is_new, self.pasts, self.settings)
+        noted |= {both.group_ids[code] for code in np.unique(both.group[odd]).tolist()}
+        new = both.taken(is_new)
+        counts = commit_counts(new.commits, new.group, new.group_ids)
+        days = {group_id: self.days_of(group_id, counts) for group_id in self.pasts.keys() - noted}
+        noted |= {group_id for group_id, found in days.items() if found is None}
+        heard = self.heard.by_group()
+        builder = HeardBuilder()
+        for group_id in sorted(now.group_ids):
+            life = now.life(group_id)
+            if group_id not in noted:
+                self.ways["left as it was"] += 1
+                if group_id in self.gold:
+                    self.gold[group_id].days = days[group_id] or []
+                continue
+            rows = both.slices().get(group_id, slice(0, 0))
+            short = life._replace(commits=both.commits.taken(rows))
+            judged = self.judge(life, short, is_new[rows], heard.get(group_id, {}))
+            self.pasts[group_id] = judged.past
+            self.settled[group_id] = judged.settled
+            builder.add(judged.life, judged.gold.owners, judged.heard)
+        self.heard = builder.built(self.heard.and_new(new).without(noted))
+        self.kept, self.place = both.kept(), next_offset
+
+    def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:
+        days = {row.day: row for row in self.gold[group_id].days}
+        for (other, day), count in counts.items():
+            if other != group_id:
+                continue
+            made = quiet_day(self.pasts[group_id], group_id, day, count)
+            if day in days:
+                days[day] = days[day]._replace(commit_count=days[day].commit_count + count)
+            elif made is None:
+                return None
+            else:
+                days[day] = made
+        return [days[day] for day in sorted(days)]
+
+    def judge(self, whole: GroupLife, short: GroupLife, is_new: np.ndarray, heard: Any) -> Judged:
+        group_id = whole.group_id
+        try:
+            if group_id not in self.pasts:
+                raise PastTooShort("never seen")
+            gold = self.gold[group_id]
+            days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
+            before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days, self.settled[group_id])
+            judged = judge_group(short, self.settings, before=before)
+        except PastTooShort as why:
+            self.ways[str(why)] += 1
+            judged = judge_group(whole, self.settings)
+            anomalies: list[AnomalyRow] = []
+            self.broken[group_id] = group_anomalies(judged.life)
+        else:
+            self.ways["gone on with"] += 1
+            if judged.went_on_from is not None:
+                self.ways["from a settled place"] += 1
+                add_settled(gold, judged)
+            anomalies = [row if judged.hosts is None else with_host(row, judged.hosts) for row in gold.anomalies]
+            self.broken[group_id] += group_anomalies(judged.life, self.place)
+        self.gold[group_id] = judged.gold
+        self.gold[group_id].anomalies = [*anomalies, *judged.gold.anomalies]
+        return judged
+
+
+def add_settled(before: GroupGold, judged: Judged) -> None:
+    """To what was made anew, what was said of the settled past, with the commits that came to its days."""
+    place, gold = judged.went_on_from, judged.gold
+    assert place is not None
+    owners = [
+        row for row in before.owners if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
+    ]
+    gold.owners = sorted([*owners, *gold.owners], key=owner_order)
+    gold.rebalances = [*(row for row in before.rebalances if row.started_at <= place.at_ms), *gold.rebalances]
+    days = [row for row in before.days if row.day <= place.day]
+    for index, row in enumerate(days):
+        late = judged.late.get(row.day, DayCounts(0, 0))
+        commit_count, odd_count = row.commit_count + late.commit_count, row.commit_anomaly_count
+        odd_count += late.commit_anomaly_count
+        days[index] = row._replace(commit_count=commit_count, commit_anomaly_count=odd_count)
+    gold.days = [*days, *gold.days]
+    gold.share_days = [*(row for row in before.share_days if row.day <= place.day), *gold.share_days]
+
+
+def owner_order(row: OwnerRow) -> tuple[str, str, int, int, str]:
+    return row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id
+
+
+def with_host(row: AnomalyRow, hosts: HostsNow) -> AnomalyRow:
+    owner = row.owner_member_id, row.owner_client_host
+    return row._replace(owner_client_host=hosts.of(row.topic, row.partition, row.log_offset, *owner))
+
+
+def assert_same(nights: Nights, now: Replayed, hint: object) -> None:
+    """What the nights said is what one audit says of all groups."""
+    for group_id in now.group_ids:
+        life = now.life(group_id)
+        whole, found = audit_group(life, nights.settings), nights.gold[group_id]
+        assert found.owners == whole.owners, hint
+        assert found.rebalances == whole.rebalances, hint
+        assert sorted(found.anomalies, key=lambda row: row.log_offset) == whole.anomalies, hint
+        assert found.days == whole.days, hint
+        assert found.share_days == whole.share_days, hint
+        broken = nights.broken[group_id]
+        assert sorted(broken, key=lambda row: (row.log_offset, row.ordinal, row.rule)) == group_anomalies(life), hint

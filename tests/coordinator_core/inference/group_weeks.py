@@ -1,0 +1,191 @@
+"""Weeks of a group as coordinators write them: members come and go, some days nothing happens, and offsets move on."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Final
+
+from coordinator_core.codec import encode_key, encode_value, make
+from schemas import wire
+from schemas.consumer_offsets import TOPIC as LOG_TOPIC
+from schemas.consumer_offsets import RecordType
+from schemas.registry import REGISTRY
+from tests.coordinator_core.group_records import Record, record
+from tests.coordinator_core.inference.group_lives import (
+    GROUP,
+    classic,
+    commit,
+    epoch,
+    goes,
+    joins,
+    reconciled,
+    target,
+)
+from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, encode_batches
+
+PARTITIONS: Final = 4
+STEPS_MS: Final = (1_000, 3_000, 20_000, 90_000, 700_000, 2_000_000, 20_000_000, 40_000_000, 90_000_000)
+"""Between two things that happen."""
+
+
+def weeks_log(random: Random, group_ids: Sequence[str], count: int) -> list[bytes]:
+    """So many things of each of some groups in one log, in batches, mostly in the order of time."""
+    told = []
+    for number, group_id in enumerate(group_ids):
+        newest_ms = 0
+        for index, batch in enumerate(Weeks(random, group_id).told(count)):
+            newest_ms = max(newest_ms, batch.records[0].timestamp_ms)
+            told.append((newest_ms, number, index, batch))
+    return encode_batches([batch for *_, batch in sorted(told, key=lambda one: one[:3])])
+
+
+class Weeks:
+    """The log of one group, told thing by thing."""
+
+    def __init__(self, random: Random, group_id: str) -> None:
+        self._random = random
+        self._group_id = group_id
+        self._at_ms = random.randrange(90_000_000)
+        self._batches: list[LogBatch] = []
+        self._is_classic = random.random() < 0.5
+        self._generation = 0
+        self._instances: dict[str, str] = {}
+        self._members: dict[str, list[int]] = {}
+        """Who is there, and what it is given."""
+        self._late: dict[str, list[int]] = {}
+        """Who has not come to the newest epoch yet, and what it gives up first."""
+        self._member_count = 0
+        self._offset = 0
+        self._hosts: dict[str, str] = {}
+
+    def told(self, count: int) -> list[LogBatch]:
+        """So many things, in batches."""
+        for _ in range(count):
+            self._pass_time()
+            self._happen()
+        return self._batches
+
+    def _pass_time(self) -> None:
+        usual = self._random.choice(STEPS_MS[:4] if self._random.random() < 0.7 else STEPS_MS)
+        self._at_ms += self._random.randrange(usual)
+        if self._random.random() < 0.01:
+            self._at_ms -= self._random.randrange(100_000)
+
+    def _happen(self) -> None:
+        chance = self._random.random()
+        if self._late and chance < 0.9:
+            self._arrive()
+        elif chance < 0.35:
+            for _ in range(self._random.randint(1, 3)):
+                self._commit()
+        elif chance < 0.6:
+            self._change(came=1)
+        elif chance < 0.75:
+            self._change(went=1)
+        elif chance < 0.85:
+            self._change(came=1, went=1)
+        elif chance < 0.9:
+            self._change()
+        elif chance < 0.95:
+            self._change(went=len(self._members))
+        elif chance < 0.97 and not self._members:
+            self._delete()
+        elif self._members:
+            self._change(moved=self._random.choice(list(self._members)))
+
+    def _commit(self) -> None:
+        self._offset += self._random.choice((1, 1, 1, 5, -2) if self._random.random() < 0.998 else (900,))
+        offset = None if self._random.random() < 0.02 else max(self._offset, 0)
+        self._write_logged(commit(offset, self._random.randrange(PARTITIONS), self._group_id))
+
+    def _change(self, came: int = 0, went: int = 0, moved: str | None = None) -> None:
+        """A rebalance: members come and go; one may come back from another host."""
+        left = self._random.sample(list(self._members), min(went, len(self._members)))
+        instances = [self._instances.pop(member_id) for member_id in left if member_id in self._instances]
+        for member_id in left:
+            del self._members[member_id]
+        new = [f"m{self._member_count + index}" for index in range(came)]
+        self._member_count += came
+        for member_id in new:
+            self._members[member_id] = []
+            self._hosts[member_id] = "/h"
+            if self._random.random() < 0.4:
+                self._instances[member_id] = instances.pop() if instances else f"i-{member_id}"
+        if moved is not None:
+            self._hosts[moved] = f"/h{self._random.randrange(9)}"
+        before = self._members
+        self._members = self._assigned()
+        self._generation += self._random.random() < 0.03  # one is missing
+        self._generation += 1
+        if self._is_classic:
+            self._write(self._classic_generation())
+            return
+        records = [record for member_id in left for record in goes(member_id)]
+        for member_id in new:
+            records += joins(member_id, self._instances.get(member_id))
+        if moved is not None and moved not in new:
+            records += [(*joins(moved, self._instances.get(moved))[0],)]
+        self._write([*records, *epoch(self._generation, self._random.choice((7, 7, 7, 8)))])
+        if self._random.random() < 0.5:
+            self._at_ms += self._random.randrange(2_000)
+        self._write(target(self._generation, self._members))
+        self._late = {
+            member_id: [one for one in before.get(member_id, ()) if one not in owned]
+            for member_id, owned in self._members.items()
+        }
+
+    def _classic_generation(self) -> list[Record]:
+        return classic(
+            self._generation,
+            self._members,
+            state_at=self._at_ms - self._random.randrange(2_000),
+            protocol=self._random.choice(("range", "range", "cooperative-sticky")),
+            instances=self._instances,
+            hosts=self._hosts,
+        )
+
+    def _assigned(self) -> dict[str, list[int]]:
+        """What each member is given: mostly all partitions, by turns; sometimes one is left out."""
+        owned: dict[str, list[int]] = {member_id: [] for member_id in self._members}
+        ids = self._random.sample(sorted(owned), len(owned)) if self._random.random() < 0.3 else sorted(owned)
+        for partition in range(PARTITIONS - (self._random.random() < 0.1)):
+            if ids:
+                owned[ids[partition % len(ids)]].append(partition)
+        return owned
+
+    def _arrive(self) -> None:
+        """A member comes to the newest epoch, or gives up first what it is to lose."""
+        member_id = self._random.choice(list(self._late))
+        owned, revoked = self._members[member_id], self._late.pop(member_id)
+        if revoked and self._random.random() < 0.5:
+            self._late[member_id] = []
+            self._write(reconciled(member_id, self._generation - 1, owned, revoking=revoked, state=1))
+        else:
+            self._write(reconciled(member_id, self._generation, owned))
+
+    def _delete(self) -> None:
+        """The group goes, and another comes of its name."""
+        if self._is_classic:
+            self._write([record(RecordType.GROUP_METADATA, {"group": GROUP}, None)])
+        else:
+            key = {"group_id": GROUP}
+            kinds = (RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, RecordType.CONSUMER_GROUP_METADATA)
+            self._write([record(kind, key, None) for kind in kinds])
+        self._is_classic = self._random.random() < 0.5
+        self._generation = 0
+
+    def _write(self, records: Iterable[Record]) -> None:
+        self._write_logged([_encoded(one, self._group_id) for one in records])
+
+    def _write_logged(self, records: Sequence[LogRecord]) -> None:
+        self._batches.append(LogBatch(tuple(one._replace(timestamp_ms=self._at_ms) for one in records)))
+
+
+def _encoded(one: Record, group_id: str) -> LogRecord:
+    kind, told, value = one
+    message = REGISTRY[LOG_TOPIC][kind][0]
+    fields = {field.name: getattr(told, field.name) for field in message.fields}
+    key = make(message, **fields | {name: group_id for name in ("group", "group_id") if name in fields})
+    if value is None:
+        return LogRecord(encode_key(LOG_TOPIC, kind, key), None, 0)
+    version = wire.message_versions(REGISTRY[LOG_TOPIC][kind][1])[-1]
+    return LogRecord(encode_key(LOG_TOPIC, kind, key), encode_value(LOG_TOPIC, kind, version, value), 0)

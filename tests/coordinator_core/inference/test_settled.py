@@ -1,0 +1,52 @@
+"""The settled past of groups: nights that leave it alone say what one audit of all says, to the last row."""
+
+import os
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import pytest
+
+from coordinator_core.inference.settings import InferenceSettings
+from tests.coordinator_core.history.histories import commits_on, offsets_log
+from tests.coordinator_core.inference.group_lives import Replayed
+from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.coordinator_core.inference.group_weeks import weeks_log
+
+HISTORIES: Final = int(os.environ.get("HISTORIES", "100"))
+PARTS: Final = 10
+SETTINGS: Final = InferenceSettings(skip_offset_count=500)
+
+
+def judged(batches: list[bytes], random: Random, night_count: int, hint: object) -> Counter[str]:
+    """How so many nights over a log went, each of which said what one audit says."""
+    cuts = sorted(random.randrange(1, len(batches)) for _ in range(night_count))
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for first, end in pairwise([0, *cuts, len(batches)]):
+        now = Replayed(now, batches[first:end])
+        nights.audit(now, end_of(batches[first:end], nights.place))
+        assert_same(nights, now, hint)
+    return nights.ways
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_weeks_of_a_group(part: int) -> None:
+    """Members come and go, a group empties and fills again, or goes for good and comes anew; perhaps beside another."""
+    ways: Counter[str] = Counter()
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"weeks/{seed}")
+        batches = weeks_log(random, ("g", "h")[: random.randint(1, 2)], random.randint(10, 150))
+        ways += judged(batches, random, random.randint(1, 5), seed)
+    assert ways["from a settled place"] > HISTORIES // PARTS // 3, ways
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_records_over_days(part: int) -> None:
+    """Logs that no coordinator writes, hours between any two batches."""
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"days/{seed}")
+        batches = offsets_log(random, random.choice((10_000_000, 40_000_000, 90_000_000)))
+        batches += commits_on(random, 10_000)
+        judged(batches, random, random.randint(1, 5), seed)
