@@ -30,7 +30,8 @@ from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import PastTooShort, Settled
 from coordinator_core.log.chunk import BoolArray
-from jobs.arrow_columns import epoch_ms_column, numbers_of, values_of
+from jobs.arrow_columns import values_of
+from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
@@ -213,8 +214,7 @@ class _NewAudit:
         self._made = _Made(work, parts, log_partition)
         self._heard = saved.heard
         self._heard_before = saved.heard.by_group()
-        self._summary = list(parts.former_rows(GROUP_SUMMARY, log_partition))
-        self._days_before = _days_of(self._summary)
+        self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
         self._noted: set[str] = set()
         """Groups of which more is new than that they committed on."""
         self._whole: set[str] = set()
@@ -223,10 +223,9 @@ class _NewAudit:
         """Of others of them, where members changed."""
         self._settled: dict[str, Settled] = {}
         """The settled past of others of them, which stays."""
-        self._odd_counts: dict[tuple[str, int], int] = {}
-        """New anomalies of these, by group and day, on days that are settled."""
-        self._counts: dict[tuple[str, int], int] = {}
-        """New commits of the others, by group and day."""
+        self._counts: dict[tuple[str, int], DayCounts] = {}
+        """What comes to the days of these that are settled, and to those of groups that only committed on: by group and
+        day."""
         self._quiet_days: list[GroupDayRow] = []
         """Days of the others on which they had not committed before."""
 
@@ -269,8 +268,8 @@ class _NewAudit:
             group_id, day = at
             if group_id in noted:
                 continue
-            self._counts[at] = count
-            if day not in self._days_before.get(group_id, {}):
+            self._counts[at] = DayCounts(count, 0)
+            if not self._days_before.has(group_id, day):
                 row = quiet_day(saved.pasts[group_id], group_id, day, count)
                 if row is None:
                     noted.add(group_id)
@@ -294,7 +293,7 @@ class _NewAudit:
         past = self._saved.pasts.get(group_id)
         before = None
         if past is not None:
-            heard, days = self._heard_before.get(group_id, {}), self._days_before.get(group_id, {})
+            heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
             before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
             judged = judge_group(life, self._work.inference, self._known, before)
@@ -305,10 +304,7 @@ class _NewAudit:
                 self._made.add(judged, self._place)
             else:
                 self._settled[group_id] = settled
-                self._counts |= {(group_id, day): counts.commit_count for day, counts in judged.late.items()}
-                self._odd_counts |= {
-                    (group_id, day): counts.commit_anomaly_count for day, counts in judged.late.items()
-                }
+                self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
                 share_days = (row for row in self._saved.days.get(group_id, ()) if row.day <= settled.day)
                 self._made.add(judged, self._place, share_days)
             if judged.hosts is not None:
@@ -336,21 +332,9 @@ class _NewAudit:
         days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
             group_id: settled.day for group_id, settled in self._settled.items()
         }
-        for rows in self._summary:
-            _write_counted(rows, self._counts, self._odd_counts, days_made_anew, parts)
+        parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
         days = [day for day in self._quiet_days if day.group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)
-
-
-def _days_of(summary: Iterable[pa.Table]) -> dict[str, dict[int, DayCounts]]:
-    """What was counted, by group and first instant of the day."""
-    found: dict[str, dict[int, DayCounts]] = {}
-    for rows in summary:
-        counts = zip(rows["commit_count"].to_pylist(), rows["commit_anomaly_count"].to_pylist(), strict=True)
-        days = epoch_ms_column(rows["day"]).tolist()
-        for group_id, day, count in zip(rows["group_id"].to_pylist(), days, counts, strict=True):
-            found.setdefault(group_id, {})[day] = DayCounts(*count)
-    return found
 
 
 def _with_hosts(rows: pa.Table, hosts: Mapping[str, HostsNow]) -> pa.Table:
@@ -359,21 +343,3 @@ def _with_hosts(rows: pa.Table, hosts: Mapping[str, HostsNow]) -> pa.Table:
     places = zip(*(values_of(rows[name]) for name in names), strict=True)
     now = [hosts[group_id].of(*place) for group_id, place in zip(values_of(rows["group_id"]), places, strict=True)]
     return rows.set_column(rows.schema.get_field_index(names[-1]), names[-1], pa.array(now, pa.string()))
-
-
-def _write_counted(
-    rows: pa.Table,
-    counts: Mapping[tuple[str, int], int],
-    odd_counts: Mapping[tuple[str, int], int],
-    made_anew: Mapping[str, int],
-    parts: AuditParts,
-) -> None:
-    """Days as they were, with the commits and the anomalies that were added. `made_anew`: of some groups, the day after
-    which the others were."""
-    places = list(zip(rows["group_id"].to_pylist(), epoch_ms_column(rows["day"]).tolist(), strict=True))
-    for name, counted in (("commit_count", counts), ("commit_anomaly_count", odd_counts)):
-        column = rows.schema.get_field_index(name)
-        added = np.array([counted.get(place, 0) for place in places], np.int64)
-        rows = rows.set_column(column, rows.schema.field(column), pa.array(numbers_of(rows[column]) + added))
-    is_kept = [day <= made_anew.get(group_id, day) for group_id, day in places]
-    parts.write(GROUP_SUMMARY, rows.filter(pa.array(is_kept)))

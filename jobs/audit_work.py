@@ -134,7 +134,7 @@ class AuditParts:
     def carry(self, table: Table, made_anew: Mapping[int, Mapping[str, int]]) -> None:
         """Write the rows which the last audit made of some log partitions. Of groups of which rows were made anew,
         given with the bound behind which all were: those up to it (`_places`); NO_PLACE: none."""
-        columns = [name for name in table.column_names if name not in table.partition_by]
+        columns = _columns_of(table)
         texts = text_columns(table, columns)
         for rows in self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ():
             is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
@@ -148,16 +148,26 @@ class AuditParts:
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
 
+    def former(self, table: Table, log_partition: int) -> pa.Table:
+        """The rows which the last audit made of a log partition, partition columns left out; texts as they are
+        stored."""
+        columns = _columns_of(table)
+        return self._work.former.read(table, columns, log_partition, text_columns(table, columns))
+
     def former_rows(
         self, table: Table, log_partition: int, left_out: Set[str] = frozenset(), *, is_coded: bool = False
     ) -> Iterator[pa.Table]:
-        """The rows which the last audit made of a log partition, partition columns left out; texts as they are stored,
-        if `is_coded`."""
-        columns = [name for name in table.column_names if name not in table.partition_by]
+        """The same, row group by row group, without those of some groups; texts as they are stored if `is_coded`."""
+        columns = _columns_of(table)
         others = pa.array(sorted(left_out), pa.string())
         texts = text_columns(table, columns) if is_coded else ()
         for rows in self._work.former.iterate(table, columns, log_partition, texts):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
+
+
+def _columns_of(table: Table) -> list[str]:
+    """What the files of a table have: all columns but those of its partitions."""
+    return [name for name in table.column_names if name not in table.partition_by]
 
 
 NO_PLACE: Final = -(2**62)
