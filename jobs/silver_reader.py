@@ -76,9 +76,6 @@ COMMIT_COLUMNS: Final = (
 COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
 
 
-GROUP_ID: Final = pa.schema([pa.field("group_id", CODED)])
-
-
 class _Footer(NamedTuple):
     """What the end of a file tells, read once."""
 
@@ -181,8 +178,10 @@ class SilverFiles:
         from_log_offset: int = 0,
         to_log_offset: int = END_OF_LOG,
         only: Set[str] | None = None,
+        settled: "SettledGroups | None" = None,
     ) -> Iterator[pa.Table]:
-        """As `read`, row group by row group. `only`: groups; row groups without rows of them are left out."""
+        """As `read`, row group by row group. `only`: groups; row groups without rows of them are left out, and those
+        without any that `settled` ones of them need."""
         schema = columns_read(table, columns, coded)
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
@@ -193,7 +192,7 @@ class SilverFiles:
                 continue
             with _OpenFile(file, footer, tuple(coded)) as source:
                 for index in wanted:
-                    if only is not None and not self._has_any(source, index, log_partition, only):
+                    if only is not None and not self._has_any(source, index, table, log_partition, only, settled or {}):
                         continue
                     rows = self._rows_of(source, index, schema, log_partition)
                     lowest, highest = footer.log_offsets[index] or (0, END_OF_LOG)
@@ -223,9 +222,22 @@ class SilverFiles:
                     is_wanted = np.isin(numbers_of(rows[LOG_PARTITION]), wanted_of)
                     yield rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
-    def _has_any(self, source: "_OpenFile", index: int, log_partition: int, group_ids: Set[str]) -> bool:
-        """Has a row group rows of any of some groups of a log partition? Their column is a small part of it."""
-        return bool(_is_of_any(self._rows_of(source, index, GROUP_ID, log_partition), group_ids).any())
+    def _has_any(
+        self,
+        source: "_OpenFile",
+        index: int,
+        table: Table,
+        log_partition: int,
+        group_ids: Set[str],
+        settled: "SettledGroups",
+    ) -> bool:
+        """Has a row group rows that are needed of any of some groups of a log partition? What tells is a small part."""
+        columns = ["group_id", _place_column(table)] if settled else ["group_id"]
+        rows = self._rows_of(source, index, columns_read(table, columns, ["group_id"]), log_partition)
+        is_wanted = _is_of_any(rows, group_ids)
+        if not settled or not is_wanted.any():
+            return bool(is_wanted.any())
+        return bool(_needed(table, rows.filter(pa.array(is_wanted)), settled).num_rows)
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
         """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
@@ -531,7 +543,7 @@ def _rows_of_groups(
     begin = 0
     if table is GROUP_EVENTS and only is not None and only <= settled.keys():
         begin = min((settled[group_id].events_from for group_id in only), default=0)
-    pieces = files.iterate(table, columns, log_partition, texts, from_log_offset=begin, only=only)
+    pieces = files.iterate(table, columns, log_partition, texts, from_log_offset=begin, only=only, settled=settled)
     parts = [_needed(table, rows, settled) for rows in _of_groups(pieces, only)]
     return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
 
