@@ -276,7 +276,7 @@ class _NewAudit:
                 else:
                     self._quiet_days.append(row)
         self._noted |= noted
-        self._heard = self._heard.and_new(new)
+        self._heard = self._heard.and_new(new, self._place)
         slices = commits.slices()
         settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, settled):

@@ -401,10 +401,11 @@ class MembersHeard:
                 found.setdefault(group_id, {})[member_id, begin] = times
         return found
 
-    def and_new(self, new: GroupedCommits) -> "MembersHeard":
-        """After further commits, of groups whose members and owners are as they were."""
+    def and_new(self, new: GroupedCommits, from_log_offset: int) -> "MembersHeard":
+        """After further commits, of groups whose members and owners are as they were. Those from before a place, whose
+        transactions were open there, were heard then, of whoever owned their partitions."""
         commits = new.commits
-        rows = np.flatnonzero(commits.committed_offset >= 0)
+        rows = np.flatnonzero((commits.committed_offset >= 0) & (commits.log_offset >= from_log_offset))
         if not len(rows) or not len(self.member):
             return self
         groups = {group_id: code for code, group_id in enumerate(new.group_ids)}

@@ -28,7 +28,7 @@ from coordinator_core.log.batch import CRC_START_V2
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
-from tests.benchmarks.skewed import BASE_TIMESTAMP_POSITION, CRC_POSITION, MAX_TIMESTAMP_POSITION
+from tests.benchmarks.skewed import CRC_POSITION, U8
 
 BUILD: Final = ROOT / "build"
 DAY_MS: Final = 86_400_000
@@ -85,7 +85,8 @@ def measured(logs: Path, scratch: Path, days: int) -> list[Night]:
 
 
 def stretched(logs: Path, into: Path, days: int) -> Path:
-    """The same log directory, spanning some days: times of batches alone, whose distance to the first one grows."""
+    """The same log directory, spanning some days: the distance of all times to the first one grows, those in records
+    included. There each number of 8 bytes that may be a time of the log is taken for one."""
     segments = sorted(logs.glob("*/*.log"))
     begins: list[int] = []
     ends: list[int] = []
@@ -98,12 +99,9 @@ def stretched(logs: Path, into: Path, days: int) -> Path:
         data = np.fromfile(segment, np.uint8)
         batches = scan_segment(data, base_offset=int(segment.stem), is_last=True).batches
         starts, sizes = batches.position, batches.size
-        for place, times in (
-            (BASE_TIMESTAMP_POSITION, batches.base_timestamp_ms),
-            (MAX_TIMESTAMP_POSITION, batches.max_timestamp_ms),
-        ):
-            moved = begin + (times - begin) * (days * DAY_MS) // span
-            data[starts[:, None] + place + np.arange(8)] = moved.astype(">i8").view(np.uint8).reshape(-1, 8)
+        places, times = _times_in(data, begin, begin + span)
+        moved = begin + (times - begin) * (days * DAY_MS) // span
+        data[places[:, None] + np.arange(8)] = moved.astype(">i8").view(np.uint8).reshape(-1, 8)
         raw = data.tobytes()
         sums = [
             google_crc32c.value(raw[start + CRC_START_V2 : start + size])
@@ -114,6 +112,18 @@ def stretched(logs: Path, into: Path, days: int) -> Path:
         made.parent.mkdir(parents=True, exist_ok=True)
         data.tofile(made)
     return into
+
+
+def _times_in(data: U8, begin: int, end: int) -> tuple[I64, I64]:
+    """Where numbers of 8 bytes stand that are times within bounds, and these."""
+    first, last = begin.to_bytes(8, "big"), end.to_bytes(8, "big")
+    same = next((index for index in range(8) if first[index] != last[index]), 8)
+    places = np.flatnonzero(data[: max(len(data) - 7, 0)] == first[0])
+    for index in range(1, same):
+        places = places[data[places + index] == first[index]]
+    times = data[places[:, None] + np.arange(8)].view(">i8").ravel().astype(np.int64)
+    is_time = (times >= begin) & (times <= end)
+    return places[is_time], times[is_time]
 
 
 def grow(logs: Path, growing: Path, share: float) -> None:

@@ -64,7 +64,7 @@ class Nights:
             self.pasts[group_id] = judged.past
             self.settled[group_id] = judged.settled
             builder.add(judged.life, judged.gold.owners, judged.heard)
-        self.heard = builder.built(self.heard.and_new(new).without(noted))
+        self.heard = builder.built(self.heard.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
     def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:

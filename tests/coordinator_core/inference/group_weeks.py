@@ -20,9 +20,12 @@ from tests.coordinator_core.inference.group_lives import (
     reconciled,
     target,
 )
-from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, encode_batches
+from tests.coordinator_core.offsets.reference import ABORT, COMMIT, LogBatch, LogRecord, encode_batches, marker
 
+DAY_MS: Final = 86_400_000
 PARTITIONS: Final = 4
+AWAY_EPOCH: Final = -2
+PRODUCER_ID: Final = 7
 STEPS_MS: Final = (1_000, 3_000, 20_000, 90_000, 700_000, 2_000_000, 20_000_000, 40_000_000, 90_000_000)
 """Between two things that happen."""
 
@@ -47,6 +50,11 @@ class Weeks:
         self._at_ms = random.randrange(90_000_000)
         self._batches: list[LogBatch] = []
         self._is_classic = random.random() < 0.5
+        self._is_cooperative = random.random() < 0.5
+        self._has_last = True
+        """Is the last partition given to anybody?"""
+        self._is_open = False
+        """Is a transaction?"""
         self._generation = 0
         self._instances: dict[str, str] = {}
         self._members: dict[str, list[int]] = {}
@@ -65,18 +73,28 @@ class Weeks:
         return self._batches
 
     def _pass_time(self) -> None:
-        usual = self._random.choice(STEPS_MS[:4] if self._random.random() < 0.7 else STEPS_MS)
-        self._at_ms += self._random.randrange(usual)
-        if self._random.random() < 0.01:
-            self._at_ms -= self._random.randrange(100_000)
+        chance = self._random.random()
+        if chance < 0.05:
+            # a storm or a deployment may go on over midnight
+            to_midnight_ms = -self._at_ms % DAY_MS
+            self._at_ms += max(to_midnight_ms - self._random.randrange(400_000), 0)
+        elif chance < 0.06:
+            self._at_ms -= self._random.choice((1_000, 100_000, 1_000_000, 100_000_000))
+        else:
+            self._at_ms += self._random.randrange(self._random.choice(STEPS_MS[:4] if chance < 0.7 else STEPS_MS))
 
     def _happen(self) -> None:
         chance = self._random.random()
-        if self._late and chance < 0.9:
+        if self._late and chance < 0.8:
             self._arrive()
-        elif chance < 0.35:
+        elif chance < 0.3:
             for _ in range(self._random.randint(1, 3)):
                 self._commit()
+        elif chance < 0.35:
+            self._transact()
+        elif chance < 0.4 and not self._is_classic and self._instances:
+            # a static member goes for a while; whether it comes again is for what follows to say
+            self._write(reconciled(self._random.choice(list(self._instances)), AWAY_EPOCH, []))
         elif chance < 0.6:
             self._change(came=1)
         elif chance < 0.75:
@@ -96,6 +114,16 @@ class Weeks:
         self._offset += self._random.choice((1, 1, 1, 5, -2) if self._random.random() < 0.998 else (900,))
         offset = None if self._random.random() < 0.02 else max(self._offset, 0)
         self._write_logged(commit(offset, self._random.randrange(PARTITIONS), self._group_id))
+
+    def _transact(self) -> None:
+        """A transaction begins with an offset, or ends."""
+        if self._is_open:
+            self._batches.append(marker(PRODUCER_ID, self._random.choice((ABORT, COMMIT, COMMIT)), self._at_ms))
+        else:
+            records = commit(self._offset, self._random.randrange(PARTITIONS), self._group_id)
+            timed = tuple(one._replace(timestamp_ms=self._at_ms) for one in records)
+            self._batches.append(LogBatch(timed, PRODUCER_ID, True))
+        self._is_open = not self._is_open
 
     def _change(self, came: int = 0, went: int = 0, moved: str | None = None) -> None:
         """A rebalance: members come and go; one may come back from another host."""
@@ -125,6 +153,9 @@ class Weeks:
         if moved is not None and moved not in new:
             records += [(*joins(moved, self._instances.get(moved))[0],)]
         self._write([*records, *epoch(self._generation, self._random.choice((7, 7, 7, 8)))])
+        self._late = {member_id: lost for member_id, lost in self._late.items() if member_id in self._members}
+        if self._random.random() < 0.05:
+            return  # the next epoch comes before the target of this one
         if self._random.random() < 0.5:
             self._at_ms += self._random.randrange(2_000)
         self._write(target(self._generation, self._members))
@@ -138,7 +169,7 @@ class Weeks:
             self._generation,
             self._members,
             state_at=self._at_ms - self._random.randrange(2_000),
-            protocol=self._random.choice(("range", "range", "cooperative-sticky")),
+            protocol="cooperative-sticky" if self._is_cooperative else "range",
             instances=self._instances,
             hosts=self._hosts,
         )
@@ -147,7 +178,8 @@ class Weeks:
         """What each member is given: mostly all partitions, by turns; sometimes one is left out."""
         owned: dict[str, list[int]] = {member_id: [] for member_id in self._members}
         ids = self._random.sample(sorted(owned), len(owned)) if self._random.random() < 0.3 else sorted(owned)
-        for partition in range(PARTITIONS - (self._random.random() < 0.1)):
+        self._has_last ^= self._random.random() < 0.1
+        for partition in range(PARTITIONS - 1 + self._has_last):
             if ids:
                 owned[ids[partition % len(ids)]].append(partition)
         return owned
