@@ -104,6 +104,7 @@ def packed_settled(settled: Settled) -> bytes:
     packed: bytes = msgpack.packb(
         settled._replace(
             group_types=sorted(settled.group_types),  # type: ignore[arg-type]
+            members=list(settled.members.items()),  # type: ignore[arg-type]
             held=list(settled.held.items()),  # type: ignore[arg-type]
             lost=list(settled.lost.items()),  # type: ignore[arg-type]
             unplanned=sorted(settled.unplanned),  # type: ignore[arg-type]
@@ -119,6 +120,7 @@ def unpacked_settled(packed: bytes) -> Settled:
         return told._replace(
             group_types=frozenset(told.group_types),
             words=tuple(EventRow(*word) for word in told.words),
+            members=dict(told.members),
             held=dict(told.held),
             lost=dict(told.lost),
             unplanned=frozenset(told.unplanned),

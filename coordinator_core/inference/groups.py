@@ -93,11 +93,8 @@ def judge_group(
         place, told, days, departed_before = before.from_log_offset, before.heard, before.days, before.departed(life)
         # of one that never committed all commits are there
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
-    changed = set() if before is None else _changed_members(life, place)
     owners = partition_owners(life)
     if came_from is not None:
-        if changed:
-            raise PastTooShort("what was said of owners before names hosts as they are told now")
         owners = with_past(owners, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
@@ -129,6 +126,7 @@ def judge_group(
         else [],
         share_days=share_group_days(life, settled_day) if SHARE in types else [],
     )
+    changed = set() if before is None else _changed_members(life, place)
     hosts = HostsNow(owners, changed) if changed else None
     return Judged(life, gold, past, heard, kept, hosts, came_from, late, settled)
 

@@ -20,9 +20,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.errors import CoreError
-from coordinator_core.history.rows import EventRow, GenerationRow
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
-from coordinator_core.inference.departures import CLASSIC, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE
+from coordinator_core.inference.departures import CLASSIC, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
+from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import PlanKey, Plans, planned_rows
 from coordinator_core.inference.owners import OWNED, STREAMS, MembersAt
@@ -37,6 +38,10 @@ TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 
 OwnerPlace = tuple[str | None, str | None, int, int, str]
 """Topic, topic id, partition, `from_log_offset` and member id: a row of gold.partition_owners within its group."""
+
+
+Client = tuple[str | None, str, str]
+"""Group instance id, client id and host of a member, as rows of gold name it."""
 
 
 class PastTooShort(CoreError):
@@ -64,6 +69,8 @@ class Settled(NamedTuple):
     """Nobody was there."""
     group_types: frozenset[str]
     """Of all before it."""
+    members: Mapping[Stretch, Client]
+    """Who was there."""
     words: tuple[EventRow, ...]
     """The last that was told of the members there, and of the group, before `events_from`; in log order."""
     held: Mapping[OwnerPlace, tuple[int | None, bool]]
@@ -106,6 +113,8 @@ def _holds_after(to_log_offset: int | None, place: int) -> bool:
 def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettings, new_log_offsets: I64) -> None:
     """Raises PastTooShort where what came shows that the place is none. `life`: what `since` gives of it;
     `new_log_offsets`: of commits to be judged."""
+    if any(settled.members.get(stretch_of(row), _client_of(row)) != _client_of(row) for row in life.members):
+        raise PastTooShort("what was said of owners before names hosts as they are told now")
     begins = {row.from_log_offset for row in life.generations}
     if not {settled.generation_at, settled.next_at} <= begins:
         raise PastTooShort("a generation is no more")
@@ -250,7 +259,8 @@ class _Seeker:
         last, following = life.generations[index - 1 : index + 1]
         place, next_at, next_ms = last.from_log_offset, following.from_log_offset, following.valid_from
         members = tuple(row for row in life.members if _holds_after(row.to_log_offset, place))
-        member_ids = frozenset(row.member_id for row in members if row.from_log_offset < next_at)
+        present = {stretch_of(row): _client_of(row) for row in members if row.from_log_offset < next_at}
+        member_ids = frozenset(member_id for member_id, _ in present)
         begin, next_begin = (begin_of(life.events, self._offsets, row) for row in (last, following))
         if not self._is_over(next_begin):
             return None
@@ -278,6 +288,7 @@ class _Seeker:
             begin_ms=begin_ms,
             is_empty=is_empty,
             group_types=frozenset(types if before is None else types | before.group_types),
+            members=present,
             words=words,
             held=held,
             lost=lost,
@@ -315,8 +326,7 @@ class _Seeker:
             if row.from_log_offset >= next_at or not _holds_after(row.to_log_offset, place):
                 continue
             member = members.at(row.member_id, row.from_log_offset)
-            told = None if member is None else (member.instance_id, member.client_id, member.client_host)
-            if told != (row.instance_id, row.client_id, row.client_host):
+            if member is None or _client_of(member) != (row.instance_id, row.client_id, row.client_host):
                 return None
             if (row.topic_id, row.partition, row.from_log_offset, row.member_id) not in begins:
                 return None
@@ -396,6 +406,10 @@ def _words(
     anew = (event for event in events if event.event_type in NO_SIGNS_OF_LIFE and event.at in times)
     found = {(event.log_offset, event.event_index): event for event in (*kept.values(), *topologies, *anew)}
     return tuple(found[place] for place in sorted(found))
+
+
+def _client_of(member: MemberRow) -> Client:
+    return member.instance_id, member.client_id, member.client_host
 
 
 def _place_of(row: OwnerRow) -> OwnerPlace:
