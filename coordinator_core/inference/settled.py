@@ -6,7 +6,8 @@ that follow each other, on different days (UTC) and further apart than storms an
 all before it are settled, if nothing was left open then:
 
 * every rebalance until then was over; the second one does not follow up the first one;
-* of the partitions that had an owner, each had one then, or the group was empty.
+* of the partitions that had an owner, each had one then, or the group was empty;
+* no member ever came back from another host: gold names it by the last one, before that place, too.
 
 The next audit needs of silver what held there or came after, and keeps what this does not tell: the last words of the
 members that were there (`words`), and of ownership what came before it (`held`, `lost`). What comes may still show that
@@ -170,6 +171,9 @@ def settle(
     `life`: all of it, or what `since` gives of it, its rows in log order; `owners` and `rebalances` of it, less the
     rebalances before.
     """
+    if any(event.event_type == "MEMBER_UPDATED" for event in life.events):
+        # where members come back from other hosts, which all rows name as they are told last, they may do so again
+        return before
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
         return before

@@ -55,6 +55,8 @@ class Weeks:
         """Is the last partition given to anybody?"""
         self._is_open = False
         """Is a transaction?"""
+        self._moves = random.random() < 0.2
+        """Do members come back from other hosts?"""
         self._generation = 0
         self._instances: dict[str, str] = {}
         self._members: dict[str, list[int]] = {}
@@ -107,7 +109,7 @@ class Weeks:
             self._change(went=len(self._members))
         elif chance < 0.97 and not self._members:
             self._delete()
-        elif self._members:
+        elif self._members and self._moves:
             self._change(moved=self._random.choice(list(self._members)))
 
     def _commit(self) -> None:
