@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import duckdb
@@ -78,8 +79,13 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
     ]
     assert all(map(warehouse.exists, tables))
 
+    begun = {table: Event() for table in tables}
+
     def put(table: Table) -> str:
+        begun[table].set()
         if table is TOPICS:
+            # what is not begun when the error comes is not done any more
+            assert all(begun[other].wait(60) for other in tables)
             raise WarehouseError("refused")
         return warehouse.write(table, rows(table), app_id="a", version=8) and table.full_name
 
