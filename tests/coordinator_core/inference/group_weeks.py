@@ -208,10 +208,15 @@ class Weeks:
         self._generation = 0
 
     def _write(self, records: Iterable[Record]) -> None:
-        self._write_logged([_encoded(one, self._group_id) for one in records])
+        self._batches.append(logged(records, self._at_ms, self._group_id))
 
     def _write_logged(self, records: Sequence[LogRecord]) -> None:
         self._batches.append(LogBatch(tuple(one._replace(timestamp_ms=self._at_ms) for one in records)))
+
+
+def logged(records: Iterable[Record], at_ms: int, group_id: str) -> LogBatch:
+    """The records of one operation of a group, in a batch."""
+    return LogBatch(tuple(_encoded(one, group_id)._replace(timestamp_ms=at_ms) for one in records))
 
 
 def _encoded(one: Record, group_id: str) -> LogRecord:

@@ -9,10 +9,12 @@ from typing import Final
 import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
+from tests.coordinator_core.group_records import Record
 from tests.coordinator_core.history.histories import commits_on, offsets_log
-from tests.coordinator_core.inference.group_lives import Replayed
+from tests.coordinator_core.inference.group_lives import GROUP, Replayed, epoch, goes, joins, reconciled, target
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
-from tests.coordinator_core.inference.group_weeks import weeks_log
+from tests.coordinator_core.inference.group_weeks import AWAY_EPOCH, DAY_MS, logged, weeks_log
+from tests.coordinator_core.offsets.reference import encode_batches
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "100"))
 PARTS: Final = 10
@@ -50,3 +52,32 @@ def test_any_records_over_days(part: int) -> None:
         batches = offsets_log(random, random.choice((10_000_000, 40_000_000, 90_000_000)))
         batches += commits_on(random, 10_000)
         judged(batches, random, random.randint(1, 5), seed)
+
+
+def test_a_static_member_that_went_days_ago() -> None:
+    """It said so before the place that nights go on from; when it is dropped, that counts."""
+    members = ("a", "b", "c")
+    told: list[tuple[int, list[Record]]] = [
+        (0, [*joins("a"), *joins("b"), *joins("c", "static-c"), *epoch(1)]),
+        (1_000, target(1, {"a": [0], "b": [1], "c": [2]})),
+        *((2_000, reconciled(member_id, 1, [number])) for number, member_id in enumerate(members)),
+        (60_000, reconciled("c", AWAY_EPOCH, [])),
+    ]
+    for day, number in ((1, 2), (2, 3), (3, 4)):
+        other = f"x{day}"
+        told += [
+            (day * DAY_MS, [*joins(other), *epoch(number)]),
+            (day * DAY_MS + 1_000, target(number, {"a": [0], "b": [1], "c": [2], other: [3]})),
+            *((day * DAY_MS + 2_000, reconciled(one, number, [at])) for at, one in enumerate(("a", "b"))),
+            (day * DAY_MS + 2_000, reconciled(other, number, [3])),
+        ]
+    told.append((4 * DAY_MS, [*goes("c"), *epoch(5)]))
+    batches = encode_batches([logged(records, at_ms, GROUP) for at_ms, records in told])
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for some in (batches[:-1], batches[-1:]):
+        now = Replayed(now, some)
+        nights.audit(now, end_of(some, nights.place))
+        assert_same(nights, now, len(some))
+    assert nights.ways["from a settled place"] == 1, nights.ways
+    assert nights.gold[GROUP].rebalances[-1].cause_methods == ("STATIC_MEMBER_AWAY",)
