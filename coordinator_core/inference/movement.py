@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.owners import ACTIVE, MembersAt
+from coordinator_core.inference.owners import ACTIVE, MembersAt, partition_of
 from coordinator_core.inference.rows import OwnerRow
 
 CLASSIC: Final = "CLASSIC"
@@ -142,7 +142,7 @@ def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey
     for row in assignments:
         wanted = CURRENT if row.group_type == CLASSIC else TARGET
         if row.assignment == wanted and row.task_type in (None, ACTIVE):
-            yield (row.topic or row.topic_id or "", row.partition), row
+            yield partition_of(row), row
 
 
 def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
@@ -164,7 +164,7 @@ class Gap(NamedTuple):
 def find_gaps(owners: Iterable[OwnerRow]) -> list[Gap]:
     """The gaps before stretches of ownership."""
     return [
-        Gap(row.topic or row.topic_id or "", row.partition, row.valid_from - row.gap_before_ms, row.valid_from)
+        Gap(*partition_of(row), row.valid_from - row.gap_before_ms, row.valid_from)
         for row in owners
         if row.gap_before_ms
     ]

@@ -23,6 +23,11 @@ OwnedKey = tuple[str, str | None, str | None, int, str]
 """Group type, topic id, topic, partition, member id."""
 
 
+def partition_of(row: AssignmentRow | OwnerRow) -> tuple[str, int]:
+    """Topic (its id where no name is known) and partition: what tells a partition from others, whoever has it."""
+    return row.topic or row.topic_id or "", row.partition
+
+
 def partition_owners(life: GroupLife) -> list[OwnerRow]:
     """Stretches of ownership of one group, in the order of topic, partition and place in the log."""
     members = MembersAt(life.members)
@@ -47,7 +52,7 @@ def _with_handovers(rows: Sequence[OwnerRow]) -> list[OwnerRow]:
     """By partition, the stretch so far that ends last."""
     for index in sorted(range(len(rows)), key=lambda index: (rows[index].from_log_offset, index)):
         row = rows[index]
-        key = (row.topic or row.topic_id or "", row.partition)
+        key = partition_of(row)
         before = latest.get(key)
         if before is None:
             latest[key] = index

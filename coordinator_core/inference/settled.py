@@ -23,18 +23,18 @@ import numpy as np
 from coordinator_core.errors import CoreError
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
+from coordinator_core.inference.days import DAY_MS
 from coordinator_core.inference.departures import CLASSIC, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import PlanKey, Plans, planned_rows
-from coordinator_core.inference.owners import OWNED, STREAMS, MembersAt
+from coordinator_core.inference.owners import OWNED, STREAMS, MembersAt, partition_of
 from coordinator_core.inference.rebalances import Rebalances, begin_of
 from coordinator_core.inference.rollouts import FOLLOW_UPS
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64
 
-DAY_MS: Final = 86_400_000
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 
 OwnerPlace = tuple[str | None, str | None, int, int, str]
@@ -143,7 +143,7 @@ def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
         gap_ms, is_double = settled.held[place]
         told[index] = told[index]._replace(gap_before_ms=gap_ms, is_double=is_double or told[index].is_double)
     for index in _firsts(owners, settled.next_at):
-        key = _partition_of(owners[index])
+        key = partition_of(owners[index])
         if key in settled.lost:
             gap_ms = max(told[index].valid_from - settled.lost[key], 0)
             told[index] = told[index]._replace(gap_before_ms=gap_ms)
@@ -345,10 +345,10 @@ class _Seeker:
             if row.from_log_offset >= next_at:
                 continue
             if row.to_log_offset is None or row.valid_to is None or row.to_log_offset >= next_at:
-                held.add(_partition_of(row))
+                held.add(partition_of(row))
             else:
                 ended = row.to_log_offset, row.valid_to
-                latest[_partition_of(row)] = max(latest.get(_partition_of(row), ended), ended)
+                latest[partition_of(row)] = max(latest.get(partition_of(row), ended), ended)
         lost = {} if self._before is None else dict(self._before.lost)
         lost |= {key: valid_to for key, (_, valid_to) in latest.items()}
         return {key: valid_to for key, valid_to in lost.items() if key not in held}
@@ -420,15 +420,11 @@ def _place_of(row: OwnerRow) -> OwnerPlace:
     return row.topic, row.topic_id, row.partition, row.from_log_offset, row.member_id
 
 
-def _partition_of(row: OwnerRow) -> PlanKey:
-    return row.topic or row.topic_id or "", row.partition
-
-
 def _firsts(owners: Iterable[OwnerRow], next_at: int) -> Iterable[int]:
     """Of each partition, the index of the stretch of ownership that begins first from a place on."""
     firsts: dict[PlanKey, tuple[int, int]] = {}
     for index, row in enumerate(owners):
         at = row.from_log_offset, index
         if row.from_log_offset >= next_at:
-            firsts[_partition_of(row)] = min(firsts.get(_partition_of(row), at), at)
+            firsts[partition_of(row)] = min(firsts.get(partition_of(row), at), at)
     return [index for _, index in firsts.values()]

@@ -24,14 +24,14 @@ from typing import Final, NamedTuple
 import google_crc32c
 import numpy as np
 
+from coordinator_core.inference.days import DAY_MS
 from coordinator_core.log.batch import CRC_START_V2
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
-from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
+from tests.benchmarks.runs import ROOT, STEPS, run_night
 from tests.benchmarks.skewed import CRC_POSITION, U8
 
 BUILD: Final = ROOT / "build"
-DAY_MS: Final = 86_400_000
 DAYS: Final = 100
 HEIGHT: Final = 300
 BAR: Final = 110
@@ -80,7 +80,8 @@ def measured(logs: Path, scratch: Path, days: int) -> list[Night]:
     found = []
     for name, share, before, into in nights:
         grow(logs, growing, share)
-        found.append(_night(name, share - before, growing, into))
+        seconds, cpu = run_night(name, growing, into)
+        found.append(Night(name, share - before, **seconds, cpu=cpu))
     return found
 
 
@@ -152,16 +153,6 @@ def _write_on(whole: Path, part: Path, end: int) -> None:
     with whole.open("rb") as source, part.open("ab") as target:
         source.seek(target.tell())
         target.write(source.read(end - target.tell()))
-
-
-def _night(name: str, share: float, logs: Path, warehouse: Path) -> Night:
-    command = ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
-    done = run(command, accepted=(0, 3))
-    told = step_seconds(done.output)
-    night = Night(name, share, **{step: told.get(step, 0.0) for step in STEPS}, cpu=done.used.cpu_seconds)
-    steps = ", ".join(f"{step} {told.get(step, 0.0):.1f}" for step in STEPS)
-    print(f"{name}: {night.seconds:.1f} s ({steps}); processor time {night.cpu:.1f} s", flush=True)
-    return night
 
 
 def tell(nights: Sequence[Night]) -> None:

@@ -107,3 +107,15 @@ def _processes_of(session_id: int) -> Iterator[tuple[int, bytes, int, float]]:
 def step_seconds(output: str) -> dict[str, float]:
     """How long the steps of a job took, as it told."""
     return {step: float(seconds) for step, seconds in STEP.findall(output)}
+
+
+def run_night(name: str, logs: Path, warehouse: Path) -> tuple[dict[str, float], float]:
+    """Run a night and tell what it took: seconds by step, 0 of those that had nothing to do, and processor time."""
+    command = ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
+    done = run(command, accepted=(0, 3))
+    told = step_seconds(done.output)
+    seconds = {step: told.get(step, 0.0) for step in STEPS}
+    steps = ", ".join(f"{step} {of_step:.1f}" for step, of_step in seconds.items())
+    cpu = done.used.cpu_seconds
+    print(f"{name}: {sum(seconds.values()):.1f} s ({steps}); processor time {cpu:.1f} s", flush=True)
+    return seconds, cpu

@@ -17,13 +17,13 @@ from coordinator_core import codec
 from coordinator_core.classic.records import GROUP_METADATA_VALUE_VERSION
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.codec import make
+from coordinator_core.inference.days import DAY_MS
 from coordinator_core.log.batch import Record, build_batch
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 from tests.benchmarks.generate import OFFSETS_TOPIC, START_MS
-from tests.benchmarks.runs import STEPS, run, step_seconds
+from tests.benchmarks.runs import run_night
 
-DAY_MS: Final = 86_400_000
 DAYS: Final = (30, 240)
 LOG_PARTITIONS: Final = 8
 GROUPS_EACH: Final = 25
@@ -91,16 +91,11 @@ def _generation(number: int) -> bytes:
 def measure(days: int, scratch: Path) -> float:
     """Seconds of the last of so many nights; the ones before are one."""
     logs, warehouse = scratch / f"logs-{days}", scratch / f"warehouse-{days}"
-    command = ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
-    seconds = 0.0
+    seconds: dict[str, float] = {}
     for name, first, end in ((f"{days} days at once", 0, days), ("the day after", days, days + 1)):
         write_days(logs, first, end)
-        done = run(command, accepted=(0, 3))
-        told = step_seconds(done.output)
-        seconds = sum(told.values())
-        steps = ", ".join(f"{step} {told.get(step, 0.0):.1f}" for step in STEPS)
-        print(f"{name}: {seconds:.1f} s ({steps}); processor time {done.used.cpu_seconds:.1f} s", flush=True)
-    return seconds
+        seconds, _ = run_night(name, logs, warehouse)
+    return sum(seconds.values())
 
 
 def main() -> None:
