@@ -9,10 +9,8 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from coordinator_core.inference.broken_rules import group_anomalies
-from coordinator_core.inference.commit_anomalies import HostsNow
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import NO_DAY, DayCounts
 from coordinator_core.inference.group_past import (
@@ -24,20 +22,20 @@ from coordinator_core.inference.group_past import (
     Piece,
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
+from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import PastTooShort, Settled
 from coordinator_core.log.chunk import BoolArray
-from jobs.arrow_columns import values_of
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
-from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, is_of_groups, new_commits
+from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, new_commits
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -58,6 +56,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     lags = LagWriter(work.files, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
+    hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
@@ -71,12 +70,13 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             left = audited.run()
             for table, made_anew in audited.made_anew.items():
                 carried[table][log_partition] = made_anew
+            hosts[log_partition] = audited.hosts
         else:
             left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
     for table, of_logs in carried.items():
-        parts.carry(table, of_logs)
+        parts.carry(table, of_logs, hosts)
 
 
 def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:
@@ -219,7 +219,7 @@ class _NewAudit:
         """Groups of which more is new than that they committed on."""
         self._whole: set[str] = set()
         """Those of them that are audited from their beginning."""
-        self._hosts: dict[str, HostsNow] = {}
+        self.hosts: dict[str, HostsNow] = {}
         """Of others of them, where members changed."""
         self._settled: dict[str, Settled] = {}
         """The settled past of others of them, which stays."""
@@ -308,7 +308,7 @@ class _NewAudit:
                 share_days = (row for row in self._saved.days.get(group_id, ()) if row.day <= settled.day)
                 self._made.add(judged, self._place, share_days)
             if judged.hosts is not None:
-                self._hosts[group_id] = judged.hosts
+                self.hosts[group_id] = judged.hosts
 
     @property
     def made_anew(self) -> Mapping[Table, Mapping[str, int]]:
@@ -318,28 +318,16 @@ class _NewAudit:
         return {
             PARTITION_OWNERS: noted | {group_id: found.generation_at for group_id, found in settled},
             REBALANCES: noted | {group_id: found.at_ms for group_id, found in settled},
-            COMMIT_ANOMALIES: dict.fromkeys(self._whole | self._hosts.keys(), NO_PLACE),
+            COMMIT_ANOMALIES: dict.fromkeys(self._whole, NO_PLACE),
         }
 
     def _carry(self) -> None:
         """Write what was counted and found before and still holds."""
         parts, log_partition = self._parts, self._log_partition
         parts.carry_broken_rules(log_partition, left_out=self._whole)
-        if self._hosts:
-            for rows in parts.former_rows(COMMIT_ANOMALIES, log_partition, is_coded=True):
-                of_groups = rows.filter(pa.array(is_of_groups(rows, {log_partition: self._hosts.keys()})))
-                parts.write(COMMIT_ANOMALIES, _with_hosts(of_groups, self._hosts))
         days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
             group_id: settled.day for group_id, settled in self._settled.items()
         }
         parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
         days = [day for day in self._quiet_days if day.group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)
-
-
-def _with_hosts(rows: pa.Table, hosts: Mapping[str, HostsNow]) -> pa.Table:
-    """Anomalies as they were, with the hosts of owners as they are told now."""
-    names = ("topic", "partition", "log_offset", "owner_member_id", "owner_client_host")
-    places = zip(*(values_of(rows[name]) for name in names), strict=True)
-    now = [hosts[group_id].of(*place) for group_id, place in zip(values_of(rows["group_id"]), places, strict=True)]
-    return rows.set_column(rows.schema.get_field_index(names[-1]), names[-1], pa.array(now, pa.string()))

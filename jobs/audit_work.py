@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
+from jobs.audit_hosts import with_hosts
 from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, TO_LOG_OFFSET, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
@@ -131,14 +133,18 @@ class AuditParts:
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "state": state}
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
-    def carry(self, table: Table, made_anew: Mapping[int, Mapping[str, int]]) -> None:
-        """Write the rows which the last audit made of some log partitions. Of groups of which rows were made anew,
-        given with the bound behind which all were: those up to it (`_places`); NO_PLACE: none."""
+    def carry(
+        self, table: Table, made_anew: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
+    ) -> None:
+        """Write the rows which the last audit made of some log partitions, with `hosts` of members as they are told
+        now. Of groups of which rows were made anew, given with the bound behind which all were: those up to it
+        (`_places`); NO_PLACE: none."""
         columns = _columns_of(table)
         texts = text_columns(table, columns)
         for rows in self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ():
             is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
-            self.write(table, rows if is_kept.all() else rows.filter(pa.array(is_kept)))
+            kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
+            self.write(table, with_hosts(table, kept, hosts))
 
     def carry_broken_rules(
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()

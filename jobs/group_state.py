@@ -105,6 +105,7 @@ def packed_settled(settled: Settled) -> bytes:
         settled._replace(
             group_types=sorted(settled.group_types),  # type: ignore[arg-type]
             members=list(settled.members.items()),  # type: ignore[arg-type]
+            bound=sorted(settled.bound),  # type: ignore[arg-type]
             held=list(settled.held.items()),  # type: ignore[arg-type]
             lost=list(settled.lost.items()),  # type: ignore[arg-type]
             unplanned=sorted(settled.unplanned),  # type: ignore[arg-type]
@@ -121,6 +122,7 @@ def unpacked_settled(packed: bytes) -> Settled:
             group_types=frozenset(told.group_types),
             words=tuple(EventRow(*word) for word in told.words),
             members=dict(told.members),
+            bound=frozenset(told.bound),
             held=dict(told.held),
             lost=dict(told.lost),
             unplanned=frozenset(told.unplanned),

@@ -660,19 +660,19 @@ def _is_of_any(rows: pa.Table, only: Set[str]) -> BoolArray:
 
 def is_of_groups(rows: pa.Table, groups: Mapping[int, Set[str]]) -> BoolArray:
     """Which rows are of some groups, given by log partition. `rows`: `group_id` and LOG_PARTITION among the columns."""
-    found, place = _groups_of(rows)
+    found, place = groups_of(rows)
     return np.array([group_id in groups.get(log_partition, ()) for log_partition, group_id in found], np.bool_)[place]
 
 
 def numbers_by_group(rows: pa.Table, numbers: Mapping[int, Mapping[str, int]], default: int) -> I64:
     """Of each row the number of its group, given by log partition. `rows` as in `is_of_groups`."""
-    found, place = _groups_of(rows)
+    found, place = groups_of(rows)
     none: Mapping[str, int] = {}
     of_groups = [numbers.get(log_partition, none).get(group_id, default) for log_partition, group_id in found]
     return np.array(of_groups, np.int64)[place]
 
 
-def _groups_of(rows: pa.Table) -> tuple[list[tuple[int, str]], I64]:
+def groups_of(rows: pa.Table) -> tuple[list[tuple[int, str]], I64]:
     """The log partitions and groups that rows are of, and which of them each row is of."""
     group, group_ids = codes_of(rows["group_id"])
     count = max(len(group_ids), 1)

@@ -20,7 +20,7 @@ called a reset.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -212,20 +212,6 @@ class OwnersAt:
 
 def _begin(owner: OwnerRow) -> tuple[int, str]:
     return owner.from_log_offset, owner.member_id
-
-
-class HostsNow:
-    """The hosts of members of one group, of which some changed: anomalies name them as they were told last."""
-
-    def __init__(self, owners: Iterable[OwnerRow], changed: Set[str]) -> None:
-        self._owners = OwnersAt(owners)
-        self._changed = changed
-        """Ids of members."""
-
-    def of(self, topic: str, partition: int, log_offset: int, member_id: str | None, host: str | None) -> str | None:
-        """The host of the member which owned a partition at a place in the log; `host` was told before."""
-        owner = self._owners.at(topic, partition, log_offset) if member_id in self._changed else None
-        return host if owner is None else owner.client_host
 
 
 class _InForce:

@@ -17,7 +17,8 @@ Proof there is one only: a classic member cannot have expired sooner than its ti
 by an admin's hand. All else is likely at best.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
@@ -42,7 +43,8 @@ GUESS: Final = "GUESS"
 CLASSIC: Final = "CLASSIC"
 UNREVOKED: Final = "UNREVOKED"
 STATIC_MEMBER_AWAY_EPOCH: Final = -2
-SIGNS_OF_LIFE: Final = frozenset({"MEMBER_JOINED", "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
+JOINED: Final = "MEMBER_JOINED"
+SIGNS_OF_LIFE: Final = frozenset({JOINED, "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
 """Events which a member's own request causes, in groups other than classic."""
 NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
 """Operations with these write members anew which sent no request; their events count for nothing."""
@@ -138,7 +140,7 @@ class _Departures:
         if now.group_type == CLASSIC and previous is not None and previous.group_type == CLASSIC:
             by_record_ms = previous.current_state_at
         else:
-            by_record_ms = _last_event_ms(self._events.get(member.member_id, ()), end)
+            by_record_ms = max((event.at for event in self._of(member, end)), default=None)
         times = self._commit_times.get(stretch_of(member), ())
         last_commit_ms = times[-1] if times else None
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
@@ -197,15 +199,24 @@ class _Departures:
         return 0 <= over_ms <= member.rebalance_timeout_ms // HEARTBEATS_PER_SESSION
 
     def _newest_assignment(self, member: MemberRow, ended_at_ms: int) -> EventRow | None:
-        events = self._events.get(member.member_id, ())
         return next(
             (
                 event
-                for event in reversed(events)
+                for event in reversed(self._of(member, member.to_log_offset))
                 if event.event_type == "MEMBER_RECONCILED" and event.at <= ended_at_ms
             ),
             None,
         )
+
+    def _of(self, member: MemberRow, to_log_offset: int | None) -> Sequence[EventRow]:
+        """What its requests caused in this stretch, up to a place in the log: an id may have been there before, and
+        come again."""
+        events = self._events.get(member.member_id, ())
+        end = len(events) if to_log_offset is None else bisect_right(events, to_log_offset, key=_place)
+        begin = bisect_right(events, member.from_log_offset, key=_place, hi=end)
+        while begin and events[begin - 1].event_type != JOINED:
+            begin -= 1
+        return events[max(begin - 1, 0) : end]
 
 
 def _is_heard_within(session_ms: int, silent_ms: int) -> bool:
@@ -256,8 +267,8 @@ def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
     return by_member
 
 
-def _last_event_ms(events: Iterable[EventRow], to_log_offset: int) -> int | None:
-    return max((event.at for event in events if event.log_offset <= to_log_offset), default=None)
+def _place(event: EventRow) -> int:
+    return event.log_offset
 
 
 def _rhythm_ms(times: Times) -> int | None:

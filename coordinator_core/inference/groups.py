@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
-from coordinator_core.inference.commit_anomalies import HostsNow, applied_by_partition, find_anomalies, stalled
+from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import (
     NO_DAY,
@@ -19,12 +19,13 @@ from coordinator_core.inference.days import (
 from coordinator_core.inference.departures import Departed, find_departures
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.heard import Stretch, Times, heard_of
+from coordinator_core.inference.hosts import HostsNow, Moved
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import PastTooShort, Settled, settle, since, with_past
+from coordinator_core.inference.settled import PastTooShort, Settled, moved_members, settle, since, with_past
 from coordinator_core.log.chunk import I64
 
 
@@ -62,7 +63,7 @@ class Judged:
     kept: I64
     """Which of its commits."""
     hosts: HostsNow | None = None
-    """For what was said of its commits before, where members changed since."""
+    """For what was said before of its commits, and of its settled past, where members changed since."""
     went_on_from: Settled | None = None
     """Rows of gold of before this place stay; here are the others."""
     late: Mapping[int, DayCounts] = field(default_factory=dict)
@@ -87,6 +88,7 @@ def judge_group(
     life, came_from = _in_order(life), None if before is None else before.settled
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: Departed = {}
+    moved: Mapping[str, Moved] = {}
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
@@ -95,7 +97,7 @@ def judge_group(
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
-        owners = with_past(owners, came_from)
+        owners, moved = with_past(owners, came_from), moved_members(life, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, departed, settings)
@@ -127,7 +129,8 @@ def judge_group(
         share_days=share_group_days(life, settled_day) if SHARE in types else [],
     )
     changed = set() if before is None else _changed_members(life, place)
-    hosts = HostsNow(owners, changed) if changed else None
+    settled_at = -1 if came_from is None else came_from.generation_at
+    hosts = HostsNow(owners, changed, moved, settled_at) if changed or moved else None
     return Judged(life, gold, past, heard, kept, hosts, came_from, late, settled)
 
 

@@ -6,7 +6,7 @@ their members one by one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from coordinator_core.history.groups import LEFT_OR_EXPIRED
@@ -14,6 +14,7 @@ from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
 from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
+from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
@@ -31,18 +32,21 @@ class Rebalances(NamedTuple):
     rows: Sequence[RebalanceRow]
     log_offsets: Sequence[int]
     """`from_log_offset` of the generation of each."""
+    placed: Set[Stretch] = frozenset()
+    """Members of which the host decided whether there was a deployment."""
 
     def after(self, log_offset: int) -> "Rebalances":
         """Those behind a place in the log."""
         first = bisect_right(self.log_offsets, log_offset)
-        return Rebalances(self.rows[first:], self.log_offsets[first:])
+        return Rebalances(self.rows[first:], self.log_offsets[first:], self.placed)
 
 
 def find_rebalances(
     life: GroupLife, owners: Sequence[OwnerRow], departed: Departed, settings: InferenceSettings
 ) -> Rebalances:
     """All rebalances of one group. `departed`: `find_departures` of it."""
-    rollouts = find_rollouts(life.members, departed, settings)
+    placed = set[Stretch]()
+    rollouts = find_rollouts(life.members, departed, settings, placed)
     departed = {**departed, **by_others(rollouts, departed)}
     completed = completion_times(life.events)
     rows: list[RebalanceRow] = []
@@ -58,8 +62,9 @@ def find_rebalances(
         begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
     rows = with_rollouts(_with_unowned_time(rows, begins_ms, owners), log_offsets, rollouts)
     explained = {place: rollout.member_ids for rollout in rollouts for place in rollout.log_offsets}
-    rows = with_storms(rows, [explained.get(place, frozenset()) for place in log_offsets], life.members, settings)
-    return Rebalances(rows, log_offsets)
+    known = [explained.get(place, frozenset()) for place in log_offsets]
+    rows = with_storms(rows, log_offsets, known, life.members, settings)
+    return Rebalances(rows, log_offsets, placed)
 
 
 def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[MemberRow]]]:

@@ -80,8 +80,13 @@ def _is_made_up(word: str) -> bool:
     return len(word) >= RANDOM_LETTERS_MIN and VOWELS.isdisjoint(word)
 
 
-def find_rollouts(members: Iterable[MemberRow], departed: Departed, settings: InferenceSettings) -> list[Rollout]:
-    """All rolling deployments of one group, in the order of the log."""
+def find_rollouts(
+    members: Iterable[MemberRow], departed: Departed, settings: InferenceSettings, placed: set[Stretch] | None = None
+) -> list[Rollout]:
+    """All rolling deployments of one group, in the order of the log.
+
+    `placed` takes in the members of exchanges of which their hosts decided whether they were deployments.
+    """
     families: dict[tuple[str, ...], list[MemberRow]] = {}
     for member in members:
         families.setdefault(client_family(member.client_id), []).append(member)
@@ -89,7 +94,7 @@ def find_rollouts(members: Iterable[MemberRow], departed: Departed, settings: In
         rollout
         for family in families.values()
         if len(family) >= 2 * MEMBERS_MIN
-        for rollout in _rollouts_of(_family_steps(family), departed, settings)
+        for rollout in _rollouts_of(_family_steps(family), departed, settings, set() if placed is None else placed)
     ]
     return sorted(found, key=lambda rollout: rollout.log_offsets)
 
@@ -151,17 +156,19 @@ def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
     return [steps[log_offset] for log_offset in sorted(steps)]
 
 
-def _rollouts_of(steps: Sequence[_FamilyStep], departed: Departed, settings: InferenceSettings) -> Iterator[Rollout]:
+def _rollouts_of(
+    steps: Sequence[_FamilyStep], departed: Departed, settings: InferenceSettings, placed: set[Stretch]
+) -> Iterator[Rollout]:
     present: set[str] = set()
     index = 0
     while index < len(steps):
-        exchange = _Exchange(present)
+        exchange = _Exchange(present, placed)
         end = exchange.end(steps, index, settings.rollout_pause_ms)
         if end > index:
             # who came before anybody went may be of it, or have come for good: then it begins later
             later = next(place for place in range(index, end) if steps[place].went)
             came = {member.member_id for step in steps[index:later] for member in step.came}
-            if later > index and _Exchange(present | came).end(steps, later, settings.rollout_pause_ms) > later:
+            if later > index and _Exchange(present | came, placed).end(steps, later, settings.rollout_pause_ms) > later:
                 end = later
             elif not _stopped_polling(exchange.old, departed):
                 yield exchange.rollout(tuple(step.log_offset for step in steps[index:end]), departed)
@@ -175,9 +182,10 @@ def _rollouts_of(steps: Sequence[_FamilyStep], departed: Departed, settings: Inf
 class _Exchange:
     """All who were there, exchanged: taken in step by step."""
 
-    def __init__(self, present: Iterable[str]) -> None:
+    def __init__(self, present: Iterable[str], placed: set[Stretch]) -> None:
         self._waiting = set(present)
         """Old ones that are still there."""
+        self._placed = placed
         self._size = len(self._waiting)
         self._half = self._size // 2
         self.old: list[MemberRow] = []
@@ -221,7 +229,10 @@ class _Exchange:
     def _is_mixed(self) -> bool:
         if self._came[0] >= self._went[-1]:
             return False
-        return self._went[0] < self._came[-1] or any(map(self._have_same, PLACES))
+        if self._went[0] < self._came[-1] or any(map(self._have_same, NAMES)):
+            return True
+        self._placed.update(map(stretch_of, (*self.old, *self.new)))
+        return any(map(self._have_same, PLACES))
 
     def _have_same(self, place: Callable[[MemberRow], Hashable]) -> bool:
         """Do the new ones take the very places of the old ones, one each?"""
@@ -236,13 +247,16 @@ class _Exchange:
         return Rollout(log_offsets, old, new, confidence)
 
 
-PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
+NAMES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
     lambda member: member.instance_id,
     lambda member: member.client_id,
+)
+PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
     lambda member: member.client_host,
     lambda member: (member.client_id, member.client_host),
 )
-"""What stays the same where a process is started anew in its place, of one kind of set-up or another."""
+"""What stays the same where a process is started anew in its place, of one kind of set-up or another: its names, or its
+host."""
 
 
 def _stopped_polling(old: Sequence[MemberRow], departed: Departed) -> bool:

@@ -6,16 +6,16 @@ that follow each other, on different days (UTC) and further apart than storms an
 all before it are settled, if nothing was left open then:
 
 * every rebalance until then was over; the second one does not follow up the first one;
-* of the partitions that had an owner, each had one then, or the group was empty;
-* no member ever came back from another host: gold names it by the last one, before that place, too.
+* of the partitions that had an owner, each had one then, or the group was empty.
 
 The next audit needs of silver what held there or came after, and keeps what this does not tell: the last words of the
 members that were there (`words`), and of ownership what came before it (`held`, `lost`). What comes may still show that
-the place was none; then PastTooShort is raised, and the group judged from its beginning.
+the place was none; then PastTooShort is raised, and the group judged from its beginning. Only this of the past changes
+still: if a member that was there comes back from another host, rows of before name that one, too (`moved_members`).
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,8 +24,9 @@ from coordinator_core.errors import CoreError
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
 from coordinator_core.inference.days import DAY_MS
-from coordinator_core.inference.departures import CLASSIC, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
+from coordinator_core.inference.departures import CLASSIC, JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
 from coordinator_core.inference.heard import Stretch
+from coordinator_core.inference.hosts import Moved
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import PlanKey, Plans, planned_rows
 from coordinator_core.inference.owners import OWNED, STREAMS, MembersAt, partition_of
@@ -72,6 +73,8 @@ class Settled(NamedTuple):
     """Of all before it."""
     members: Mapping[Stretch, Client]
     """Who was there."""
+    bound: frozenset[Stretch]
+    """Those of them whose host says more of the past than how they are named."""
     words: tuple[EventRow, ...]
     """The last that was told of the members there, and of the group, before `events_from`; in log order."""
     held: Mapping[OwnerPlace, tuple[int | None, bool]]
@@ -114,8 +117,6 @@ def _holds_after(to_log_offset: int | None, place: int) -> bool:
 def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettings, new_log_offsets: I64) -> None:
     """Raises PastTooShort where what came shows that the place is none. `life`: what `since` gives of it;
     `new_log_offsets`: of commits to be judged."""
-    if any(settled.members.get(stretch_of(row), _client_of(row)) != _client_of(row) for row in life.members):
-        raise PastTooShort("what was said of owners before names hosts as they are told now")
     begins = {row.from_log_offset for row in life.generations}
     if not {settled.generation_at, settled.next_at} <= begins:
         raise PastTooShort("a generation is no more")
@@ -128,6 +129,23 @@ def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettin
     planned = {key for key, row in planned_rows(life.assignments) if row.from_log_offset >= settled.next_at}
     if planned & settled.unplanned:
         raise PastTooShort("a partition is assigned again that had an owner long ago")
+
+
+def moved_members(life: GroupLife, settled: Settled) -> Mapping[str, Moved]:
+    """Members of a settled past that came back from other hosts, by id. `life`: what `since` gives of it.
+
+    Raises PastTooShort where more of a member is told otherwise, or more than its name goes by its host.
+    """
+    moved: dict[str, Moved] = {}
+    for row in life.members:
+        stretch = stretch_of(row)
+        before, now = settled.members.get(stretch, _client_of(row)), _client_of(row)
+        if before == now:
+            continue
+        if before[:-1] != now[:-1] or stretch in settled.bound or row.member_id in moved:
+            raise PastTooShort("what was said before goes by how members are told now")
+        moved[row.member_id] = Moved(row.from_log_offset, row.client_host)
+    return moved
 
 
 def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
@@ -166,18 +184,18 @@ def settle(
     settings: InferenceSettings,
     before: Settled | None = None,
 ) -> Settled | None:
-    """The newest place before which all is settled; `before`, where there is none after that.
+    """The newest place before which all is settled; `before`, as members are told now, where there is none after that.
 
     `life`: all of it, or what `since` gives of it, its rows in log order; `owners` and `rebalances` of it, less the
     rebalances before.
     """
-    if any(event.event_type == "MEMBER_UPDATED" for event in life.events):
-        # where members come back from other hosts, which all rows name as they are told last, they may do so again
-        return before
+    if before is not None:
+        now = {stretch_of(row): _client_of(row) for row in life.members}
+        before = before._replace(members={stretch: now.get(stretch, told) for stretch, told in before.members.items()})
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
         return before
-    times, seeker = _Times(life, rebalances), _Seeker(life, owners, before)
+    times, seeker = _Times(life, rebalances), _Seeker(life, owners, rebalances.placed, before)
     indices = {row.from_log_offset: index for index, row in enumerate(life.generations)}
     for number in numbers:
         index = indices[rebalances.log_offsets[number]]
@@ -250,9 +268,12 @@ def _changes(life: GroupLife) -> Iterator[tuple[int, int]]:
 class _Seeker:
     """Looks what is to be kept of a group at a place between two generations, or why it is not settled there."""
 
-    def __init__(self, life: GroupLife, owners: Sequence[OwnerRow], before: Settled | None) -> None:
+    def __init__(
+        self, life: GroupLife, owners: Sequence[OwnerRow], placed: Set[Stretch], before: Settled | None
+    ) -> None:
         self._life = life
         self._owners = owners
+        self._placed = placed if before is None else placed | before.bound
         self._before = before
         self._offsets = [event.log_offset for event in life.events]
         self._completed = completion_times(life.events)
@@ -293,10 +314,31 @@ class _Seeker:
             is_empty=is_empty,
             group_types=frozenset(types if before is None else types | before.group_types),
             members=present,
+            bound=self._bound(present.keys()),
             words=words,
             held=held,
             lost=lost,
             unplanned=unplanned,
+        )
+
+    def _bound(self, present: Set[Stretch]) -> frozenset[Stretch]:
+        """Of some members those whose host decided something, and those whose rows are not told by where they begin:
+        that came twice, or owned something sooner."""
+        newest: dict[str, int] = {}
+        for row in self._life.members:
+            newest[row.member_id] = max(newest.get(row.member_id, 0), row.from_log_offset)
+        begins = dict(present)
+        sooner = {
+            row.member_id
+            for row in self._owners
+            if (begin := begins.get(row.member_id)) is not None
+            and row.from_log_offset < begin
+            and _holds_after(row.to_log_offset, begin)
+        }
+        return frozenset(
+            stretch
+            for stretch in present
+            if stretch in self._placed or stretch[0] in sooner or newest[stretch[0]] > stretch[1]
         )
 
     def _is_over(self, log_offset: int) -> bool:
@@ -383,7 +425,8 @@ def _words(
     that is there and of the group, by place and by time, the newest that shows a member where it is to be, and what
     streams groups read from a place on."""
     made_anew = {event.at for event in all_events if event.event_type in NO_SIGNS_OF_LIFE}
-    kept: dict[tuple[str, str, str], EventRow] = {}
+    of_group: dict[tuple[str, str], EventRow] = {}
+    of_members: dict[str, dict[tuple[str, str], EventRow]] = {}
     topologies: list[EventRow] = []
     for event in events:
         kind, member_id = event.event_type, event.member_id
@@ -391,24 +434,29 @@ def _words(
             if event.log_offset <= topologies_from:
                 topologies.clear()
             topologies.append(event)
-        kept["newest", "", ""] = event
-        if event.at >= kept.get(("latest", "", ""), event).at:
-            kept["latest", "", ""] = event
+        of_group["newest", ""] = event
+        if event.at >= of_group.get(("latest", ""), event).at:
+            of_group["latest", ""] = event
         if member_id is None:
-            kept["newest", kind, ""] = event
+            of_group["newest", kind] = event
             continue
         if member_id not in member_ids or kind not in PRESENCE | SIGNS_OF_LIFE:
             continue
-        kept["newest", kind, member_id] = event
+        is_alive = kind in SIGNS_OF_LIFE and event.at not in made_anew
+        if is_alive and kind == JOINED:
+            of_members[member_id] = {}  # what was told before is of another stretch
+        kept = of_members.setdefault(member_id, {})
+        kept["newest", kind] = event
         if kind == RECONCILED and event.details.get("state") == STABLE:
-            kept[STABLE, kind, member_id] = event
-        if kind in SIGNS_OF_LIFE and event.at not in made_anew:
-            kept["alive", kind, member_id] = event
-            if event.at >= kept.get(("latest", "", member_id), event).at:
-                kept["latest", "", member_id] = event
-    times = {event.at for event in kept.values()}
+            kept[STABLE, kind] = event
+        if is_alive:
+            kept["alive", kind] = event
+            if event.at >= kept.get(("latest", ""), event).at:
+                kept["latest", ""] = event
+    newest = [*of_group.values(), *(event for kept in of_members.values() for event in kept.values())]
+    times = {event.at for event in newest}
     anew = (event for event in events if event.event_type in NO_SIGNS_OF_LIFE and event.at in times)
-    found = {(event.log_offset, event.event_index): event for event in (*kept.values(), *topologies, *anew)}
+    found = {(event.log_offset, event.event_index): event for event in (*newest, *topologies, *anew)}
     return tuple(found[place] for place in sorted(found))
 
 

@@ -29,7 +29,7 @@ from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 from tests.conftest import IS_TEST_LIVE, RECORDINGS
 from tests.coordinator_core.inference.group_lives import moved_member
-from tests.coordinator_core.inference.group_weeks import weeks_log
+from tests.coordinator_core.inference.group_weeks import moved_after_days, weeks_log
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError
@@ -199,9 +199,10 @@ def test_an_older_stretch_that_comes_late(tmp_path: Path, whole: Gold) -> None:
     assert_same(nights, whole)
 
 
-def test_a_member_that_comes_back_from_another_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", [moved_member, moved_after_days])
+def test_a_member_that_comes_back_from_another_host(tmp_path: Path, log: Callable[[], tuple[list[bytes], int]]) -> None:
     """What was said of commits to its partitions names the host that it has in silver now."""
-    batches, place = moved_member()
+    batches, place = log()
     segment = tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020}.log"
     segment.parent.mkdir(parents=True)
     nights = Nights(tmp_path / "warehouse", tmp_path / "logs")

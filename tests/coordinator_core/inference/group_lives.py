@@ -109,12 +109,12 @@ def moved_member() -> tuple[list[bytes], int]:
     return batches_of([*before, *since]), len(before)
 
 
-def joins(member_id: str, instance_id: str | None = None, regex: str | None = None) -> list[Record]:
+def joins(member_id: str, instance_id: str | None = None, regex: str | None = None, host: str = "/h") -> list[Record]:
     """A member comes to a consumer group."""
     value = {
         "instance_id": instance_id,
         "client_id": f"client-{member_id}",
-        "client_host": "/h",
+        "client_host": host,
         "subscribed_topic_names": (TOPIC,) if regex is None else (),
         "subscribed_topic_regex": regex,
         "rebalance_timeout_ms": REBALANCE_MS,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
-from coordinator_core.inference.commit_anomalies import HostsNow
 from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
 from coordinator_core.inference.groups import GroupGold, Judged, audit_group, judge_group
+from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
@@ -112,7 +112,9 @@ def add_settled(before: GroupGold, judged: Judged) -> None:
     place, gold = judged.went_on_from, judged.gold
     assert place is not None
     owners = [
-        row for row in before.owners if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
+        owner_with_host(row, judged.hosts)
+        for row in before.owners
+        if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
     ]
     gold.owners = sorted([*owners, *gold.owners], key=owner_order)
     gold.rebalances = [*(row for row in before.rebalances if row.started_at <= place.at_ms), *gold.rebalances]
@@ -128,6 +130,12 @@ def add_settled(before: GroupGold, judged: Judged) -> None:
 
 def owner_order(row: OwnerRow) -> tuple[str, str, int, int, str]:
     return row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id
+
+
+def owner_with_host(row: OwnerRow, hosts: HostsNow | None) -> OwnerRow:
+    if hosts is None:
+        return row
+    return row._replace(client_host=hosts.of_settled(row.member_id, row.from_log_offset, row.client_host))
 
 
 def with_host(row: AnomalyRow, hosts: HostsNow) -> AnomalyRow:

@@ -15,6 +15,7 @@ from tests.coordinator_core.inference.group_lives import (
     classic,
     commit,
     epoch,
+    generation,
     goes,
     joins,
     reconciled,
@@ -41,6 +42,19 @@ def weeks_log(random: Random, group_ids: Sequence[str], count: int) -> list[byte
     return encode_batches([batch for *_, batch in sorted(told, key=lambda one: one[:3])])
 
 
+def moved_after_days() -> tuple[list[bytes], int]:
+    """As `moved_member`, days after its offset went back, with a rebalance each day."""
+    both = {"m": [0], "other": [1]}
+    told = [(0, generation(1, both, host="/old"))]
+    told += [(1_000, commit(*offset)) for offset in ((10, 0), (5, 0), (10, 1), (5, 1))]
+    for day in (1, 2):
+        told.append((day * DAY_MS, generation(day + 1, both | {f"x{day}": [2]}, host="/old")))
+    told.append((3 * DAY_MS, generation(4, both, host="/new", hosts={"other": "/old"})))
+    told.append((3 * DAY_MS + 1_000, commit(20)))
+    batches = [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told]
+    return encode_batches(batches), len(batches) - 2
+
+
 class Weeks:
     """The log of one group, told thing by thing."""
 
@@ -55,8 +69,10 @@ class Weeks:
         """Is the last partition given to anybody?"""
         self._is_open = False
         """Is a transaction?"""
-        self._moves = random.random() < 0.2
-        """Do members come back from other hosts?"""
+        self._moving = random.choice((0, 0, 0.05, 0.5, 1))
+        """How many members come back from other hosts."""
+        self._gone: set[str] = set()
+        """Ids of members that went."""
         self._generation = 0
         self._instances: dict[str, str] = {}
         self._members: dict[str, list[int]] = {}
@@ -109,8 +125,8 @@ class Weeks:
             self._change(went=len(self._members))
         elif chance < 0.97 and not self._members:
             self._delete()
-        elif self._members and self._moves:
-            self._change(moved=self._random.choice(list(self._members)))
+        elif self._members:
+            self._change()
 
     def _commit(self) -> None:
         self._offset += self._random.choice((1, 1, 1, 5, -2) if self._random.random() < 0.998 else (900,))
@@ -127,21 +143,22 @@ class Weeks:
             self._batches.append(LogBatch(timed, PRODUCER_ID, True))
         self._is_open = not self._is_open
 
-    def _change(self, came: int = 0, went: int = 0, moved: str | None = None) -> None:
-        """A rebalance: members come and go; one may come back from another host."""
+    def _change(self, came: int = 0, went: int = 0) -> None:
+        """A rebalance: members come and go; some may come back from other hosts."""
         left = self._random.sample(list(self._members), min(went, len(self._members)))
         instances = [self._instances.pop(member_id) for member_id in left if member_id in self._instances]
         for member_id in left:
             del self._members[member_id]
-        new = [f"m{self._member_count + index}" for index in range(came)]
-        self._member_count += came
+            self._gone.add(member_id)
+        new = [self._came() for _ in range(came)]
         for member_id in new:
             self._members[member_id] = []
-            self._hosts[member_id] = "/h"
+            self._hosts.setdefault(member_id, "/h")
             if self._random.random() < 0.4:
                 self._instances[member_id] = instances.pop() if instances else f"i-{member_id}"
-        if moved is not None:
-            self._hosts[moved] = f"/h{self._random.randrange(9)}"
+        moved = [member_id for member_id in self._members if self._random.random() < self._moving]
+        for member_id in moved:
+            self._hosts[member_id] = f"/h{self._random.randrange(9)}"
         before = self._members
         self._members = self._assigned()
         self._generation += self._random.random() < 0.03  # one is missing
@@ -151,9 +168,9 @@ class Weeks:
             return
         records = [record for member_id in left for record in goes(member_id)]
         for member_id in new:
-            records += joins(member_id, self._instances.get(member_id))
-        if moved is not None and moved not in new:
-            records += [(*joins(moved, self._instances.get(moved))[0],)]
+            records += self._told(member_id)
+        for member_id in moved:
+            records += self._told(member_id) if member_id not in new else ()
         self._write([*records, *epoch(self._generation, self._random.choice((7, 7, 7, 8)))])
         self._late = {member_id: lost for member_id, lost in self._late.items() if member_id in self._members}
         if self._random.random() < 0.05:
@@ -165,6 +182,18 @@ class Weeks:
             member_id: [one for one in before.get(member_id, ()) if one not in owned]
             for member_id, owned in self._members.items()
         }
+
+    def _came(self) -> str:
+        """The id of a member that comes: perhaps of one that was there once, and went."""
+        if self._gone and self._random.random() < 0.2:
+            member_id = self._random.choice(sorted(self._gone))
+            self._gone.remove(member_id)
+            return member_id
+        self._member_count += 1
+        return f"m{self._member_count}"
+
+    def _told(self, member_id: str) -> list[Record]:
+        return joins(member_id, self._instances.get(member_id), host=self._hosts[member_id])
 
     def _classic_generation(self) -> list[Record]:
         return classic(

@@ -76,3 +76,18 @@ def test_a_classic_member_without_a_session_of_its_own() -> None:
     life = life_of([(0, classic(1, both, session_ms=0)), (END, classic(2, alone, session_ms=0))], beats(END))
     row = audit_group(life, InferenceSettings(), Configs([session("120000")])).rebalances[-1]
     assert (row.members_left, row.cause, row.method) == (("b",), "MEMBER_LEFT", "JUST_HEARD")
+
+
+def test_a_member_id_that_came_again() -> None:
+    """That it went for a while, as static members do, was of its first stay."""
+    told = (
+        *GONE[:2],
+        (60_000, reconciled("b", -2, ())),
+        (90_000, [*goes("b"), *epoch(3), *target(3, {"a": (0, 1)})]),
+        (91_000, reconciled("a", 3, (0, 1))),
+        (END - 2_000, [*joins("b"), *epoch(4)]),
+        (END, [*goes("b"), *epoch(5)]),
+    )
+    first, _, last = audit_group(life_of(told), InferenceSettings()).rebalances[-3:]
+    assert (first.members_left, first.method) == (("b",), "STATIC_MEMBER_AWAY")
+    assert (last.members_left, last.method) == (("b",), "JUST_HEARD")

@@ -232,6 +232,17 @@ def test_storm_and_who_flaps() -> None:
     assert gold.days[0].storm_rebalance_count == 5
 
 
+def test_who_flaps_is_named_as_then() -> None:
+    """A member id may come again, days later, under another name."""
+    operations: list[tuple[int, list[Record]]] = []
+    for number in range(1, 7):
+        owned = {"a": (0,), "b": (1,)} if number % 2 == 0 else {"a": (0, 1)}
+        operations.append((number * 10_000, classic(number, owned)))
+    operations.append((90_000_000, classic(7, {"a": (0,), "b": (1,)}, instances={"b": "later"})))
+    told = rebalances(operations)
+    assert [row.flapping_members for row in told] == [*[("client-b",)] * 6, ()]
+
+
 @given(st.randoms(use_true_random=False))
 def test_gold_is_a_function_of_the_set_of_rows(shuffler: random.Random) -> None:
     """Whatever the order in which silver's rows come, gold is the same."""

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 from typing import Final
@@ -11,9 +12,18 @@ import pytest
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.group_records import Record
 from tests.coordinator_core.history.histories import commits_on, offsets_log
-from tests.coordinator_core.inference.group_lives import GROUP, Replayed, epoch, goes, joins, reconciled, target
+from tests.coordinator_core.inference.group_lives import (
+    GROUP,
+    Replayed,
+    classic,
+    epoch,
+    goes,
+    joins,
+    reconciled,
+    target,
+)
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
-from tests.coordinator_core.inference.group_weeks import AWAY_EPOCH, DAY_MS, logged, weeks_log
+from tests.coordinator_core.inference.group_weeks import AWAY_EPOCH, DAY_MS, logged, moved_after_days, weeks_log
 from tests.coordinator_core.offsets.reference import encode_batches
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "100"))
@@ -31,6 +41,23 @@ def judged(batches: list[bytes], random: Random, night_count: int, hint: object)
         nights.audit(now, end_of(batches[first:end], nights.place))
         assert_same(nights, now, hint)
     return nights.ways
+
+
+def told_in(told: list[tuple[int, list[Record]]]) -> list[bytes]:
+    """Operations of a group, when and what was written, in batches."""
+    return encode_batches([logged(records, at_ms, GROUP) for at_ms, records in told])
+
+
+def two_nights(batches: list[bytes], place: int = -1) -> Iterator[Nights]:
+    """What there is after a night of the batches before a place, and after one of the others; both said what one audit
+    says."""
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for some in (batches[:place], batches[place:]):
+        now = Replayed(now, some)
+        nights.audit(now, end_of(some, nights.place))
+        assert_same(nights, now, len(some))
+        yield nights
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -72,12 +99,34 @@ def test_a_static_member_that_went_days_ago() -> None:
             (day * DAY_MS + 2_000, reconciled(other, number, [3])),
         ]
     told.append((4 * DAY_MS, [*goes("c"), *epoch(5)]))
-    batches = encode_batches([logged(records, at_ms, GROUP) for at_ms, records in told])
-    nights = Nights(SETTINGS)
-    now: Replayed | None = None
-    for some in (batches[:-1], batches[-1:]):
-        now = Replayed(now, some)
-        nights.audit(now, end_of(some, nights.place))
-        assert_same(nights, now, len(some))
+    *_, nights = two_nights(told_in(told))
     assert nights.ways["from a settled place"] == 1, nights.ways
     assert nights.gold[GROUP].rebalances[-1].cause_methods == ("STATIC_MEMBER_AWAY",)
+
+
+def test_a_member_that_comes_back_from_another_host_after_days() -> None:
+    """What was said of its commits and of what it owned names that one; nothing else of the past is judged again."""
+    found = []
+    for nights in two_nights(*moved_after_days()):
+        found.append({row.owner_member_id: row.owner_client_host for row in nights.gold[GROUP].anomalies})
+    assert found == [{"m": "/old", "other": "/old"}, {"m": "/new", "other": "/old"}]
+    assert nights.ways["from a settled place"] == 1, nights.ways
+
+
+def test_a_member_whose_host_told_of_a_deployment() -> None:
+    """Two came, then two went: a deployment, because the new ones were on the hosts of the old ones. When one of them
+    comes back from another host days later, it was none."""
+    told: list[tuple[int, list[Record]]] = []
+    hosts = {"a1": "/x", "b1": "/y", "a2": "/x", "b2": "/y"}
+    steps = ("a1 b1", "a1 b1 a2", "a1 b1 a2 b2", "b1 a2 b2", "a2 b2")
+    for number, members in enumerate(map(str.split, steps), 1):
+        told.append((number * 1_000, classic(number, {one: [at] for at, one in enumerate(members)}, hosts=hosts)))
+    for day in (1, 2, 3):
+        if day == 3:
+            hosts |= {"a2": "/z"}
+        told.append((day * DAY_MS, classic(5 + day, {"a2": [0], "b2": [1]}, hosts=hosts)))
+    found = []
+    for nights in two_nights(told_in(told)):
+        found.append(sum(row.rollout_id is not None for row in nights.gold[GROUP].rebalances))
+    assert found == [4, 0]
+    assert not nights.ways["from a settled place"], nights.ways

@@ -1,0 +1,44 @@
+"""The hosts of members that come back from others: rows of gold name a member by the last one, those of before, too."""
+
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
+
+from coordinator_core.inference.commit_anomalies import OwnersAt
+from coordinator_core.inference.rows import OwnerRow
+
+
+class Moved(NamedTuple):
+    """A member that came back from another host."""
+
+    from_log_offset: int
+    """Where its stretch of membership begins."""
+    host: str
+    """From where it came last."""
+
+
+class HostsNow:
+    """The hosts of members of one group, of which some changed, for what gold said of them before."""
+
+    def __init__(
+        self, owners: Iterable[OwnerRow], changed: Set[str], moved: Mapping[str, Moved], settled_at: int
+    ) -> None:
+        self.changed = changed
+        """Ids of members."""
+        self._owners = OwnersAt(owner for owner in owners if owner.member_id in changed)
+        """Of what is not settled."""
+        self.moved = moved
+        """Those of them, by id, that are of the settled past as well."""
+        self.settled_at = settled_at
+        """Up to this place in the log the past is settled."""
+
+    def of(self, topic: str, partition: int, log_offset: int, member_id: str | None, host: str | None) -> str | None:
+        """The host of the member which owned a partition at a place in the log; `host` was told before."""
+        if log_offset <= self.settled_at:
+            return self.of_settled(member_id, log_offset, host)
+        owner = self._owners.at(topic, partition, log_offset) if member_id in self.changed else None
+        return host if owner is None else owner.client_host
+
+    def of_settled(self, member_id: str | None, log_offset: int, host: str | None) -> str | None:
+        """The host of a member that owned something from a place in the settled past on; `host` was told before."""
+        moved = None if member_id is None else self.moved.get(member_id)
+        return host if moved is None or log_offset < moved.from_log_offset else moved.host
