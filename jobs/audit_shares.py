@@ -13,8 +13,9 @@ from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
-from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
 from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers
 from coordinator_core.inference.share_past import (
     Kept,
@@ -24,14 +25,7 @@ from coordinator_core.inference.share_past import (
     settled_to,
     shown_by,
 )
-from coordinator_core.inference.shares import (
-    SHARE,
-    ShareDay,
-    added_counts,
-    audit_share_log,
-    days_of,
-    merged_days,
-)
+from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
@@ -111,18 +105,18 @@ def _audit_stretch(
             parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
         if len(up):
             parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
-    before = () if saved is None else saved.counts
+    before = NO_COUNTS if saved is None else saved.counts
     if is_last:
-        parts.done.days.extend(days_of(added_counts(before, gold.counted.counts())))
+        parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
     anomalies = share_anomalies(states, log_partition)
     told_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
     write_broken_rules(new, work.topic, parts)
-    settled = gold.counted.counts(place)
+    settled = ShareCounts.together([before, gold.counted.counts(place)])
     kept = kept_of(log, gold.evidence, place, known, members)
     unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
     rows = _rows_left(kept, states.rows)
-    return SavedShares.of(kept, rows, unsettled, next_offset, added_counts(before, settled))
+    return SavedShares.of(kept, rows, unsettled, next_offset, settled)
 
 
 Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)
@@ -148,9 +142,8 @@ def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
 
 def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
     """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day."""
-    days = [row for task in done for row in task.days]
     rows = merged_days(
-        [row for row in days if isinstance(row, ShareDay)], [row for row in days if isinstance(row, ShareGroupDayRow)]
+        [counts for task in done for counts in task.share_counts], [row for task in done for row in task.days]
     )
     schema = arrow_schema(SHARE_GROUP_SUMMARY)
     if not rows:

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_days import ShareCounts
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
@@ -76,10 +78,12 @@ class AuditWork:
 
 @dataclass(slots=True)
 class AuditDone:
-    """What one task did. `days`: rows towards gold.share_group_summary, by the coordinator topic that knows them."""
+    """What one task did. `days` and `share_counts`: what each coordinator topic knows towards
+    gold.share_group_summary."""
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    days: list[NamedTuple] = field(default_factory=list)
+    days: list[ShareGroupDayRow] = field(default_factory=list)
+    share_counts: list[ShareCounts] = field(default_factory=list)
     has_differing: bool = False
     """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
     and nothing here counts."""

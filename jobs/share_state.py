@@ -1,7 +1,6 @@
 """What an audit keeps of a log partition of `__share_group_state`, as bytes (see `inference.share_past`)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import msgpack
@@ -10,9 +9,9 @@ import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.columns import joined, taken
+from coordinator_core.inference.share_days import ShareCounts, SharePlace
 from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
 from coordinator_core.inference.share_past import Kept, Known
-from coordinator_core.inference.shares import PlaceCounts
 
 TYPES: Final = {
     "log_offset": np.int64,
@@ -25,6 +24,7 @@ TYPES: Final = {
     "kind": np.int8,
     "released": np.int8,
 }
+COUNTS: Final = ("place", "day", "acknowledged", "redelivered", "archived")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SavedShares:
     """Columns as `share_reader` reads them, and `told_last`."""
     transitions: ShareTransitions
     """In log order."""
-    counts: tuple[PlaceCounts, ...]
+    counts: ShareCounts
     """Of what is settled."""
 
     @classmethod
@@ -50,7 +50,7 @@ class SavedShares:
         states: pa.Table,
         unsettled: ShareTransitions,
         next_offset: int,
-        counts: Sequence[PlaceCounts],
+        counts: ShareCounts,
     ) -> Self:
         """`states`: the rows that `kept.state_rows` are of, with their `told_last`, and those which are not settled, as
         the transitions `unsettled` are."""
@@ -58,9 +58,7 @@ class SavedShares:
         transitions = joined(kept.transitions, unsettled)
         # what comes next lies behind them, and need not be sorted then
         order = np.lexsort((transitions.first_offset, transitions.log_offset))
-        return cls(
-            past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), tuple(counts)
-        )
+        return cls(past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), counts)
 
     def packed(self) -> bytes:
         """As bytes."""
@@ -74,10 +72,9 @@ class SavedShares:
                 "known": tuple(self.known),
                 "next_offset": self.next_offset,
                 "states": sink.getvalue().to_pybytes(),
-                "transitions": {
-                    field.name: getattr(self.transitions, field.name).tobytes() for field in fields(self.transitions)
-                },
-                "counts": [tuple(counts) for counts in self.counts],
+                "transitions": {name: getattr(self.transitions, name).tobytes() for name in TYPES},
+                "places": self.counts.places,
+                "counts": {name: getattr(self.counts, name).tobytes() for name in COUNTS},
             }
         )
         return packed
@@ -99,7 +96,10 @@ class SavedShares:
                 told["next_offset"],
                 states,
                 ShareTransitions(**columns),
-                tuple(PlaceCounts(*counts) for counts in told["counts"]),
+                ShareCounts(
+                    tuple(SharePlace(*place) for place in told["places"]),
+                    **{name: np.frombuffer(told["counts"][name], np.int64) for name in COUNTS},
+                ),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

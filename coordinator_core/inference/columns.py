@@ -74,3 +74,14 @@ def distinct(numbers: I64) -> tuple[I64, I64]:
     is_there = np.zeros(highest - lowest + 1, np.bool_)
     is_there[places] = True
     return np.flatnonzero(is_there) + lowest, (np.cumsum(is_there) - 1)[places]
+
+
+def distinct_pairs(first: I64, second: I64) -> tuple[I64, I64, I64]:
+    """Of the distinct pairs, in order, the first and the second ones; and for each row the index of its own. The limit
+    is that of `numbered_pairs`."""
+    pairs, index = distinct(numbered_pairs(first, second))
+    if not len(pairs):
+        return first, second, index
+    lowest = int(second.min())
+    span = int(second.max()) - lowest + 1
+    return pairs // span, pairs % span + lowest, index

@@ -8,6 +8,7 @@ import numpy as np
 
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_days import ShareCounts, SharePlace
 from coordinator_core.inference.share_log import (
     NONE,
     GroupStays,
@@ -142,3 +143,10 @@ def members(*stays: tuple[int, int | None]) -> ShareMembers:
 def audit(records: Sequence[Record], configs: Configs = LOCK_4_S, stays: ShareMembers | None = None) -> ShareAudit:
     """The audit of one share log under default settings."""
     return audit_share_log(share_log(records), configs, stays or {}, InferenceSettings())
+
+
+def counts_of(counts: ShareCounts) -> list[tuple[SharePlace, int, list[int]]]:
+    """Row by row: share partition, day, and offsets acknowledged, given again and given up."""
+    columns = (column.tolist() for column in (counts.acknowledged, counts.redelivered, counts.archived))
+    places = (counts.places[number] for number in counts.place.tolist())
+    return list(zip(places, counts.day.tolist(), map(list, zip(*columns, strict=True)), strict=True))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from coordinator_core.inference.evidence import Evidence, trace_available
 from coordinator_core.inference.redeliveries import CAUSES, CONFIDENCES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.share_log import ShareMembers, sorted_share_log
-from coordinator_core.inference.shares import ShareAudit, audit_share_log, merged_days
+from coordinator_core.inference.shares import ShareAudit, audit_share_log
 from tests.coordinator_core.inference.share_logs import (
     ACK1,
     ACK2,
@@ -286,7 +287,8 @@ def test_order_of_rows_plays_no_part(records: list[Record], random: object) -> N
     for left, right in ((once.redeliveries, again.redeliveries), (once.archived, again.archived)):
         for column in fields(left):
             np.testing.assert_array_equal(getattr(left, column.name), getattr(right, column.name))
-    assert once.days == again.days
+    one, other = (merged_days([audited.counted.counts()], []) for audited in (once, again))
+    assert one == other
 
 
 @given(logs())
@@ -323,7 +325,7 @@ def test_days_count_offsets_by_group_and_day() -> None:
         Record(2, (Change(0, 2, None, AR1),), partition=1),
         Record(day_ms, (Change(0, 4, AV1, ACK2),)),
     )
-    rows = merged_days(audit(records).days, [])
+    rows = merged_days([audit(records).counted.counts()], [])
     first_day = START_MS // day_ms * day_ms
     assert [row[:6] for row in rows] == [
         ("workers", "SHARE", first_day, 5, 5, 4),

@@ -13,6 +13,7 @@ import pytest
 from coordinator_core.inference.columns import joined, taken
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, SharePlace
 from coordinator_core.inference.share_log import (
     GroupPast,
     GroupStays,
@@ -34,10 +35,11 @@ from coordinator_core.inference.share_past import (
     settled_to,
     shown_by,
 )
-from coordinator_core.inference.shares import PlaceCounts, added_counts, audit_share_log
+from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from tests.coordinator_core.history.histories import cuts_of, share_log
+from tests.coordinator_core.inference.share_logs import counts_of
 from tests.coordinator_core.share_state.reference import chunk_of
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "300"))
@@ -121,8 +123,8 @@ class Audits:
         self._kept: Kept | None = None
         self._settled: list[Rows] = [set(), set()]
         self._open: list[Rows] = [set(), set()]
-        self._settled_counts: list[PlaceCounts] = []
-        self.counts: list[PlaceCounts] = []
+        self._settled_counts = NO_COUNTS
+        self.counts: list[tuple[SharePlace, int, list[int]]] = []
         self.anew_count = 0
 
     @property
@@ -135,7 +137,7 @@ class Audits:
             self._go_on(end, configs, members)
         except PastDiffers:
             self.anew_count += 1
-            self._kept, self._settled, self._settled_counts = None, [set(), set()], []
+            self._kept, self._settled, self._settled_counts = None, [set(), set()], NO_COUNTS
             self._go_on(end, configs, members)
 
     def audit_in_stretches(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
@@ -167,8 +169,8 @@ class Audits:
         for index, rows in enumerate((audit.redeliveries, audit.archived)):
             self._settled[index] |= told(rows, before, place)
             self._open[index] = told(rows, place, end)
-        self.counts = added_counts(self._settled_counts, audit.counted.counts())
-        self._settled_counts = added_counts(self._settled_counts, audit.counted.counts(place))
+        self.counts = counts_of(ShareCounts.together([self._settled_counts, audit.counted.counts()]))
+        self._settled_counts = ShareCounts.together([self._settled_counts, audit.counted.counts(place)])
         self._kept = kept_of(log, audit.evidence, place, configs, members)
 
     def _log(self, kept: Kept | None, end: int) -> ShareLog:

@@ -1,0 +1,136 @@
+"""gold.share_group_summary: what the logs of both coordinator topics know of the days of share groups.
+
+Share partitions times days: what is old grows, and is added to by a few rows a night. So all of it is columns.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from coordinator_core.inference.columns import distinct_pairs
+from coordinator_core.inference.days import DAY_MS, SHARE
+from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.log.chunk import I64
+from coordinator_core.log.fast import compiled
+
+INT64_MAX: Final = 2**63 - 1
+
+
+class SharePlace(NamedTuple):
+    """A share partition."""
+
+    group_id: str
+    topic_id: str
+    partition: int
+    topic: str | None
+    """The name of the topic, if known."""
+
+
+_KEY: Final = itemgetter(slice(3))
+"""What tells a share partition from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCounts:
+    """Offsets acknowledged, given again and given up, by share partition and day; a pair of them has one row, in order.
+    No sum is greater than INT64_MAX."""
+
+    places: tuple[SharePlace, ...]
+    """In order."""
+    place: I64
+    """Index into `places`."""
+    day: I64
+    """Its number since 1970, in UTC."""
+    acknowledged: I64
+    redelivered: I64
+    archived: I64
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    @classmethod
+    def together(cls, parts: Sequence["ShareCounts"]) -> Self:
+        """The sums of all parts. The name of a topic is that of the last part that has one."""
+        named: dict[tuple[str, str, int], SharePlace] = {}
+        for part in parts:
+            for one in part.places:
+                before = named.get(_KEY(one))
+                named[_KEY(one)] = one if before is None or one.topic is not None else before
+        places = tuple(named[key] for key in sorted(named))
+        numbers = {_KEY(one): number for number, one in enumerate(places)}
+        codes = [np.array([numbers[_KEY(one)] for one in part.places], np.int64)[part.place] for part in parts]
+        days, *counts = (np.concatenate([_NONE, *(getattr(part, name) for part in parts)]) for name in _COLUMNS)
+        place, day, row = distinct_pairs(np.concatenate([_NONE, *codes]), days)
+        return cls(places, place, day, *(sums(row, numbers, len(place)) for numbers in counts))
+
+
+_COLUMNS: Final = ("day", "acknowledged", "redelivered", "archived")
+_NONE: Final = np.zeros(0, np.int64)
+NO_COUNTS: Final = ShareCounts((), _NONE, _NONE, _NONE, _NONE, _NONE)
+
+
+@compiled
+def sums(code: I64, numbers: I64, code_count: int) -> I64:
+    """Sums of numbers, none less than 0, by code; up to the greatest number."""
+    found = np.zeros(code_count, np.int64)
+    for row in range(len(code)):
+        found[code[row]] += min(numbers[row], INT64_MAX - found[code[row]])
+    return found
+
+
+def merged_days(counts: Sequence[ShareCounts], group_days: Iterable[ShareGroupDayRow]) -> list[ShareGroupDayRow]:
+    """Rows of gold.share_group_summary, by group and day, from what the logs of both coordinator topics know.
+
+    `group_days`: generations and members, the rest 0. The worst partition is the first by topic and number of those
+    with most offsets given up.
+    """
+    found = {(row.group_id, row.day): row for row in _of_share_partitions(ShareCounts.together(counts))}
+    for row in group_days:
+        so_far = found.get((row.group_id, row.day))
+        found[row.group_id, row.day] = row if so_far is None else _with_members(so_far, row)
+    return [found[place] for place in sorted(found)]
+
+
+def _with_members(so_far: ShareGroupDayRow, more: ShareGroupDayRow) -> ShareGroupDayRow:
+    return so_far._replace(
+        generation_count=so_far.generation_count + more.generation_count,
+        member_count_max=max(so_far.member_count_max, more.member_count_max),
+    )
+
+
+def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
+    """What share partitions tell of groups and days."""
+    group_ids = sorted({one.group_id for one in counts.places})
+    numbers = {group_id: number for number, group_id in enumerate(group_ids)}
+    group = np.array([numbers[one.group_id] for one in counts.places], np.int64)[counts.place]
+    of_pairs, days, pair = distinct_pairs(group, counts.day)
+    columns = (sums(pair, column, len(days)) for column in (counts.acknowledged, counts.redelivered, counts.archived))
+    worst = _worst(counts, pair, len(days))
+    rows = zip(*(column.tolist() for column in (of_pairs, days, *columns, worst)), strict=True)
+    return [
+        ShareGroupDayRow(
+            group_ids[number], SHARE, day * DAY_MS, acknowledged, redelivered, archived, 0, 0, *_named(counts, place)
+        )
+        for number, day, acknowledged, redelivered, archived, place in rows
+    ]
+
+
+def _worst(counts: ShareCounts, pair: I64, pair_count: int) -> I64:
+    """For each group and day the share partition with most offsets given up; -1: none gave any up."""
+    names = [(one.topic or "", one.partition) for one in counts.places]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    rows = np.flatnonzero(counts.archived)
+    rows = rows[np.lexsort((rank[counts.place[rows]], -counts.archived[rows], pair[rows]))]
+    found = np.full(pair_count, -1, np.int64)
+    found[pair[rows[::-1]]] = counts.place[rows[::-1]]
+    return found
+
+
+def _named(counts: ShareCounts, place: int) -> tuple[str | None, int | None]:
+    """Topic and partition; neither for -1."""
+    return (None, None) if place < 0 else (counts.places[place].topic or None, counts.places[place].partition)
