@@ -37,6 +37,8 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I64
 
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
+OFFSETS_DELETED: Final = "OFFSETS_DELETED"
+"""Nothing that is said of generations, members or owners goes by it, so it may come at any time."""
 
 OwnerPlace = tuple[str | None, str | None, int, int, str]
 """Topic, topic id, partition, `from_log_offset` and member id: a row of gold.partition_owners within its group."""
@@ -123,7 +125,7 @@ def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettin
     if (new_log_offsets <= settled.generation_at).any():
         raise PastTooShort("a commit from before the settled past was decided")
     changed = (at_ms for place, at_ms in _changes(life) if place >= settled.next_at)
-    told = (event.at for event in life.events if event.log_offset >= settled.next_events_from)
+    told = (event.at for event in _timed(life.events) if event.log_offset >= settled.next_events_from)
     if not all(settled.is_after(at_ms, settings) for times in (changed, told) for at_ms in times):
         raise PastTooShort("times went back behind the settled past")
     planned = {key for key, row in planned_rows(life.assignments) if row.from_log_offset >= settled.next_at}
@@ -231,11 +233,11 @@ class _Times:
         bounds = np.searchsorted(places, begins)
         self._before = np.maximum.accumulate(np.append(_LONG_AGO, at_ms))[bounds]
         self._after = np.minimum.accumulate(np.append(at_ms, _NEVER)[::-1])[::-1][bounds]
-        offsets = [event.log_offset for event in life.events]
-        of_events = np.array([event.at for event in life.events], np.int64)
+        offsets, timed = [event.log_offset for event in life.events], list(_timed(life.events))
+        of_events = np.array([event.at for event in timed], np.int64)
         rows = {row.from_log_offset: row for row in life.generations}
         told = np.searchsorted(
-            np.array(offsets, np.int64),
+            np.array([event.log_offset for event in timed], np.int64),
             [begin_of(life.events, offsets, rows[place]) for place in rebalances.log_offsets],
         )
         self._before = np.maximum(self._before, np.maximum.accumulate(np.append(_LONG_AGO, of_events))[told])
@@ -246,6 +248,11 @@ class _Times:
     def around(self, number: int) -> tuple[int, int]:
         """The latest time of what was before a rebalance, those before it over, and the earliest of what was not."""
         return max(int(self._before[number]), int(self._over[number - 1])), int(self._after[number])
+
+
+def _timed(events: Iterable[EventRow]) -> Iterator[EventRow]:
+    """Events whose times play a part."""
+    return (event for event in events if event.event_type != OFFSETS_DELETED)
 
 
 _LONG_AGO: Final = np.iinfo(np.int64).min // 2

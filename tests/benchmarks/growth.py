@@ -25,8 +25,8 @@ import google_crc32c
 import numpy as np
 
 from coordinator_core.inference.days import DAY_MS
-from coordinator_core.log.batch import CRC_START_V2
-from coordinator_core.log.chunk import I64
+from coordinator_core.log.batch import CRC_START_V2, HEADER_BYTES_V2
+from coordinator_core.log.chunk import I64, BatchColumns
 from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run_night
 from tests.benchmarks.skewed import CRC_POSITION, U8
@@ -38,6 +38,8 @@ BAR: Final = 110
 COLUMN: Final = 170
 COLOURS: Final = ("#8da0cb", "#66c2a5", "#fc8d62")
 """Of the steps."""
+TIME_POSITIONS: Final = (27, 35)
+"""Of the first and the greatest timestamp in the header of a batch (Kafka: DefaultRecordBatch)."""
 SHARES: Final = (0.25, 0.99, 0.9903)
 """Where the log is cut. Between the last two each log partition has a batch or two: what they cost is what a run costs
 that finds something new everywhere, however little."""
@@ -100,7 +102,7 @@ def stretched(logs: Path, into: Path, days: int) -> Path:
         data = np.fromfile(segment, np.uint8)
         batches = scan_segment(data, base_offset=int(segment.stem), is_last=True).batches
         starts, sizes = batches.position, batches.size
-        places, times = _times_in(data, begin, begin + span)
+        places, times = _times_in(data, begin, begin + span, batches)
         moved = begin + (times - begin) * (days * DAY_MS) // span
         data[places[:, None] + np.arange(8)] = moved.astype(">i8").view(np.uint8).reshape(-1, 8)
         raw = data.tobytes()
@@ -115,15 +117,19 @@ def stretched(logs: Path, into: Path, days: int) -> Path:
     return into
 
 
-def _times_in(data: U8, begin: int, end: int) -> tuple[I64, I64]:
-    """Where numbers of 8 bytes stand that are times within bounds, and these."""
+def _times_in(data: U8, begin: int, end: int, batches: BatchColumns) -> tuple[I64, I64]:
+    """Where numbers of 8 bytes stand that are times within bounds, and these: in records, and of headers the times."""
     first, last = begin.to_bytes(8, "big"), end.to_bytes(8, "big")
     same = next((index for index in range(8) if first[index] != last[index]), 8)
     places = np.flatnonzero(data[: max(len(data) - 7, 0)] == first[0])
     for index in range(1, same):
         places = places[data[places + index] == first[index]]
     times = data[places[:, None] + np.arange(8)].view(">i8").ravel().astype(np.int64)
-    is_time = (times >= begin) & (times <= end)
+    batch = np.searchsorted(batches.position, places, side="right") - 1
+    at = places - batches.position[batch]
+    is_time = (times >= begin) & (times <= end) & (batch >= 0)
+    # an offset with the length behind it may look like a time, and is none
+    is_time &= np.isin(at, TIME_POSITIONS) | ((at >= HEADER_BYTES_V2) & (at + 8 <= batches.size[batch]))
     return places[is_time], times[is_time]
 
 

@@ -51,8 +51,14 @@ def moved_after_days() -> tuple[list[bytes], int]:
         told.append((day * DAY_MS, generation(day + 1, both | {f"x{day}": [2]}, host="/old")))
     told.append((3 * DAY_MS, generation(4, both, host="/new", hosts={"other": "/old"})))
     told.append((3 * DAY_MS + 1_000, commit(20)))
-    batches = [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told]
-    return encode_batches(batches), len(batches) - 2
+    return timed_batches(told), len(told) - 2
+
+
+def timed_batches(told: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[bytes]:
+    """Records that were written at a time, in batches."""
+    return encode_batches(
+        [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told]
+    )
 
 
 class Weeks:
@@ -71,6 +77,8 @@ class Weeks:
         """Is a transaction?"""
         self._moving = random.choice((0, 0, 0.05, 0.5, 1))
         """How many members come back from other hosts."""
+        self._deleting = random.choice((0.02, 0.02, 0.3))
+        """How many offsets are deleted, beside those that are committed."""
         self._gone: set[str] = set()
         """Ids of members that went."""
         self._generation = 0
@@ -130,7 +138,7 @@ class Weeks:
 
     def _commit(self) -> None:
         self._offset += self._random.choice((1, 1, 1, 5, -2) if self._random.random() < 0.998 else (900,))
-        offset = None if self._random.random() < 0.02 else max(self._offset, 0)
+        offset = None if self._random.random() < self._deleting else max(self._offset, 0)
         self._write_logged(commit(offset, self._random.randrange(PARTITIONS), self._group_id))
 
     def _transact(self) -> None:

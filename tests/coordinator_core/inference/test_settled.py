@@ -16,14 +16,23 @@ from tests.coordinator_core.inference.group_lives import (
     GROUP,
     Replayed,
     classic,
+    commit,
     epoch,
+    generation,
     goes,
     joins,
     reconciled,
     target,
 )
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
-from tests.coordinator_core.inference.group_weeks import AWAY_EPOCH, DAY_MS, logged, moved_after_days, weeks_log
+from tests.coordinator_core.inference.group_weeks import (
+    AWAY_EPOCH,
+    DAY_MS,
+    logged,
+    moved_after_days,
+    timed_batches,
+    weeks_log,
+)
 from tests.coordinator_core.offsets.reference import encode_batches
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "100"))
@@ -102,6 +111,19 @@ def test_a_static_member_that_went_days_ago() -> None:
     *_, nights = two_nights(told_in(told))
     assert nights.ways["from a settled place"] == 1, nights.ways
     assert nights.gold[GROUP].rebalances[-1].cause_methods == ("STATIC_MEMBER_AWAY",)
+
+
+def test_offsets_that_are_deleted_hours_before_a_rebalance() -> None:
+    """What is said of rebalances does not go by them: the past is settled, though they are of the day of the next."""
+    both = {"m": [0], "other": [1]}
+    told = [(0, generation(1, both))]
+    for day in (1, 2, 3):
+        told += [(day * DAY_MS - 1_000, commit(10 * day, partition)) for partition in (0, 1)]
+        told.append((day * DAY_MS + 1_000, commit(None, 1)))
+        told.append((day * DAY_MS + 10_000_000, generation(day + 1, both | {f"x{day}": [2]})))
+    *_, nights = two_nights(timed_batches(told))
+    assert nights.ways["from a settled place"] == 1, nights.ways
+    assert [row.kind for row in nights.gold[GROUP].anomalies] == ["DELETED"] * 3
 
 
 def test_a_member_that_comes_back_from_another_host_after_days() -> None:
