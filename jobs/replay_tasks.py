@@ -74,6 +74,9 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables which a task holds before it writes a row group."""
+GROUP_ROWS_MAX: Final = 1 << 13
+"""Rows of a row group of what groups did. They stand in the order in which they ended, and an audit mostly needs the
+newest: the others it passes over."""
 ROW_GROUP_ROWS_MIN: Final = 1 << 13
 """A row group has its price, however few rows it holds: what is less of several log partitions shares one."""
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -217,7 +220,14 @@ class _Parts:
             target = self._work.targets[name]
             values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
             kept = {column: values[column] for column in target.table.partition_by}
-            part = PartWriter(target, f"part-{self._work.number:05d}", kept, row_group_rows_min=ROW_GROUP_ROWS_MIN)
+            is_of_groups = target.table in (*INTERVAL_TABLES, GROUP_EVENTS)
+            part = PartWriter(
+                target,
+                f"part-{self._work.number:05d}",
+                kept,
+                row_group_rows_min=ROW_GROUP_ROWS_MIN,
+                row_group_rows_max=GROUP_ROWS_MAX if is_of_groups else None,
+            )
             writer = self._writers[name, is_settled] = self._stack.enter_context(part)
         writer.write(rows)
 

@@ -40,7 +40,7 @@ from jobs.arrow_columns import (
 from jobs.arrow_schemas import text_columns
 from jobs.memory import give_back
 from jobs.runs import WholeRun
-from jobs.sinks import LOG_PARTITION, TableFile, Warehouse, filesystem_of
+from jobs.sinks import LOG_PARTITION, TO_LOG_OFFSET, TableFile, Warehouse, filesystem_of
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -51,7 +51,6 @@ from schemas.tables.silver import (
 )
 
 LOG_OFFSET: Final = "log_offset"
-TO_LOG_OFFSET: Final = "to_log_offset"
 END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""
 SHARED_BYTES_MAX: Final = 64 << 20
@@ -84,14 +83,18 @@ class _Footer(NamedTuple):
     """Lowest and highest log partition of each row group; None where the file does not say."""
     log_offsets: tuple[tuple[int, int] | None, ...]
     """Lowest and highest log offset of each row group; None where the file does not say."""
+    ends: tuple[tuple[int, int] | None, ...]
+    """The same of where rows ended; None, too, where some are open."""
 
-    def wanted(self, log_partition: int, from_log_offset: int, to_log_offset: int) -> list[int]:
-        """The row groups that may hold rows of a log partition whose `log_offset` is within bounds."""
+    def wanted(self, log_partition: int, from_log_offset: int, to_log_offset: int, ended_after: int = -1) -> list[int]:
+        """The row groups that may hold rows of a log partition whose `log_offset` is within bounds, and that did not
+        end until a place in the log."""
         return [
             index
-            for index, (bounds, offsets) in enumerate(zip(self.bounds, self.log_offsets, strict=True))
+            for index, (bounds, offsets, ends) in enumerate(zip(self.bounds, self.log_offsets, self.ends, strict=True))
             if (bounds is None or bounds[0] <= log_partition <= bounds[1])
             and (offsets is None or (offsets[1] >= from_log_offset and offsets[0] < to_log_offset))
+            and (ends is None or ends[1] > ended_after)
         ]
 
 
@@ -177,17 +180,18 @@ class SilverFiles:
         *,
         from_log_offset: int = 0,
         to_log_offset: int = END_OF_LOG,
+        ended_after: int = -1,
         only: Set[str] | None = None,
         settled: "SettledGroups | None" = None,
     ) -> Iterator[pa.Table]:
         """As `read`, row group by row group. `only`: groups; row groups without rows of them are left out, and those
-        without any that `settled` ones of them need."""
+        without any that `settled` ones of them need; so are those of which all rows ended up to `ended_after`."""
         schema = columns_read(table, columns, coded)
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
             footer = self._footer(file)
-            wanted = footer.wanted(log_partition, from_log_offset, to_log_offset)
+            wanted = footer.wanted(log_partition, from_log_offset, to_log_offset, ended_after)
             if not wanted:
                 continue
             with _OpenFile(file, footer, tuple(coded)) as source:
@@ -258,7 +262,10 @@ class SilverFiles:
             with filesystem.open_input_file(path) as source:
                 metadata = pq.read_metadata(source)
             footer = self._footers[file.path] = _Footer(
-                metadata, tuple(_bounds(metadata)), tuple(_log_offsets(metadata))
+                metadata,
+                tuple(_bounds(metadata)),
+                tuple(_extremes(metadata, LOG_OFFSET)),
+                tuple(_extremes(metadata, TO_LOG_OFFSET)),
             )
         return footer
 
@@ -275,12 +282,15 @@ def _bounds(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
             yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
-def _log_offsets(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
-    """`_Footer.log_offsets`."""
-    column = metadata.schema.to_arrow_schema().get_field_index(LOG_OFFSET)
+def _extremes(metadata: pq.FileMetaData, name: str) -> Iterator[tuple[int, int] | None]:
+    """Lowest and highest number of a column in each row group; None where a row may have none, or nothing tells it."""
+    column = metadata.schema.to_arrow_schema().get_field_index(name)
     for index in range(metadata.num_row_groups):
         statistics = metadata.row_group(index).column(column).statistics if column >= 0 else None
-        yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
+        if statistics is not None and statistics.has_min_max and statistics.null_count == 0:
+            yield statistics.min, statistics.max
+        else:
+            yield None
 
 
 class _OpenFile:
@@ -470,6 +480,20 @@ def _needed(table: Table, rows: pa.Table, settled: SettledGroups) -> pa.Table:
     return rows if is_needed.all() else rows.filter(pa.array(is_needed))
 
 
+def _events_from(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+    """From which place in the log on events of some groups are needed; 0: all are, or it is another table."""
+    if table is not GROUP_EVENTS or only is None or not only <= settled.keys():
+        return 0
+    return min((settled[group_id].events_from for group_id in only), default=0)
+
+
+def _ended_after(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+    """Of some groups no row is needed that ended until this place in the log; -1: all are, or it is another table."""
+    if table in (GROUP_EVENTS, OFFSET_COMMITS) or only is None or not only <= settled.keys():
+        return -1
+    return min((settled[group_id].generation_at for group_id in only), default=-1)
+
+
 def _place_column(table: Table) -> str:
     return LOG_OFFSET if table in (GROUP_EVENTS, OFFSET_COMMITS) else TO_LOG_OFFSET
 
@@ -514,7 +538,10 @@ def bundles(
     weight_of: Counter[str] = Counter()
     for table, weight in weights.items():
         columns = ["group_id", _place_column(table)] if begins[table] or settled else ["group_id"]
-        for every in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=begins[table]):
+        begin, ended_after = max(begins[table], _events_from(table, only, settled)), _ended_after(table, only, settled)
+        for every in files.iterate(
+            table, columns, log_partition, ["group_id"], from_log_offset=begin, ended_after=ended_after
+        ):
             rows = _needed(table, every, settled)
             group, group_ids = codes_of(rows["group_id"])
             counts = np.bincount(group, minlength=len(group_ids)).tolist()
@@ -540,10 +567,17 @@ def _rows_of_groups(
 ) -> pa.Table:
     """Rows of a table that are needed, in no order; texts as they are stored."""
     texts = text_columns(table, columns)
-    begin = 0
-    if table is GROUP_EVENTS and only is not None and only <= settled.keys():
-        begin = min((settled[group_id].events_from for group_id in only), default=0)
-    pieces = files.iterate(table, columns, log_partition, texts, from_log_offset=begin, only=only, settled=settled)
+    begin, ended_after = _events_from(table, only, settled), _ended_after(table, only, settled)
+    pieces = files.iterate(
+        table,
+        columns,
+        log_partition,
+        texts,
+        from_log_offset=begin,
+        ended_after=ended_after,
+        only=only,
+        settled=settled,
+    )
     parts = [_needed(table, rows, settled) for rows in _of_groups(pieces, only)]
     return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
 

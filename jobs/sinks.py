@@ -74,6 +74,7 @@ DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
 """Layers whose tables can be made anew from those before them."""
 
 LOG_PARTITION: Final = "log_partition"
+TO_LOG_OFFSET: Final = "to_log_offset"
 """The column of silver's tables of logs: rows of one log partition stand together."""
 WRITE_BATCH_ROWS: Final = 16_384
 """A twentieth less time for tables of numbers, a tenth for whole batches, than with pyarrow's 1,024."""
@@ -146,12 +147,19 @@ class PartWriter:
     """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
 
     `partition_values` holds the value of each partition column (all rows of a part file have one). With
-    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together. Use as a
-    context manager: leaving it in an error removes the file. `written` is there after `close`.
+    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together. With
+    `row_group_rows_max`, row groups have no more rows, and tell where in the log these ended. Use as a context manager:
+    leaving it in an error removes the file. `written` is there after `close`.
     """
 
     def __init__(
-        self, target: PartTarget, name: str, partition_values: Mapping[str, Any], *, row_group_rows_min: int = 0
+        self,
+        target: PartTarget,
+        name: str,
+        partition_values: Mapping[str, Any],
+        *,
+        row_group_rows_min: int = 0,
+        row_group_rows_max: int | None = None,
     ) -> None:
         self._table = target.table
         self._partition_values = dict(partition_values)
@@ -167,6 +175,7 @@ class PartWriter:
         self._statistics = _Statistics(statistics_columns(self._table))
         self._row_count = 0
         self._row_group_rows_min = row_group_rows_min
+        self._row_group_rows_max = row_group_rows_max
         self._held: list[pa.Table] = []
         self._held_count = 0
         self._held_bytes = 0
@@ -201,7 +210,7 @@ class PartWriter:
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._writer = self._open(table.schema)
-        self._writer.write_table(table)
+        self._writer.write_table(table, self._row_group_rows_max)
         self._statistics.add(table)
         self._row_count += table.num_rows
 
@@ -242,6 +251,7 @@ class PartWriter:
             self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
         leaves = dict(_leaves(schema))
         encodings = {path: self._encoding(path) for path, type_ in leaves.items() if _is_number(type_)}
+        sought = {*self._table.key, LOG_PARTITION, *([TO_LOG_OFFSET] if self._row_group_rows_max is not None else ())}
         return pq.ParquetWriter(
             self._full_path,
             schema,
@@ -252,8 +262,8 @@ class PartWriter:
             use_dictionary=[p for p, type_ in leaves.items() if p not in encodings and not pa.types.is_binary(type_)],
             column_encoding=encodings,
             # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key, and
-            # for the log partition, by which the audit reads
-            write_statistics=[name for name in encodings if name in self._table.key or name == LOG_PARTITION],
+            # for those by which the audit reads
+            write_statistics=[name for name in encodings if name in sought],
             store_schema=False,
             # whether a page is full is asked after so many values, not after each thousand
             write_batch_size=WRITE_BATCH_ROWS,

@@ -13,7 +13,7 @@ from jobs import silver_reader
 from jobs.arrow_columns import codes_of, indices_in, ordered_codes
 from jobs.arrow_schemas import arrow_schema
 from jobs.silver_reader import SilverFiles, group_lives, is_of_groups, rows_of
-from jobs.sinks import Warehouse
+from jobs.sinks import OVERWRITE, PartWriter, Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -250,6 +250,42 @@ def test_row_groups_without_rows_of_wanted_groups_are_not_read(
     monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
     assert [[row.log_offset for row in life.events] for life in group_lives(files, 3, {"g"})] == [[0]]
     assert sorted(widths) == [2, 2, 2, len(EventRow._fields) + 1]
+
+
+def test_row_groups_that_ended_before_a_place_are_passed_over(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with an open row never; and none where the file does not say where its rows ended."""
+    ends = (5, 7, 8, 20, 21, 30, 31, None)
+    rows = rows_in(
+        GROUP_MEMBERS,
+        *(
+            {"group_id": "g", "member_id": f"m{index}", "from_log_offset": index, "to_log_offset": end}
+            for index, end in enumerate(ends)
+        ),
+    )
+    target = warehouse.target(GROUP_MEMBERS, app_id="a", version=1)
+    values = {"cluster_id": CLUSTER, "is_settled": True}
+    read = silver_reader._OpenFile.read_row_group
+    reads: list[int] = []
+
+    def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
+        reads.append(index)
+        return read(self, index, columns)
+
+    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    for version, (rows_max, wanted) in enumerate(((2, [1, 2, 3]), (None, [0])), 1):
+        with PartWriter(target, "part", values, row_group_rows_max=rows_max) as part:
+            part.write(rows)
+            written = part.close()
+        warehouse.commit(
+            GROUP_MEMBERS, [written], app_id="a", version=version, mode=OVERWRITE, replace={"cluster_id": CLUSTER}
+        )
+        files = SilverFiles({GROUP_MEMBERS.full_name: tuple(warehouse.files(GROUP_MEMBERS))})
+        reads.clear()
+        found = pa.concat_tables(files.iterate(GROUP_MEMBERS, ["to_log_offset"], 3, ended_after=7))
+        assert reads == wanted
+        assert set(found["to_log_offset"].to_pylist()) >= {8, 20, 21, 30, 31, None}
 
 
 def test_rows_of_some_groups_are_told_by_log_partition() -> None:
