@@ -256,7 +256,7 @@ class PartWriter:
             self._full_path,
             schema,
             filesystem=self._filesystem,
-            compression=self._codec,
+            compression={path: self._codec_of(type_, encodings.get(path)) for path, type_ in leaves.items()},
             compression_level=1 if self._codec == "zstd" else None,
             # whole batches never repeat: a dictionary of them would only cost
             use_dictionary=[p for p, type_ in leaves.items() if p not in encodings and not pa.types.is_binary(type_)],
@@ -273,6 +273,12 @@ class PartWriter:
         """Of a number. One that is the same in row after row costs least as it is: a codec makes nothing of it, and it
         takes longer to find that all deltas are 0."""
         return "PLAIN" if path in self._table.repeating and self._codec != "none" else "DELTA_BINARY_PACKED"
+
+    def _codec_of(self, type_: pa.DataType, encoding: str | None) -> str:
+        """Of a column. In numbers packed as deltas lz4 finds a tenth, and takes as long for it as the packing. Times
+        are packed too, but many neighbours have the same one."""
+        is_packed = encoding == "DELTA_BINARY_PACKED" and not pa.types.is_timestamp(type_)
+        return "none" if self._codec == "lz4" and is_packed else self._codec
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
         layout = self._layout

@@ -219,6 +219,22 @@ def test_what_repeats_takes_no_room(tmp_path: Path, codec: str, encoding: str) -
     assert "DELTA_BINARY_PACKED" in columns["log_offset"].encodings
 
 
+@pytest.mark.parametrize(("codec", "of_packed"), [("lz4", "UNCOMPRESSED"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
+def test_lz4_is_not_asked_to_compress_what_is_packed(tmp_path: Path, codec: str, of_packed: str) -> None:
+    """Offsets are packed as deltas, and lz4 finds next to nothing in them; zstd does, and both do in all else."""
+    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS, app_id="a", version=1)
+    written = write_part(target, commits(*range(100)))
+    group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    packed = {name for name, column in columns.items() if "DELTA_BINARY_PACKED" in column.encodings}
+    times = {column.name for column in COMMITS.columns if column.type is Scalar.TIMESTAMP}
+    assert {"log_offset", "committed_offset"} <= packed - times
+    assert {columns[name].compression for name in packed - times} == {of_packed}
+    assert {columns[name].compression for name in {*columns} - (packed - times)} == {
+        "UNCOMPRESSED" if codec == "none" else codec.upper()
+    }
+
+
 @pytest.mark.parametrize("table", [table for table in TABLES.values() if table.repeating], ids=attrgetter("full_name"))
 def test_what_repeats_is_a_number(table: Table) -> None:
     """Columns that are declared to repeat are columns of the table which would be written as deltas."""
