@@ -5,7 +5,7 @@ simple group. Put back in log order and cut into operations, they are what the g
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -29,9 +29,13 @@ from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
 KEY_CACHE_SIZE: Final = 16_384
-"""Keys which are remembered decoded: those of some thousands of members, ten MiB or so."""
+"""Keys of a log partition which are remembered decoded, as that of a member comes again with each rebalance: those of
+some thousands of members, ten MiB or so."""
 REMEMBERED_BYTES_MAX: Final = 512
 """A longer key is decoded each time, so that no log can make the cache large."""
+
+_Key = tuple[RecordType, str, Struct]
+"""Record type, group id and all fields of a key."""
 
 _RECORD_TYPES: Final = {record_type.value: record_type for record_type in RecordType}
 
@@ -105,6 +109,7 @@ class OffsetsLogReplay:
         self._lane = OffsetLane(None if state is None else state.lane)
         self._history = GroupHistory(saved=None if state is None else state.groups)
         self._named: set[int] = set()
+        self._decode_key = lru_cache(KEY_CACHE_SIZE)(_decode_key)
 
     def export_state(self) -> OffsetsLogState:
         """What a new replay needs to go on from here. Take it between two feeds."""
@@ -120,7 +125,7 @@ class OffsetsLogReplay:
         """Rows which this chunk decided or closed."""
         lane = self._lane.feed(chunk)
         operations = _Operations(lane.operation_last_offset)
-        others = _decode_others(chunk, lane, operations)
+        others = _decode_others(chunk, lane, operations, self._decode_key)
         _add_touches(lane, operations)
         _add_deleted_offsets(lane, operations)
         for operation in operations.in_order():
@@ -160,7 +165,9 @@ class OffsetsLogReplay:
             yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
 
 
-def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations) -> _Others:
+def _decode_others(
+    chunk: RecordChunk, lane: LaneOutput, operations: _Operations, remembered_key: Callable[[bytes], _Key]
+) -> _Others:
     """Decode records of groups into their operations."""
     findings: list[Finding] = []
     decoded_count = tombstone_count = unknown_count = 0
@@ -178,7 +185,7 @@ def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations
     ):
         payload = data[key_position : key_position + key_length].tobytes() if key_length > 0 else b""
         try:
-            decode_key = _remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
+            decode_key = remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
             record_type, group_id, key = decode_key(payload)
             value: Struct | None = None
             if value_length >= 0:
@@ -206,16 +213,11 @@ def _decode_others(chunk: RecordChunk, lane: LaneOutput, operations: _Operations
     return _Others(findings, decoded_count, tombstone_count, unknown_count)
 
 
-def _decode_key(data: bytes) -> tuple[RecordType, str, Struct]:
-    """Record type, group id and all fields of a key."""
+def _decode_key(data: bytes) -> _Key:
     key = codec.decode_key(TOPIC, data)
     record_type = _RECORD_TYPES[key.record_type]
     group_id: str = key.fields.group if record_type == RecordType.GROUP_METADATA else key.fields.group_id
     return record_type, group_id, key.fields
-
-
-_remembered_key: Final = lru_cache(KEY_CACHE_SIZE)(_decode_key)
-"""The key of a member comes again with each rebalance."""
 
 
 def _add_touches(lane: LaneOutput, operations: _Operations) -> None:
