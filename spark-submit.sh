@@ -138,7 +138,7 @@ fetch_jars() {
 }
 
 # What numba compiled is kept by the code it was compiled from: its own check looks at one file, not at what that calls.
-code_sum() { find "$ROOT/coordinator_core" -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
+code_sum() { find "$ROOT"/{coordinator_core,jobs/parquet} -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
 
 packed_code_sum() {
     find "$ROOT"/{schemas,coordinator_core,jobs,conf} -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat |

@@ -41,6 +41,7 @@ from jobs.arrow_schemas import arrow_schema, ddl, delta_schema, spark_schema, st
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.faults import reached
+from jobs.parquet.file import ParquetFileWriter
 from jobs.times import epoch_ms
 from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
@@ -76,8 +77,6 @@ DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
 LOG_PARTITION: Final = "log_partition"
 TO_LOG_OFFSET: Final = "to_log_offset"
 """The column of silver's tables of logs: rows of one log partition stand together."""
-WRITE_BATCH_ROWS: Final = 16_384
-"""A twentieth less time for tables of numbers, a tenth for whole batches, than with pyarrow's 1,024."""
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 STATISTICS_TEXT_MAX: Final = 32
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
@@ -171,7 +170,7 @@ class PartWriter:
         self._filesystem, folder = filesystem_of(target.folder)
         self._full_path = f"{folder}/{self._path}"
         self._codec = target.codec
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetFileWriter | None = None
         self._statistics = _Statistics(statistics_columns(self._table))
         self._row_count = 0
         self._row_group_rows_min = row_group_rows_min
@@ -210,7 +209,7 @@ class PartWriter:
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
             self._writer = self._open(table.schema)
-        self._writer.write_table(table, self._row_group_rows_max)
+        self._writer.write(table, self._row_group_rows_max)
         self._statistics.add(table)
         self._row_count += table.num_rows
 
@@ -223,7 +222,7 @@ class PartWriter:
             self._writer.close()
             self.written = WrittenFile(
                 path=self._path,
-                size_bytes=self._filesystem.get_file_info(self._full_path).size,
+                size_bytes=self._writer.size_bytes,
                 row_count=self._row_count,
                 stats=self._statistics.to_json(self._row_count),
                 partition_values=tuple(
@@ -246,39 +245,18 @@ class PartWriter:
                 self._writer.close()
             self._filesystem.delete_file(self._full_path)
 
-    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+    def _open(self, schema: pa.Schema) -> ParquetFileWriter:
         if isinstance(self._filesystem, fs.LocalFileSystem):
             self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
-        leaves = dict(_leaves(schema))
-        encodings = {path: self._encoding(path) for path, type_ in leaves.items() if _is_number(type_)}
         sought = {*self._table.key, LOG_PARTITION, *([TO_LOG_OFFSET] if self._row_group_rows_max is not None else ())}
-        return pq.ParquetWriter(
-            self._full_path,
+        return ParquetFileWriter(
+            self._filesystem.open_output_stream(self._full_path),
             schema,
-            filesystem=self._filesystem,
-            compression={path: self._codec_of(type_, encodings.get(path)) for path, type_ in leaves.items()},
-            compression_level=1 if self._codec == "zstd" else None,
-            # whole batches never repeat: a dictionary of them would only cost
-            use_dictionary=[p for p, type_ in leaves.items() if p not in encodings and not pa.types.is_binary(type_)],
-            column_encoding=encodings,
+            codec=self._codec,
             # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key, and
             # for those by which the audit reads
-            write_statistics=[name for name in encodings if name in sought],
-            store_schema=False,
-            # whether a page is full is asked after so many values, not after each thousand
-            write_batch_size=WRITE_BATCH_ROWS,
+            statistics=[field.name for field in schema if field.name in sought and _is_number(field.type)],
         )
-
-    def _encoding(self, path: str) -> str:
-        """Of a number. One that is the same in row after row costs least as it is: a codec makes nothing of it, and it
-        takes longer to find that all deltas are 0."""
-        return "PLAIN" if path in self._table.repeating and self._codec != "none" else "DELTA_BINARY_PACKED"
-
-    def _codec_of(self, type_: pa.DataType, encoding: str | None) -> str:
-        """Of a column. In numbers packed as deltas lz4 finds a tenth, and takes as long for it as the packing. Times
-        are packed too, but many neighbours have the same one."""
-        is_packed = encoding == "DELTA_BINARY_PACKED" and not pa.types.is_timestamp(type_)
-        return "none" if self._codec == "lz4" and is_packed else self._codec
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
         layout = self._layout
@@ -333,23 +311,7 @@ def _copied(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
 
 
-def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Columns as Parquet has them: path and type of all that is not itself a list, map or struct."""
-    for item in fields:
-        path = prefix + item.name
-        if pa.types.is_struct(item.type):
-            yield from _leaves(item.type.fields, f"{path}.")
-        elif pa.types.is_list(item.type):
-            yield from _leaves([item.type.value_field.with_name("element")], f"{path}.list.")
-        elif pa.types.is_map(item.type):
-            yield from _leaves([item.type.key_field, item.type.item_field], f"{path}.key_value.")
-        else:
-            yield path, item.type
-
-
 def _is_number(type_: pa.DataType) -> bool:
-    """Offsets, times and counts grow by small steps: as deltas they cost a third less time than through a dictionary,
-    and half the bytes. All readers know the encoding (Parquet 2.0; Spark since 3.3)."""
     return bool(pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_))
 
 

@@ -87,14 +87,15 @@ class Shell:
         self.root = folder / "pro ject"
         self.fakes = folder / "fakes"
         self.tools = folder / "tools"
-        for made in (self.root / "jobs", self.root / "conf", self.fakes, self.tools):
+        for made in (self.root / "jobs" / "parquet", self.root / "conf", self.fakes, self.tools):
             made.mkdir(parents=True)
         shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
         for package in ("coordinator_core", "schemas"):
             (self.root / package).mkdir()
-        (self.root / "coordinator_core" / "fast.py").write_text("a loop\n")
+        for package in ("coordinator_core", "jobs/parquet"):
+            (self.root / package / "fast.py").write_text("a loop\n")
         (self.root / "requirements.txt").write_text("a==1\n")
         (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
         for tool in TOOLS:
@@ -380,12 +381,13 @@ def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) 
     assert shell.noted("words") == ["nightly"]
 
 
-def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell) -> None:
+@pytest.mark.parametrize("package", ["coordinator_core", "jobs/parquet"])
+def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell, package: str) -> None:
     """The first start compiles, the second does not, changed code does again and leaves nothing of the old."""
     for _ in range(2):
         assert shell("nightly")[0] == 0
     assert (shell.fakes / "log").read_text().split().count("compile") == 1
-    (shell.root / "coordinator_core" / "fast.py").write_text("another loop\n")
+    (shell.root / package / "fast.py").write_text("another loop\n")
     assert shell("nightly")[0] == 0
     assert (shell.fakes / "log").read_text().split().count("compile") == 2
     assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1

@@ -5,9 +5,9 @@ from dataclasses import replace
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Column, Type
 
 
-def key(name: str, type_: Type, comment: str, *, is_personal: bool = False, repeats: bool = False) -> Column:
+def key(name: str, type_: Type, comment: str, *, is_personal: bool = False) -> Column:
     """A column of the natural key."""
-    return Column(name, type_, comment, is_key=True, is_personal=is_personal, repeats=repeats)
+    return Column(name, type_, comment, is_key=True, is_personal=is_personal)
 
 
 CLUSTER_ID = key("cluster_id", STRING, "The Kafka cluster, as named by --cluster-id.")
@@ -17,7 +17,7 @@ MEMBER_ID = key("member_id", STRING, "The member.", is_personal=True)
 INSTANCE_ID = Column("instance_id", STRING, "Static member's group.instance.id, else null.", is_personal=True)
 CLIENT_ID = Column("client_id", STRING, "The member's client.id.", is_personal=True)
 CLIENT_HOST = Column("client_host", STRING, "The member's host as the broker saw it.", is_personal=True)
-LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic which holds the record.", repeats=True)
+LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic which holds the record.")
 FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the stretch.")
 TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
 VALID_FROM = Column("valid_from", TIMESTAMP, "When the stretch began (inclusive).")
@@ -34,7 +34,7 @@ SHARE_KEY = (
     CLUSTER_ID,
     GROUP_ID,
     key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
-    key("partition", INT, "Partition of the topic.", repeats=True),
+    key("partition", INT, "Partition of the topic."),
 )
 TOPIC_OF_ID = Column("topic", STRING, "Name of the topic id; null while no name is known.")
 

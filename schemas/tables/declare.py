@@ -49,15 +49,13 @@ Type = Scalar | ArrayOf | MapOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log. `repeats`: a
-    number or time that is mostly the same as in the row before, as jobs write rows."""
+    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log."""
 
     name: str
     type: Type
     comment: str
     is_key: bool = False
     is_personal: bool = False
-    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +88,6 @@ class Table:
     def key(self) -> tuple[str, ...]:
         """Columns of the natural key; empty where the table has none."""
         return tuple(column.name for column in self.columns if column.is_key)
-
-    @property
-    def repeating(self) -> tuple[str, ...]:
-        """Columns that repeat from row to row."""
-        return tuple(column.name for column in self.columns if column.repeats)
 
 
 STRING = Scalar.STRING

@@ -236,7 +236,7 @@ LOG_ANOMALIES = Table(
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
-        key("log_partition", INT, "Partition of it.", repeats=True),
+        key("log_partition", INT, "Partition of it."),
         LOG_OFFSET,
         key("rule", STRING, "The rule that is broken."),
         key("ordinal", INT, "Which of several in one record."),

@@ -1,7 +1,5 @@
 """Silver: what the coordinators knew, and when."""
 
-from dataclasses import replace
-
 from schemas.tables.common import (
     CLIENT_HOST,
     CLIENT_ID,
@@ -54,16 +52,15 @@ OFFSET_COMMITS = Table(
         Column("topic_id", STRING, "Its id; null before value version 4 and in transactional commits."),
         Column("partition", INT, "Partition of the committed offset."),
         Column("committed_offset", BIGINT, "Next offset to read; null in a tombstone."),
-        Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none.", repeats=True),
+        Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none."),
         Column("metadata", STRING, "The client's metadata string; null in a tombstone.", is_personal=True),
-        Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone.", repeats=True),
+        Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone."),
         Column("expire_time", TIMESTAMP, "Explicit expiry (value version 1); null for none."),
-        Column("recorded_at", TIMESTAMP, "The record's own timestamp.", repeats=True),
+        Column("recorded_at", TIMESTAMP, "The record's own timestamp."),
         Column(
             "producer_id",
             BIGINT,
             "Transactional producer, -1 where none; null where a dump does not tell.",
-            repeats=True,
         ),
         Column("is_transactional", BOOLEAN, "Written in a transactional batch; null where a dump does not tell."),
         Column(
@@ -77,7 +74,7 @@ OFFSET_COMMITS = Table(
             BIGINT,
             "Where it took effect: the marker's offset in a transaction; null unless APPLIED.",
         ),
-        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED.", repeats=True),
+        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED."),
         Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
         Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
         Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),
@@ -231,14 +228,14 @@ SHARE_PARTITION_STATES = Table(
         VALID_FROM,
         VALID_TO,
         Column("to_log_offset", BIGINT, "The next record of the share partition; null while open."),
-        Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone.", repeats=True),
-        Column("state_epoch", INT, "State epoch in force; null in a tombstone.", repeats=True),
-        Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone.", repeats=True),
+        Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone."),
+        Column("state_epoch", INT, "State epoch in force; null in a tombstone."),
+        Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone."),
         Column("start_offset", BIGINT, "Start offset as persisted; -1: not yet set."),
         Column("effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."),
         Column("delivery_complete_count", INT, "Terminal offsets from the start offset on; null for -1."),
-        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known.", repeats=True),
-        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known.", repeats=True),
+        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known."),
+        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known."),
         Column(
             "changed_batches",
             ArrayOf(
@@ -277,7 +274,7 @@ SHARE_STATE_BATCHES = Table(
         Column("delivery_state", STRING, "AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED."),
         Column("delivery_state_code", INT, "Kafka's code of it: 0 2 3 4."),
         Column("delivery_count", INT, "Deliveries counted."),
-        replace(VALID_FROM, repeats=True),
+        VALID_FROM,
         VALID_TO,
         TO_LOG_OFFSET,
         IS_COMPLETE,

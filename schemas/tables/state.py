@@ -92,7 +92,7 @@ AUDITED_LOGS = Table(
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
-        key("log_partition", INT, "Partition of the internal topic.", repeats=True),
+        key("log_partition", INT, "Partition of the internal topic."),
         Column("next_offset", BIGINT, "The first offset which is not audited."),
         Column(
             "replayed",

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -205,18 +204,15 @@ def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> Non
         writer.write(rows(COMMITS, {"log_offset": None}))
 
 
-@pytest.mark.parametrize(("codec", "encoding"), [("lz4", "PLAIN"), ("none", "DELTA_BINARY_PACKED")])
-def test_what_repeats_takes_no_room(tmp_path: Path, codec: str, encoding: str) -> None:
-    """The log partition, the time of a commit and the like are the same in row after row: a codec makes nothing of
-    them, deltas do where there is no codec."""
-    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS, app_id="a", version=1)
+def test_what_repeats_takes_no_room(tmp_path: Path) -> None:
+    """The log partition, a time and the like are the same in row after row: deltas make little of them."""
+    target = Warehouse(str(tmp_path), codec="none").target(COMMITS, app_id="a", version=1)
     written = write_part(target, commits(*range(50_000)))
     group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
-    for name in ("log_partition", *COMMITS.repeating):
-        assert encoding in columns[name].encodings
+    for name in ("log_partition", "log_offset"):
+        assert "DELTA_BINARY_PACKED" in columns[name].encodings
         assert columns[name].total_compressed_size < 50_000 / 8
-    assert "DELTA_BINARY_PACKED" in columns["log_offset"].encodings
 
 
 @pytest.mark.parametrize(("codec", "of_packed"), [("lz4", "UNCOMPRESSED"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
@@ -228,18 +224,11 @@ def test_lz4_is_not_asked_to_compress_what_is_packed(tmp_path: Path, codec: str,
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
     packed = {name for name, column in columns.items() if "DELTA_BINARY_PACKED" in column.encodings}
     times = {column.name for column in COMMITS.columns if column.type is Scalar.TIMESTAMP}
-    assert {"log_offset", "committed_offset"} <= packed - times
+    assert "log_offset" in packed - times
     assert {columns[name].compression for name in packed - times} == {of_packed}
     assert {columns[name].compression for name in {*columns} - (packed - times)} == {
         "UNCOMPRESSED" if codec == "none" else codec.upper()
     }
-
-
-@pytest.mark.parametrize("table", [table for table in TABLES.values() if table.repeating], ids=attrgetter("full_name"))
-def test_what_repeats_is_a_number(table: Table) -> None:
-    """Columns that are declared to repeat are columns of the table which would be written as deltas."""
-    types = {column.name: column.type for column in table.columns}
-    assert {types[name] for name in table.repeating} <= {Scalar.INT, Scalar.BIGINT, Scalar.TIMESTAMP}
 
 
 @pytest.mark.spark

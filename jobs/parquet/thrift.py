@@ -1,0 +1,86 @@
+"""Thrift's compact protocol, as far as the headers and the footer of a Parquet file need it.
+
+A struct is made of its fields, in the order of their ids; a field is its id, the code of its type and its bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+TRUE: Final = 1
+FALSE: Final = 2
+I8: Final = 3
+I16: Final = 4
+I32: Final = 5
+I64: Final = 6
+BINARY: Final = 8
+LIST: Final = 9
+STRUCT: Final = 12
+SHORT_LIST_MAX: Final = 14
+"""Elements of a list whose count stands beside their type."""
+
+
+class Field(NamedTuple):
+    """One field of a struct."""
+
+    number: int
+    type: int
+    data: bytes = b""
+
+
+def uvarint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    made = bytearray()
+    while value >= 128:
+        made.append(value & 127 | 128)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def zigzag(value: int) -> bytes:
+    """A signed number: small ones are short, whatever their sign."""
+    return uvarint(value << 1 ^ value >> 63)
+
+
+def i32(number: int, value: int) -> Field:
+    """A field of 32 bits; enumerations are such."""
+    return Field(number, I32, zigzag(value))
+
+
+def i64(number: int, value: int) -> Field:
+    """A field of 64 bits."""
+    return Field(number, I64, zigzag(value))
+
+
+def binary(number: int, value: bytes) -> Field:
+    """Bytes, or a text in UTF-8."""
+    return Field(number, BINARY, uvarint(len(value)) + value)
+
+
+def boolean(number: int, *, value: bool) -> Field:
+    """A truth, which is its type."""
+    return Field(number, TRUE if value else FALSE)
+
+
+def list_of(number: int, type_: int, items: Sequence[bytes]) -> Field:
+    """A list; `items`: the bytes of each element, of binaries with their length."""
+    count = len(items)
+    head = bytes([count << 4 | type_]) if count <= SHORT_LIST_MAX else bytes([0xF0 | type_]) + uvarint(count)
+    return Field(number, LIST, head + b"".join(items))
+
+
+def nested(number: int, fields: Iterable[Field]) -> Field:
+    """A struct in a struct."""
+    return Field(number, STRUCT, struct(fields))
+
+
+def struct(fields: Iterable[Field]) -> bytes:
+    """A struct, with its end."""
+    made = []
+    before = 0
+    for field in fields:
+        made.append(bytes([(field.number - before) << 4 | field.type]))
+        made.append(field.data)
+        before = field.number
+    made.append(b"\0")
+    return b"".join(made)
