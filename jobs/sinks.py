@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import isnan
 from time import sleep
 from types import TracebackType
@@ -42,7 +42,8 @@ from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.faults import reached
 from jobs.parquet.file import ParquetFileWriter
-from jobs.times import epoch_ms
+from jobs.parquet.pages import is_packed
+from jobs.times import EPOCH, epoch_ms
 from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
 
@@ -171,7 +172,7 @@ class PartWriter:
         self._full_path = f"{folder}/{self._path}"
         self._codec = target.codec
         self._writer: ParquetFileWriter | None = None
-        self._statistics = _Statistics(statistics_columns(self._table))
+        self._statistics = _Statistics(self._table)
         self._row_count = 0
         self._row_group_rows_min = row_group_rows_min
         self._row_group_rows_max = row_group_rows_max
@@ -224,7 +225,7 @@ class PartWriter:
                 path=self._path,
                 size_bytes=self._writer.size_bytes,
                 row_count=self._row_count,
-                stats=self._statistics.to_json(self._row_count),
+                stats=self._statistics.to_json(self._row_count, self._writer.bounds),
                 partition_values=tuple(
                     (name, _partition_text(self._partition_values[name])) for name in self._table.partition_by
                 ),
@@ -255,7 +256,7 @@ class PartWriter:
             codec=self._codec,
             # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key, and
             # for those by which the audit reads
-            statistics=[field.name for field in schema if field.name in sought and _is_number(field.type)],
+            statistics=[field.name for field in schema if field.name in sought and is_packed(field.type)],
         )
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
@@ -309,10 +310,6 @@ class _Layout(NamedTuple):
 def _copied(rows: pa.Table) -> pa.Table:
     """Rows in memory of their own, dictionaries aside: lanes fill their buffers again."""
     return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_))
 
 
 def write_part(
@@ -1073,18 +1070,23 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
 
 
 class _Statistics:
-    """Minimum, maximum and null count of some columns, over all rows of a file."""
+    """Minimum, maximum and null count of some columns, over all rows of a file; whoever writes numbers and times knows
+    their bounds."""
 
-    def __init__(self, columns: Iterable[str]) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, table: Table) -> None:
+        self._names = statistics_columns(table)
+        types = [arrow_schema(table).field(name).type for name in self._names]
+        self._others = [name for name, type_ in zip(self._names, types, strict=True) if not is_packed(type_)]
+        self._times = {name for name, type_ in zip(self._names, types, strict=True) if pa.types.is_timestamp(type_)}
         self._minimum: dict[str, Any] = {}
         self._maximum: dict[str, Any] = {}
-        self._null_count = dict.fromkeys(self.columns, 0)
+        self._null_count = dict.fromkeys(self._names, 0)
 
     def add(self, rows: pa.Table) -> None:
-        for name in self.columns:
+        for name in self._names:
+            self._null_count[name] += rows.column(name).null_count
+        for name in self._others:
             column = rows.column(name)
-            self._null_count[name] += column.null_count
             if pa.types.is_dictionary(column.type):
                 # bounds over the dictionary hold for its rows too
                 column = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
@@ -1095,16 +1097,26 @@ class _Statistics:
                     self._minimum[name] = min(self._minimum.get(name, low), low)
                     self._maximum[name] = max(self._maximum.get(name, high), high)
 
-    def to_json(self, row_count: int) -> str:
+    def to_json(self, row_count: int, bounds_of_numbers: Mapping[str, tuple[int, int]]) -> str:
+        minimum, maximum = dict(self._minimum), dict(self._maximum)
+        for name in self._names:
+            if name in bounds_of_numbers:
+                low, high = bounds_of_numbers[name]
+                is_time = name in self._times
+                minimum[name], maximum[name] = (_moment(low), _moment(high)) if is_time else (low, high)
         return json.dumps(
             {
                 "numRecords": row_count,
-                "minValues": {name: _statistic(_lower_bound(value)) for name, value in self._minimum.items()},
-                "maxValues": {name: _statistic(_upper_bound(value)) for name, value in self._maximum.items()},
+                "minValues": {name: _statistic(_lower_bound(value)) for name, value in minimum.items()},
+                "maxValues": {name: _statistic(_upper_bound(value)) for name, value in maximum.items()},
                 "nullCount": self._null_count,
             },
             ensure_ascii=False,  # arrow-rs reads the escapes of some characters beyond the basic plane wrong
         )
+
+
+def _moment(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def _statistic(value: Any) -> Any:

@@ -126,13 +126,15 @@ def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
 
 
 @compiled
-def put_deltas(values: Numbers, out: U8, at: int) -> int:
-    """DELTA_BINARY_PACKED: in blocks, how each value differs from the one before, less the least difference."""
+def put_deltas(values: Numbers, out: U8, at: int) -> tuple[int, int, int]:
+    """DELTA_BINARY_PACKED of one value or more: in blocks, how each differs from the one before, less the least
+    difference. Beside the place behind them it gives the least and the greatest value."""
     count = len(values)
     at = _put_uvarint(out, at, np.uint64(BLOCK_VALUES))
     at = _put_uvarint(out, at, np.uint64(MINIBLOCKS))
     at = _put_uvarint(out, at, np.uint64(count))
-    at = _put_zigzag(out, at, np.int64(values[0]) if count else np.int64(0))
+    at = _put_zigzag(out, at, np.int64(values[0]))
+    lowest = highest = values[0]
     # of the type of the values: a difference too large for it comes round, and back again when it is added
     deltas = np.empty(BLOCK_VALUES, values.dtype)
     packed = np.empty(BLOCK_VALUES, np.uint64)
@@ -140,6 +142,8 @@ def put_deltas(values: Numbers, out: U8, at: int) -> int:
         size = min(BLOCK_VALUES, count - start)
         block, before = values[start : start + size], values[start - 1 : start - 1 + size]
         for index in range(size):
+            lowest = min(lowest, block[index])
+            highest = max(highest, block[index])
             deltas[index] = block[index] - before[index]
         for index in range(size, BLOCK_VALUES):
             deltas[index] = deltas[0]
@@ -165,7 +169,7 @@ def put_deltas(values: Numbers, out: U8, at: int) -> int:
             out[widths_at + miniblock] = np.uint8(width)
             if width:
                 at = _pack(own, width, out, at)
-    return at
+    return at, int(np.int64(lowest)), int(np.int64(highest))
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -10,7 +11,21 @@ from coordinator_core.log.chunk import U8
 from jobs.parquet.codecs import CODECS, QUICK, Compressor
 from jobs.parquet.pages import Encoding, Page, PageMaker
 from jobs.parquet.schema import Leaf, Physical, leaves_of, schema_elements
-from jobs.parquet.thrift import BINARY, I32, STRUCT, Field, binary, i32, i64, list_of, nested, struct, uvarint, zigzag
+from jobs.parquet.thrift import (
+    BINARY,
+    I32,
+    STRUCT,
+    Field,
+    binary,
+    i32,
+    i64,
+    list_of,
+    nested,
+    open_struct,
+    struct,
+    uvarint,
+    zigzag,
+)
 
 MAGIC: Final = b"PAR1"
 FORMAT_VERSION: Final = 2
@@ -21,6 +36,7 @@ ROW_GROUP_BYTES_MAX: Final = 1 << 30
 """Bytes of a row group in memory: a page tells its size in 31 bits."""
 DATA_PAGE: Final = 0
 DICTIONARY_PAGE: Final = 2
+_LEVEL_ENCODINGS: Final = (i32(3, Encoding.RLE), i32(4, Encoding.RLE))
 UNCOMPRESSED: Final = 0
 """In parquet.thrift."""
 
@@ -61,6 +77,8 @@ class ParquetFileWriter:
         self._groups: list[bytes] = []
         self._row_count = 0
         self._position = 0
+        self.bounds: dict[str, tuple[int, int]] = {}
+        """The least and the greatest value of columns of numbers, times in microseconds, in all that was written."""
         self._write(MAGIC)
 
     @property
@@ -113,28 +131,23 @@ class ParquetFileWriter:
             head = nested(7, [i32(1, page.dictionary_count), i32(2, Encoding.PLAIN)])
             uncompressed_bytes += self._write_page(DICTIONARY_PAGE, head, page.dictionary, compressor)
         data_start = self._position
-        levels = [i32(3, Encoding.RLE), i32(4, Encoding.RLE)]
-        head = nested(5, [i32(1, page.value_count), i32(2, page.encoding), *levels])
+        head = nested(5, [i32(1, page.value_count), i32(2, page.encoding), *_LEVEL_ENCODINGS])
         uncompressed_bytes += self._write_page(DATA_PAGE, head, page.body, compressor)
         compressed_bytes = self._position - start
         group.uncompressed_bytes += uncompressed_bytes
         group.compressed_bytes += compressed_bytes
-        encodings = {Encoding.RLE, page.encoding, *([Encoding.PLAIN] if page.dictionary is not None else [])}
-        meta = [
-            i32(1, page.leaf.physical),
-            list_of(2, I32, [zigzag(encoding) for encoding in sorted(encodings)]),
-            list_of(3, BINARY, [uvarint(len(name.encode())) + name.encode() for name in page.leaf.path]),
-            i32(4, UNCOMPRESSED if self._codec is None or compressor is None else self._codec.number),
-            i64(5, page.value_count),
-            i64(6, uncompressed_bytes),
-            i64(7, compressed_bytes),
-            i64(9, data_start),
-        ]
+        codec = UNCOMPRESSED if self._codec is None or compressor is None else self._codec.number
+        meta = [i64(5, page.value_count), i64(6, uncompressed_bytes), i64(7, compressed_bytes), i64(9, data_start)]
         if page.dictionary is not None:
             meta.append(i64(11, start))
-        if page.leaf.path[0] in self._statistics:
-            meta.append(Field(12, STRUCT, _statistics(page)))
-        group.chunks.append(struct([i64(2, start), Field(3, STRUCT, struct(meta))]))
+        name = page.leaf.path[0]
+        if page.bounds is not None:
+            before = self.bounds.get(name, page.bounds)
+            self.bounds[name] = (min(before[0], page.bounds[0]), max(before[1], page.bounds[1]))
+        if name in self._statistics:
+            meta.append(nested(12, _statistics(page)))
+        data = struct(meta, *_chunk_head(page.leaf, page.encoding, codec))
+        group.chunks.append(struct([i64(2, start), Field(3, STRUCT, data)]))
 
     def _pays(self, leaf: Leaf, encoding: Encoding) -> bool:
         """Is a page compressed?"""
@@ -174,12 +187,26 @@ def _bounded(rows: pa.Table) -> Iterator[pa.Table]:
         yield rows
 
 
-def _statistics(page: Page) -> bytes:
+@cache
+def _chunk_head(leaf: Leaf, encoding: Encoding, codec: int) -> tuple[bytes, int]:
+    """What all chunks of a column begin with, and the number of the last field of it."""
+    encodings = {encoding, Encoding.RLE}
+    if encoding is Encoding.RLE_DICTIONARY:
+        encodings.add(Encoding.PLAIN)
+    fields = [
+        i32(1, leaf.physical),
+        list_of(2, I32, [zigzag(encoding) for encoding in sorted(encodings)]),
+        list_of(3, BINARY, [uvarint(len(name.encode())) + name.encode() for name in leaf.path]),
+        i32(4, codec),
+    ]
+    return open_struct(fields), fields[-1].number
+
+
+def _statistics(page: Page) -> list[Field]:
     """Of numbers: how many nulls, and, unless all are, the greatest and the least."""
-    numbers = page.numbers
     fields = [i64(3, page.null_count)]
-    if numbers is not None and len(numbers):
+    if page.bounds is not None:
         size = 8 if page.leaf.physical is Physical.INT64 else 4
-        for number, value in ((5, numbers.max()), (6, numbers.min())):
-            fields.append(binary(number, int(value).to_bytes(size, "little", signed=True)))
-    return struct(fields)
+        least, greatest = (value.to_bytes(size, "little", signed=True) for value in page.bounds)
+        fields += [binary(5, greatest), binary(6, least)]
+    return fields

@@ -40,13 +40,10 @@ class Page(NamedTuple):
     body: U8
     dictionary: U8 | None = None
     dictionary_count: int = 0
-    numbers: NDArray[Any] | None = None
-    """The values themselves, nulls left out, where they are numbers."""
-
-    @property
-    def null_count(self) -> int:
-        """Of numbers."""
-        return self.value_count - (0 if self.numbers is None else len(self.numbers))
+    null_count: int = 0
+    """Of numbers, and where all values are null."""
+    bounds: tuple[int, int] | None = None
+    """The least and the greatest value, of numbers of which not all are null."""
 
 
 class _Levels(NamedTuple):
@@ -57,11 +54,17 @@ class _Levels(NamedTuple):
 
 
 _NO_BITS: Final = np.frombuffer(b"", np.uint8)
+_EMPTY_TEXT: Final = pa.array([""])
 _BUFFER_START: Final = 1 << 16
 DICTIONARY_SHARE_MAX: Final = 0.5
 """Of the rows: where more values differ, the places in a dictionary only come on top of them."""
 DICTIONARY_BYTES_MAX: Final = 1 << 20
 """Of texts that were not coded by whoever made them."""
+
+
+def is_packed(type_: pa.DataType) -> bool:
+    """Are values of a type numbers that are packed as deltas?"""
+    return bool(pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
 
 
 class PageMaker:
@@ -126,7 +129,8 @@ class PageMaker:
         if array.null_count and not leaf.is_optional:
             raise ValueError(f"{'.'.join(leaf.path)}: null where the schema has none")
         if array.null_count == len(array):
-            return Page(leaf, Encoding.PLAIN, levels.value_count, self._behind(levels, 0)[0][: len(levels.data)])
+            out, at = self._behind(levels, 0)
+            return Page(leaf, Encoding.PLAIN, levels.value_count, out[:at], null_count=len(array))
         match leaf.physical:
             case Physical.BYTE_ARRAY:
                 return self._texts(array, leaf, levels)
@@ -139,8 +143,15 @@ class PageMaker:
                 return Page(leaf, Encoding.PLAIN, levels.value_count, out[: at + len(raw)])
         numbers = _present(array)
         out, at = self._behind(levels, fast.bytes_max(len(numbers)))
-        end = fast.put_deltas(numbers, out, at)
-        return Page(leaf, Encoding.DELTA_BINARY_PACKED, levels.value_count, out[:end], numbers=numbers)
+        end, *bounds = fast.put_deltas(numbers, out, at)
+        return Page(
+            leaf,
+            Encoding.DELTA_BINARY_PACKED,
+            levels.value_count,
+            out[:end],
+            null_count=array.null_count,
+            bounds=(bounds[0], bounds[1]),
+        )
 
     def _flags(self, array: pa.Array, leaf: Leaf, levels: _Levels) -> Page:
         count = len(array)
@@ -154,16 +165,12 @@ class PageMaker:
         return Page(leaf, Encoding.PLAIN, levels.value_count, out[:end])
 
     def _texts(self, array: pa.Array, leaf: Leaf, levels: _Levels) -> Page:
-        if not pa.types.is_dictionary(array.type) and pa.types.is_string(leaf.type):
-            coded = array.dictionary_encode()
-            is_worth_it = len(coded.dictionary) <= DICTIONARY_SHARE_MAX * len(array)
-            if is_worth_it and _text_bytes(coded.dictionary) <= DICTIONARY_BYTES_MAX:
-                array = coded
-        if not pa.types.is_dictionary(array.type):
+        coded = _coded(array)
+        if coded is None:
             out, at = self._behind(levels, _text_bytes(array))
             end = fast.put_texts(*_text_parts(array), out, at)
             return Page(leaf, Encoding.PLAIN, levels.value_count, out[:end])
-        texts, places = array.dictionary, _present(array.indices)
+        texts, places = coded
         dictionary = np.empty(_text_bytes(texts), np.uint8)
         fast.put_texts(*_text_parts(texts), dictionary, 0)
         # a width of 0 is allowed where there is one text, but not all writers make use of it
@@ -235,6 +242,20 @@ def _present(array: pa.Array) -> NDArray[Any]:
     as_integers = values.view(np.int64) if values.dtype == np.float64 else values
     into = np.empty(len(values), as_integers.dtype)
     return _read_only(into[: fast.dense(as_integers, _validity(array), into)])
+
+
+def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
+    """Texts, and the place of each value that is not null among them; None where that does not pay."""
+    if pa.types.is_binary(array.type):
+        return None
+    if not pa.types.is_dictionary(array.type):
+        if _text_bytes(array) == 4 * len(array):  # no characters at all: most metadata of commits is such
+            return _EMPTY_TEXT, _read_only(np.zeros(len(array) - array.null_count, np.int32))
+        array = array.dictionary_encode()
+        texts = array.dictionary
+        if len(texts) > DICTIONARY_SHARE_MAX * len(array) or _text_bytes(texts) > DICTIONARY_BYTES_MAX:
+            return None
+    return array.dictionary, _present(array.indices)
 
 
 def _text_parts(array: pa.Array) -> tuple[I32, U8, U8]:

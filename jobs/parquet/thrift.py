@@ -27,8 +27,13 @@ class Field(NamedTuple):
     data: bytes = b""
 
 
+_ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
+
+
 def uvarint(value: int) -> bytes:
     """Seven bits a byte, the lowest first."""
+    if value < 128:
+        return _ONE_BYTE[value]
     made = bytearray()
     while value >= 128:
         made.append(value & 127 | 128)
@@ -74,13 +79,21 @@ def nested(number: int, fields: Iterable[Field]) -> Field:
     return Field(number, STRUCT, struct(fields))
 
 
-def struct(fields: Iterable[Field]) -> bytes:
-    """A struct, with its end."""
-    made = []
-    before = 0
-    for field in fields:
-        made.append(bytes([(field.number - before) << 4 | field.type]))
-        made.append(field.data)
-        before = field.number
-    made.append(b"\0")
+def struct(fields: Iterable[Field], behind: bytes = b"", before: int = 0) -> bytes:
+    """A struct, with its end; `behind`: fields that it begins with, the last of which has number `before`."""
+    return open_struct(fields, behind, before) + STOP
+
+
+def open_struct(fields: Iterable[Field], behind: bytes = b"", before: int = 0) -> bytes:
+    """Fields of a struct which others may follow."""
+    made = [behind]
+    for number, type_, data in fields:
+        made.append(_HEADS[number - before][type_])
+        made.append(data)
+        before = number
     return b"".join(made)
+
+
+STOP: Final = b"\0"
+_HEADS: Final = tuple(tuple(bytes([step << 4 | type_]) for type_ in range(16)) for step in range(16))
+"""Of fields: by how far their number is from the one before, and type."""

@@ -119,7 +119,8 @@ def test_what_is_written_is_read(
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     assert max(group.num_rows for group in groups) <= (row_group_rows_max or 300)
     for name in {"int", "bigint"} & {*rows.schema.names}:
-        at, start = rows.schema.names.index(name), 0
+        at = metadata.schema.names.index(name)
+        start = 0
         for group in groups:
             values = rows.column(name).slice(start, group.num_rows).drop_null().to_pylist()
             start += group.num_rows
