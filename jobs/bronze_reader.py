@@ -51,6 +51,8 @@ class _RowGroup:
     first_offset: int
     last_offset: int
     """Base offsets of its first and last batch."""
+    metadata: Any
+    """Of the file: a footer is read once."""
 
 
 def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[BronzeChunk]:
@@ -89,9 +91,9 @@ def _row_groups(files: Sequence[TableFile]) -> Iterator[_RowGroup]:
                 if statistics is None or not statistics.has_min_max:
                     offsets = pq.ParquetFile(source).read_row_group(index, columns=["base_offset"])["base_offset"]
                     values = offsets.to_numpy()
-                    yield _RowGroup(file, index, int(values.min()), int(values.max()))
+                    yield _RowGroup(file, index, int(values.min()), int(values.max()), metadata)
                 else:
-                    yield _RowGroup(file, index, statistics.min, statistics.max)
+                    yield _RowGroup(file, index, statistics.min, statistics.max, metadata)
 
 
 def _chunks(groups: Sequence[_RowGroup], from_offset: int) -> Iterator[BronzeChunk]:
@@ -123,7 +125,8 @@ def _chunks(groups: Sequence[_RowGroup], from_offset: int) -> Iterator[BronzeChu
 def _read(group: _RowGroup) -> pa.Table:
     filesystem, path = filesystem_of(group.file.path)
     with filesystem.open_input_file(path) as source:
-        return pq.ParquetFile(source).read_row_group(group.index, columns=list(COLUMNS), use_threads=False)
+        parquet = pq.ParquetFile(source, metadata=group.metadata)
+        return parquet.read_row_group(group.index, columns=list(COLUMNS), use_threads=False)
 
 
 def _joined(batches: pa.ChunkedArray) -> U8:

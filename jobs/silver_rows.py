@@ -335,7 +335,12 @@ def _masked(values: Any, valid: BoolArray) -> pa.Array:
 
 
 def _masked_times(timestamp_ms: I64, valid: BoolArray) -> pa.Array:
-    return timestamps(timestamp_ms if valid.all() else np.where(valid, timestamp_ms, NO_TIMESTAMP_MS))
+    if valid.all():
+        return timestamps(timestamp_ms)
+    shown = timestamps(np.where(valid, timestamp_ms, 0))
+    if shown.null_count:
+        return timestamps(np.where(valid, timestamp_ms, NO_TIMESTAMP_MS))
+    return pa.Array.from_buffers(shown.type, len(shown), [_bitmap(valid), shown.buffers()[1]])
 
 
 def _flags(values: BoolArray) -> pa.BooleanArray:

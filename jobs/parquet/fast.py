@@ -289,6 +289,29 @@ def put_texts(offsets: I32, data: U8, valid: U8, out: U8, at: int) -> int:
 
 
 @compiled
+def text_runs(offsets: I32, data: U8, valid: U8, heads: I32, lengths: I32) -> int:
+    """Runs of equal texts, nulls passed over, and how many: where each begins, and how many texts it has."""
+    count = 0
+    head, head_length = 0, -1
+    for index in range(len(offsets) - 1):
+        if len(valid) and not valid[index >> 3] >> (index & 7) & 1:
+            continue
+        start = offsets[index]
+        length = offsets[index + 1] - start
+        byte = 0 if length == head_length else -1
+        while 0 <= byte < length:
+            byte = byte + 1 if data[start + byte] == data[head + byte] else -1
+        if byte == length:
+            lengths[count - 1] += 1
+            continue
+        head, head_length = start, length
+        heads[count] = index
+        lengths[count] = 1
+        count += 1
+    return count
+
+
+@compiled
 def list_levels(offsets: I32, valid: U8, of_empty: int, of_element: int, repetition: U8, definition: U8) -> int:
     """Levels of a column of lists, and how many there are: an element starts a row (0) or goes on with it (1); there is
     one, the list is empty, or it is null (one less). `valid`: no bits if no list is null."""

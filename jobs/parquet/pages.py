@@ -54,7 +54,6 @@ class _Levels(NamedTuple):
 
 
 _NO_BITS: Final = np.frombuffer(b"", np.uint8)
-_EMPTY_TEXT: Final = pa.array([""])
 _BUFFER_START: Final = 1 << 16
 DICTIONARY_SHARE_MAX: Final = 0.5
 """Of the rows: where more values differ, the places in a dictionary only come on top of them."""
@@ -246,16 +245,17 @@ def _present(array: pa.Array) -> NDArray[Any]:
 
 def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
     """Texts, and the place of each value that is not null among them; None where that does not pay."""
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary, _present(array.indices)
     if pa.types.is_binary(array.type):
         return None
-    if not pa.types.is_dictionary(array.type):
-        if _text_bytes(array) == 4 * len(array):  # no characters at all: most metadata of commits is such
-            return _EMPTY_TEXT, _read_only(np.zeros(len(array) - array.null_count, np.int32))
-        array = array.dictionary_encode()
-        texts = array.dictionary
-        if len(texts) > DICTIONARY_SHARE_MAX * len(array) or _text_bytes(texts) > DICTIONARY_BYTES_MAX:
-            return None
-    return array.dictionary, _present(array.indices)
+    heads, lengths = np.empty(len(array), np.int32), np.empty(len(array), np.int32)
+    count = fast.text_runs(*_text_parts(array), heads, lengths)
+    coded = array.take(pa.array(heads[:count])).dictionary_encode()
+    texts = coded.dictionary
+    if len(texts) > DICTIONARY_SHARE_MAX * len(array) or _text_bytes(texts) > DICTIONARY_BYTES_MAX:
+        return None
+    return texts, _read_only(np.repeat(_present(coded.indices), lengths[:count]))
 
 
 def _text_parts(array: pa.Array) -> tuple[I32, U8, U8]:
