@@ -41,6 +41,12 @@ UNCOMPRESSED: Final = 0
 """In parquet.thrift."""
 
 
+SAMPLE_BYTES: Final = 1 << 13
+SAMPLED_BYTES_MIN: Final = 1 << 15
+COMPRESSED_SHARE_MAX: Final = 0.9
+"""Of what a page takes: where a codec finds less than a tenth, its time is worth more."""
+
+
 class Stream(Protocol):
     """Where a file goes."""
 
@@ -61,7 +67,7 @@ class _RowGroup:
 
 class ParquetFileWriter:
     """Writes one file. `codec`: one of `CODECS`; numbers packed as deltas are not compressed further by lz4 and snappy,
-    which find a tenth there and take as long for it as the packing; times are: many neighbours have the same one.
+    which find a tenth there and take as long for it as the packing; times may be: many neighbours have the same one.
     `statistics`: names of columns of numbers whose row groups tell their least and greatest value.
     """
 
@@ -126,7 +132,7 @@ class ParquetFileWriter:
 
     def _write_chunk(self, page: Page, group: _RowGroup) -> None:
         start, uncompressed_bytes = self._position, 0
-        compressor = self._compressor if self._pays(page.leaf, page.encoding) else None
+        compressor = self._compressor if self._pays(page) else None
         if page.dictionary is not None:
             head = nested(7, [i32(1, page.dictionary_count), i32(2, Encoding.PLAIN)])
             uncompressed_bytes += self._write_page(DICTIONARY_PAGE, head, page.dictionary, compressor)
@@ -149,10 +155,19 @@ class ParquetFileWriter:
         data = struct(meta, *_chunk_head(page.leaf, page.encoding, codec))
         group.chunks.append(struct([i64(2, start), Field(3, STRUCT, data)]))
 
-    def _pays(self, leaf: Leaf, encoding: Encoding) -> bool:
-        """Is a page compressed?"""
-        is_packed = encoding is Encoding.DELTA_BINARY_PACKED and not pa.types.is_timestamp(leaf.type)
-        return not (self._is_quick and is_packed)
+    def _pays(self, page: Page) -> bool:
+        """Is a page compressed? As its begin says, where there is much of it."""
+        if self._compressor is None:
+            return False
+        if (
+            self._is_quick
+            and page.encoding is Encoding.DELTA_BINARY_PACKED
+            and not pa.types.is_timestamp(page.leaf.type)
+        ):
+            return False
+        if len(page.body) < SAMPLED_BYTES_MIN:
+            return True
+        return len(self._compressor.compressed(page.body[:SAMPLE_BYTES])) <= COMPRESSED_SHARE_MAX * SAMPLE_BYTES
 
     def _write_page(self, kind: int, head: Field, body: U8, compressor: Compressor | None) -> int:
         """Write a page; its size were it not compressed, header included."""
