@@ -31,7 +31,9 @@ def as_read(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
     """Texts as indices into the distinct texts; -1: null."""
-    coded = (column if column.type == CODED else column.dictionary_encode()).unify_dictionaries().combine_chunks()
+    coded = column if column.type == CODED else column.dictionary_encode()
+    # of one chunk nothing is to be unified, and to find that out takes as long as all the rest
+    coded = coded.chunk(0) if coded.num_chunks == 1 else coded.unify_dictionaries().combine_chunks()
     if isinstance(coded, pa.ChunkedArray):  # no rows
         return np.zeros(0, np.int64), []
     return numbers_of(coded.indices), coded.dictionary.to_pylist()
