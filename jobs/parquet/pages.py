@@ -87,6 +87,10 @@ class PageMaker:
 
     def _list_pages(self, array: pa.Array, leaves: tuple[Leaf, ...]) -> Iterator[Page]:
         offsets = _of_buffer(array.buffers()[1], np.int32, array.offset, len(array) + 1)
+        if array.null_count and np.diff(offsets)[array.is_null().to_numpy(zero_copy_only=False)].any():
+            # Arrow lets a null list have elements, which nobody sees
+            yield from self._list_pages(array.take(pa.array(np.arange(len(array)))), leaves)
+            return
         first, last = int(offsets[0]), int(offsets[-1])
         repetition = np.empty(last - first + len(array), np.uint8)
         definition = np.empty(len(repetition), np.uint8)
@@ -246,6 +250,8 @@ def _present(array: pa.Array) -> NDArray[Any]:
 def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
     """Texts, and the place of each value that is not null among them; None where that does not pay."""
     if pa.types.is_dictionary(array.type):
+        if array.dictionary.null_count:
+            raise ValueError("null among the texts of a dictionary")
         return array.dictionary, _present(array.indices)
     if pa.types.is_binary(array.type):
         return None

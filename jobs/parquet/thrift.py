@@ -32,8 +32,13 @@ _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
 
 def uvarint(value: int) -> bytes:
     """Seven bits a byte, the lowest first."""
-    if value < 128:
+    # nearly all are so short
+    if value < 1 << 7:
         return _ONE_BYTE[value]
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     made = bytearray()
     while value >= 128:
         made.append(value & 127 | 128)

@@ -262,6 +262,21 @@ def test_a_null_where_none_is_declared_is_refused(field: pa.Field, array: pa.Arr
         writer.write(pa.table([array], names=[field.name]))
 
 
+def test_elements_of_a_null_list_are_nothing() -> None:
+    """Arrow may have some behind a null; nobody can read them, and they do not move others."""
+    offsets, values = pa.array([0, 2, 3, 5], pa.int32()), pa.array(["a", "b", "hidden", "c", "d"])
+    lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
+    table = pa.table({"lists": lists})
+    assert plain(pq.read_table(pa.BufferReader(written([table])))) == plain(table)
+
+
+def test_a_dictionary_without_some_of_its_texts_is_refused() -> None:
+    """Its places would be those of other texts in the file."""
+    coded = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array([None, "a"]))
+    with pytest.raises(ValueError, match="null among the texts"):
+        written([pa.table({"text": coded})])
+
+
 def test_a_type_of_no_table_is_refused() -> None:
     """The schema says what can be written."""
     with pytest.raises(TypeError, match="d: decimal"):
