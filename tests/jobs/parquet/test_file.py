@@ -229,6 +229,31 @@ def test_spark_reads_it(spark: SparkSession, tmp_path: Path, codec: str, *, is_v
         assert found[name].to_pylist() == rows[name].to_pylist(), name
 
 
+@pytest.mark.parametrize(("step", "compression"), [("any", "UNCOMPRESSED"), ("mostly none", "LZ4")])
+def test_what_a_codec_makes_nothing_of_is_left_as_it_is(step: str, compression: str) -> None:
+    """Times that differ from each other in any way are packed already; those with many equal neighbours are not."""
+    random = np.random.default_rng(1)
+    steps = random.integers(0, 2**40, 50_000)
+    if step != "any":
+        steps[random.random(50_000) < 0.9] = 0
+    times = pa.array(np.cumsum(steps)).cast(KINDS["time"])
+    file = written([pa.table({"time": times})])
+    column = pq.ParquetFile(pa.BufferReader(file)).metadata.row_group(0).column(0)
+    assert column.compression == compression
+    assert (column.total_compressed_size < 0.9 * column.total_uncompressed_size) == (compression == "LZ4")
+    assert pq.read_table(pa.BufferReader(file))["time"].combine_chunks() == times
+
+
+def test_a_row_group_is_no_larger_than_a_page_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of many bytes are written in as many row groups as it takes; a single one is written whole."""
+    monkeypatch.setattr("jobs.parquet.file.ROW_GROUP_BYTES_MAX", 10_000)
+    rows = pa.table({"bytes": [bytes(number) for number in (3_000, 4_000, 5_000, 60_000, 1, 2)]})
+    file = pq.ParquetFile(pa.BufferReader(written([rows])))
+    counts = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
+    assert counts == [1, 2, 1, 2]
+    assert file.read() == rows
+
+
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.full_name)
 def test_every_table_can_be_written(table: Any) -> None:
     """All that tables are declared with has a place in a file, also where nothing is known."""
