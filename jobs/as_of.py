@@ -42,7 +42,8 @@ from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.audits import WholeAudit
 from jobs.errors import JobError
 from jobs.runs import WholeRun
-from jobs.sinks import TableFile, Warehouse, filesystem_of
+from jobs.sinks import TableFile, Warehouse
+from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import STRING, Table

@@ -19,10 +19,11 @@ from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.audit_hosts import with_hosts
+from jobs.part_files import TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
 from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
-from jobs.sinks import TO_LOG_OFFSET, PartTarget, PartWriter, TableFile, WrittenFile
+from jobs.sinks import TableFile
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
 from schemas.tables.state import AUDITED_LOGS

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core.log.chunk import I64, U8, BoolArray
-from jobs.sinks import TableFile, filesystem_of
+from jobs.sinks import TableFile
 from jobs.sources.segments import CHUNK_BYTES_MAX
+from jobs.stores import filesystem_of
 
 COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid", "is_transactional")
 

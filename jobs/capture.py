@@ -39,8 +39,9 @@ from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
 from jobs.quarantine import is_of_capture
 from jobs.settings import Settings
-from jobs.sinks import OVERWRITE, Warehouse, delete_folder
+from jobs.sinks import OVERWRITE, Warehouse
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
+from jobs.stores import delete_folder
 from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
 from jobs.told import first_topic_ids

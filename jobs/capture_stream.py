@@ -35,12 +35,13 @@ from jobs.errors import BrokerError, JobError, SourceError
 from jobs.metrics import Metrics, job_of
 from jobs.progress import Steps, size_text
 from jobs.settings import Settings
-from jobs.sinks import Warehouse, delete_folder, filesystem_of, spark_uri
+from jobs.sinks import Warehouse
 from jobs.sources.broker import Broker, BrokerAddress
 from jobs.sources.broker_log import BrokerLog, list_broker_logs
 from jobs.sources.kafka_log import NAME, RANGES, KafkaLogDataSource
 from jobs.sources.log_offsets import Offsets, log_key
 from jobs.sql import one_line
+from jobs.stores import delete_folder, filesystem_of, spark_uri
 from jobs.times import epoch_ms, to_datetime
 from jobs.told import first_topic_ids
 

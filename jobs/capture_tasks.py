@@ -18,8 +18,8 @@ from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
 from jobs.coverage import CoverageScan, LogPartition
 from jobs.errors import JobError
+from jobs.part_files import PartTarget, WrittenFile
 from jobs.quarantine import OVERLAPPING_BATCH, UNREADABLE_FILE
-from jobs.sinks import PartTarget, WrittenFile
 from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
 from jobs.times import epoch_ms
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from jobs.arrow_schemas import TIMESTAMP_TYPE
 from jobs.coverage import COMPACTED_TOPICS
-from jobs.sinks import PartTarget, PartWriter, WrittenFile
+from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.sources.segments import LogPlace, SegmentRead, to_record_batches
 
 BATCHES: Final = "batches"

@@ -18,9 +18,10 @@ from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.arrow_schemas import arrow_schema
 from jobs.errors import JobError, SourceError, WarehouseError
 from jobs.settings import Settings
-from jobs.sinks import Warehouse, filesystem_of
+from jobs.sinks import Warehouse
 from jobs.sources.admin import Admin, Config, Refusal, Topic
 from jobs.sources.broker import Broker, OffsetSpec
+from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
 from jobs.told import newest
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS

@@ -25,9 +25,11 @@ from jobs.errors import SettingsError, WarehouseError
 from jobs.maintain import STAGING, clusters_of, nobody_else, writers_of
 from jobs.merge_files import MERGED, is_damaged, row_groups_in_order
 from jobs.metrics import Metrics, job_of
+from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.progress import Steps
 from jobs.runs import WholeRun, broken_off
-from jobs.sinks import PartTarget, PartWriter, TableFile, Warehouse, WrittenFile, delete_folder
+from jobs.sinks import TableFile, Warehouse
+from jobs.stores import delete_folder
 from jobs.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES

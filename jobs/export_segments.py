@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.log.segment import parse_partition_folder
 from jobs.errors import JobError
-from jobs.sinks import TableFile, Warehouse, filesystem_of
+from jobs.sinks import TableFile, Warehouse
+from jobs.stores import filesystem_of
 from jobs.tasks import run_tasks
 from schemas.tables import TABLES
 

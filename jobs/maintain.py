@@ -30,7 +30,8 @@ from jobs.replay import replay_application
 from jobs.replay_state import read_watermarks
 from jobs.runs import WholeRun, broken_off
 from jobs.settings import MaintainSettings, Settings
-from jobs.sinks import TableFile, Warehouse, delete_folder, filesystem_of
+from jobs.sinks import TableFile, Warehouse
+from jobs.stores import delete_folder, filesystem_of
 from jobs.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS

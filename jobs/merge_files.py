@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 from coordinator_core.coverage import subtract
 from jobs.arrow_schemas import TIMESTAMP_TYPE, file_schema, stored_column
 from jobs.capture_writer import BATCHES, DAMAGED, OffsetRange
-from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile, filesystem_of
+from jobs.part_files import PartTarget, PartWriter, WrittenFile
+from jobs.sinks import TableFile
+from jobs.stores import filesystem_of
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 

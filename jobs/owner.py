@@ -17,8 +17,9 @@ from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, printable, time_text, write_answers
 from jobs.as_of import STREAMS, SilverAt
+from jobs.part_files import LOG_PARTITION
 from jobs.silver_reader import rows_of
-from jobs.sinks import LOG_PARTITION, Warehouse
+from jobs.sinks import Warehouse
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
 
 COLUMNS: Final = (

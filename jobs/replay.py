@@ -36,6 +36,7 @@ from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
+from jobs.part_files import WrittenFile, write_parts
 from jobs.privacy import HostPseudonyms
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
@@ -70,7 +71,8 @@ from jobs.replay_tasks import (
 from jobs.runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
-from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse, WrittenFile, delete_file, write_parts
+from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
+from jobs.stores import delete_file
 from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions

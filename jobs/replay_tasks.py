@@ -37,6 +37,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, changed_versions, log_name
 from jobs.silver_reader import SilverFiles, is_of_groups
@@ -51,7 +52,8 @@ from jobs.silver_rows import (
     share_transitions_table,
     with_names,
 )
-from jobs.sinks import PartTarget, PartWriter, TableFile, WrittenFile, filesystem_of, write_part
+from jobs.sinks import TableFile
+from jobs.stores import filesystem_of
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table

@@ -39,8 +39,10 @@ from jobs.arrow_columns import (
 )
 from jobs.arrow_schemas import text_columns
 from jobs.memory import give_back
+from jobs.part_files import LOG_PARTITION, TO_LOG_OFFSET
 from jobs.runs import WholeRun
-from jobs.sinks import LOG_PARTITION, TO_LOG_OFFSET, TableFile, Warehouse, filesystem_of
+from jobs.sinks import TableFile, Warehouse
+from jobs.stores import filesystem_of
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,

@@ -29,7 +29,8 @@ from rich.text import Text
 from jobs.answers import csv_cell, csv_line, json_line, printable
 from jobs.errors import JobError
 from jobs.held import Held, held_versions
-from jobs.sinks import Warehouse, spark_uri
+from jobs.sinks import Warehouse
+from jobs.stores import spark_uri
 from jobs.views import DEFINITIONS, Definition, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table

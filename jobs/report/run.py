@@ -24,7 +24,8 @@ from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
 from jobs.settings import Settings, options_of
-from jobs.sinks import Warehouse, filesystem_of
+from jobs.sinks import Warehouse
+from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
 from schemas.tables.gold import REBALANCES
 

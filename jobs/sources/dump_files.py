@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from jobs.choices import DumpFormat
 from jobs.errors import SourceError
-from jobs.sinks import filesystem_of
+from jobs.stores import filesystem_of
 
 LINE_BYTES_MAX: Final = 72 * 1024 * 1024
 """A longer line is no record: one of RECORD_BYTES_MAX takes less than this in base64 and in hex."""
@@ -34,7 +34,7 @@ COLUMN_MAPPING: Final = "delta.columnMapping.mode"
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """One file of a dump, as `jobs.sinks.filesystem_of` opens it."""
+    """One file of a dump, as `jobs.stores.filesystem_of` opens it."""
 
     path: str
     format: DumpFormat

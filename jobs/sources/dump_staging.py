@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from coordinator_core.log.chunk import I64
-from jobs.sinks import filesystem_of
+from jobs.stores import filesystem_of
 
 PIECE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A task writes a piece when it holds so much."""

@@ -44,7 +44,6 @@ from jobs.choices import DumpFormat
 from jobs.errors import SourceError
 from jobs.quarantine import UNREADABLE_FILE
 from jobs.settings import Settings
-from jobs.sinks import filesystem_of
 from jobs.sources.dump_files import DumpFile, Line, find_dump_files, read_lines
 from jobs.sources.dump_rows import (
     ROWS_SCHEMA,
@@ -58,6 +57,7 @@ from jobs.sources.dump_rows import (
 )
 from jobs.sources.dump_staging import PieceWriter, Run, merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
+from jobs.stores import filesystem_of
 
 RunAll = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 

@@ -28,7 +28,7 @@ from coordinator_core.log.segment import (
 )
 from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.errors import SourceError
-from jobs.sinks import filesystem_of
+from jobs.stores import filesystem_of
 from schemas.tables import TABLES
 
 SEGMENT: Final = "SEGMENT"
@@ -75,7 +75,7 @@ class Segment:
     """One segment file, or another piece of a log which has this form."""
 
     path: str
-    """Of a file: what `jobs.sinks.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
+    """Of a file: what `jobs.stores.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
     name: str
     base_offset: int
     """Where it was read from: offsets between this and the first batch are a hole."""

@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 
 from jobs.audit import audit
 from jobs.capture import capture
+from jobs.part_files import write_part
 from jobs.replay import replay
 from jobs.session import start_session
 from jobs.settings import Settings, load_settings
-from jobs.sinks import OVERWRITE, Warehouse, read_file, write_part
+from jobs.sinks import OVERWRITE, Warehouse, read_file
 from jobs.spark_settings import spark_defaults
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES

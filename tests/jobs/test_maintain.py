@@ -13,8 +13,9 @@ from jobs.dropped import dropped_ranges
 from jobs.errors import SettingsError, WarehouseError
 from jobs.locks import only_one
 from jobs.maintain import MaintainSummary, maintain, old_staging, pinned_versions
+from jobs.part_files import write_parts
 from jobs.runs import Start
-from jobs.sinks import MAINTAIN_APPLICATION, OVERWRITE, Warehouse, write_parts
+from jobs.sinks import MAINTAIN_APPLICATION, OVERWRITE, Warehouse
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS

@@ -11,7 +11,8 @@ import pytest
 
 from jobs.bronze_reader import read_log
 from jobs.merge_files import MergeWork, large_chunks, merge_files, merge_plan
-from jobs.sinks import TableFile, Warehouse, write_part
+from jobs.part_files import write_part
+from jobs.sinks import TableFile, Warehouse
 from schemas.tables.bronze import END_OFFSETS, RECORD_BATCHES
 from schemas.tables.silver import GROUP_EVENTS
 from tests.jobs.test_sinks import rows

@@ -12,8 +12,9 @@ from coordinator_core.inference.plain import Beginning
 from jobs import silver_reader
 from jobs.arrow_columns import codes_of, indices_in, ordered_codes
 from jobs.arrow_schemas import arrow_schema
+from jobs.part_files import PartWriter
 from jobs.silver_reader import SilverFiles, group_lives, is_of_groups, rows_of
-from jobs.sinks import OVERWRITE, PartWriter, Warehouse
+from jobs.sinks import OVERWRITE, Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
