@@ -17,7 +17,6 @@ from schemas.tables.declare import Scalar
 from tests.jobs.table_rows import AT, COMMITS, commits, never_null, rows
 
 STATES = TABLES["silver.share_partition_states"]
-NAMES = ["plain", "a b:/%=#?&'`\"é", None]
 
 
 def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
