@@ -68,7 +68,8 @@ class AuditWork:
         states = [
             state
             for rows in self.former.iterate(AUDITED_LOGS, ("topic", "state"), log_partition)
-            for state in rows.filter(pc.equal(rows["topic"], self.topic))["state"].to_pylist()
+            for topic, state in zip(rows["topic"].to_pylist(), rows["state"].to_pylist(), strict=True)
+            if topic == self.topic
         ]
         if len(states) != 1:
             raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")

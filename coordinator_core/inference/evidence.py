@@ -121,8 +121,15 @@ class Evidence:
     """The latest time of which it may depend what is said of the transition."""
 
     @classmethod
-    def of(cls, log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> Self:
-        """Gather all of it."""
+    def of(
+        cls,
+        log: ShareLog,
+        pasts: Sequence[GroupPast],
+        configs: Configs,
+        members: ShareMembers,
+        settings: InferenceSettings,
+    ) -> Self:
+        """Gather all of it. `pasts`: the `group_pasts` of the log."""
         changes, states, row = log.transitions, log.states, log.state_of_transition
         group = log.keys.group[states.key]
 
@@ -131,7 +138,6 @@ class Evidence:
             return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
 
         is_single_offset = is_single_offset_of(log)
-        pasts = group_pasts(log, is_single_offset)
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
         limit = taken(_corrected(limit_of_state, group, pasts), row)
@@ -165,7 +171,7 @@ class Evidence:
         )
 
 
-def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int | None = None) -> list[GroupPast]:
+def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPast]:
     """Of each group, what all its transitions say of its delivery limit. Tries are counted up to a log offset."""
     changes, row = log.transitions, log.state_of_transition
     group = log.keys.group[log.states.key]
@@ -178,7 +184,7 @@ def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int |
     group_of = group[row[came_back]]
     is_try = changes.from_delivery_count[came_back] == highest[group_of]
     tried, group_of = came_back[is_try], group_of[is_try]
-    is_last = is_single_offset[row[tried]] & (changes.to_state[tried] == ARCHIVED)
+    is_last = is_single_offset_of(log)[row[tried]] & (changes.to_state[tried] == ARCHIVED)
     is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
     is_counted = np.ones(len(tried), np.bool_) if to_log_offset is None else changes.log_offset[tried] < to_log_offset
 
