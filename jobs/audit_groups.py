@@ -75,6 +75,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             left = _audit_all(log_partition, work, parts, known, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
+    parts.write_all_waiting()
     for table, of_logs in carried.items():
         parts.carry(table, of_logs, hosts)
 
@@ -277,8 +278,8 @@ class _NewAudit:
                     self._quiet_days.append(row)
         self._noted |= noted
         self._heard = self._heard.and_new(new, self._place)
-        slices = commits.slices()
         settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
+        slices = commits.slices() if noted else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, settled):
             # of a group that was not there before all commits are new
             first = bundle.commits.of_some(some - saved.pasts.keys())

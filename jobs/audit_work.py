@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import repeat
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -22,7 +23,7 @@ from jobs.audit_hosts import with_hosts
 from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
-from jobs.sinks import TO_LOG_OFFSET, PartTarget, PartWriter, TableFile, WrittenFile
+from jobs.sinks import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, TableFile, WrittenFile
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
 from schemas.tables.state import AUDITED_LOGS
@@ -30,6 +31,8 @@ from schemas.tables.state import AUDITED_LOGS
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
 """Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
 log partitions share one."""
+WAITING_ROWS_MAX: Final = 10_000
+"""To make columns of rows has its price, too: those of several log partitions are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class AuditParts:
     def __init__(self, work: AuditWork) -> None:
         self._work = work
         self._writers: dict[tuple[str, bool], PartWriter] = {}
+        self._waiting: dict[Table, list[tuple[NamedTuple, int]]] = {}
+        """Rows of the core, and the log partition of each."""
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
 
@@ -112,14 +117,28 @@ class AuditParts:
                 self.done.files.setdefault(name, []).append(writer.close())
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Append rows of the core to the part file of a gold table."""
-        if rows:
-            self.write(table, rows_table(table, rows, {"log_partition": log_partition}))
+        """Append rows of the core to the part file of a gold table, be it with others later on."""
+        waiting = self._waiting.setdefault(table, [])
+        waiting += zip(rows, repeat(log_partition))
+        if len(waiting) >= WAITING_ROWS_MAX:
+            self._write_waiting(table)
+
+    def write_all_waiting(self) -> None:
+        """Append what waits of all tables."""
+        for table in list(self._waiting):
+            self._write_waiting(table)
+
+    def _write_waiting(self, table: Table) -> None:
+        waiting = self._waiting.pop(table, [])
+        if waiting:
+            rows, log_partitions = zip(*waiting, strict=True)
+            self.write(table, rows_table(table, rows, {LOG_PARTITION: pa.array(log_partitions, pa.int32())}))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Append rows to the part file of a gold table, partition columns left out."""
         if not rows.num_rows:
             return
+        self._write_waiting(table)
         writer = self._writers.get((table.full_name, is_settled))
         if writer is None:
             target = self._work.targets[table.full_name]
