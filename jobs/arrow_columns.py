@@ -29,6 +29,17 @@ def as_read(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
+def together(parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of several parts as one chunk. Of texts that are coded only those that rows have, where there are more
+    of them than rows: a few rows of a row group bring the texts of all of it."""
+    rows = pa.concat_tables(parts)
+    for index, field in enumerate(rows.schema):
+        column = rows.column(index)
+        if field.type == CODED and sum(len(chunk.dictionary) for chunk in column.chunks) > rows.num_rows:
+            rows = rows.set_column(index, field, column.cast(pa.string()).dictionary_encode())
+    return rows.unify_dictionaries().combine_chunks()
+
+
 def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
     """Texts as indices into the distinct texts; -1: null."""
     coded = column if column.type == CODED else column.dictionary_encode()

@@ -50,7 +50,7 @@ from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.tasks import run_tasks, tapered
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
-from schemas.tables.gold import GOLD_TABLES, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import GOLD_TABLES, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
@@ -288,7 +288,7 @@ def _works(
     """Tasks, the heaviest of a topic first, none with log partitions of both topics."""
     works: list[AuditWork] = []
     for topic in topics:
-        former = work.former.having(AUDITED_LOGS, "topic", topic)
+        former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
         of_topic = [log for log in plan.logs if log.topic == topic]
         bins = tapered(
             [log.size_bytes for log in of_topic],

@@ -9,8 +9,8 @@ import pyarrow as pa
 from coordinator_core.inference.days import DayCounts
 from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
-COMMIT_COUNT: Final = "commit_count"
-COMMIT_ANOMALY_COUNT: Final = "commit_anomaly_count"
+COUNT_COLUMNS: Final = ("commit_count", "commit_anomaly_count")
+"""What `DayCounts` holds, in its order."""
 
 Counts = Mapping[tuple[str, int], DayCounts]
 """By group and first instant of the day (ms)."""
@@ -23,6 +23,7 @@ class FormerDays:
         self._rows = rows
         self._group, group_ids = codes_of(rows["group_id"])
         self._day = epoch_ms_column(rows["day"])
+        self._counts = tuple(numbers_of(rows[name]) for name in COUNT_COLUMNS)
         self._numbers = {group_id: number for number, group_id in enumerate(group_ids)}
         self._order = np.lexsort((self._day, self._group))
         self._bounds = np.searchsorted(self._group[self._order], np.arange(len(group_ids) + 1))
@@ -33,8 +34,8 @@ class FormerDays:
         if number is None:
             return {}
         rows = self._order[self._bounds[number] : self._bounds[number + 1]]
-        columns = (numbers_of(self._rows[name].take(rows)) for name in (COMMIT_COUNT, COMMIT_ANOMALY_COUNT))
-        counts = (DayCounts(*pair) for pair in zip(*(column.tolist() for column in columns), strict=True))
+        columns = (column[rows].tolist() for column in self._counts)
+        counts = map(DayCounts._make, zip(*columns, strict=True))
         return dict(zip(self._day[rows].tolist(), counts, strict=True))
 
     def has(self, group_id: str, day: int) -> bool:
@@ -55,8 +56,8 @@ class FormerDays:
         found = [(row, counts) for place, counts in added.items() if (row := self._row(*place)) >= 0]
         at = np.array([row for row, _ in found], np.int64)
         rows = self._rows
-        for index, name in enumerate((COMMIT_COUNT, COMMIT_ANOMALY_COUNT)):
-            column = numbers_of(rows[name]).copy()
+        for index, name in enumerate(COUNT_COLUMNS):
+            column = self._counts[index].copy()
             column[at] += np.array([counts[index] for _, counts in found], np.int64)
             place = rows.schema.get_field_index(name)
             rows = rows.set_column(place, rows.schema.field(place), pa.array(column))

@@ -277,8 +277,8 @@ class _NewAudit:
                     self._quiet_days.append(row)
         self._noted |= noted
         self._heard = self._heard.and_new(new, self._place)
-        slices = commits.slices()
         settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
+        slices = commits.slices() if noted else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, settled):
             # of a group that was not there before all commits are new
             first = bundle.commits.of_some(some - saved.pasts.keys())

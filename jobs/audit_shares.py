@@ -94,8 +94,8 @@ def _audit_stretch(
     """From where the one before left off to a log offset, exclusive."""
     states = share_states(work.files, log_partition, saved, to_log_offset=end)
     log = replace(share_log(work.files, log_partition, states, saved, to_log_offset=end), shown=shown)
-    require_same_groups(log, work.inference, known)
     gold = audit_share_log(log, known, members, work.inference)
+    require_same_groups(log, gold.pasts, work.inference, known)
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1
     place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
     is_last = end == END_OF_LOG

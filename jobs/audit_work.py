@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import repeat
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -19,7 +20,7 @@ from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.audit_hosts import with_hosts
-from jobs.part_files import TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
+from jobs.part_files import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
 from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
@@ -31,6 +32,8 @@ from schemas.tables.state import AUDITED_LOGS
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
 """Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
 log partitions share one."""
+WAITING_ROWS_MAX: Final = 10_000
+"""To make columns of rows has its price, too: those of several log partitions are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class AuditWork:
         states = [
             state
             for rows in self.former.iterate(AUDITED_LOGS, ("topic", "state"), log_partition)
-            for state in rows.filter(pc.equal(rows["topic"], self.topic))["state"].to_pylist()
+            for topic, state in zip(rows["topic"].to_pylist(), rows["state"].to_pylist(), strict=True)
+            if topic == self.topic
         ]
         if len(states) != 1:
             raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
@@ -97,6 +101,8 @@ class AuditParts:
     def __init__(self, work: AuditWork) -> None:
         self._work = work
         self._writers: dict[tuple[str, bool], PartWriter] = {}
+        self._waiting: dict[Table, list[tuple[NamedTuple, int]]] = {}
+        """Rows of the core, and the log partition of each."""
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
 
@@ -106,20 +112,32 @@ class AuditParts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            for table in list(self._waiting):
+                self._write_waiting(table)
         self._stack.__exit__(kind, error, trace)
         if error is None:
             for (name, _), writer in self._writers.items():
                 self.done.files.setdefault(name, []).append(writer.close())
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Append rows of the core to the part file of a gold table."""
-        if rows:
-            self.write(table, rows_table(table, rows, {"log_partition": log_partition}))
+        """Append rows of the core to the part file of a gold table, be it with others later on."""
+        waiting = self._waiting.setdefault(table, [])
+        waiting += zip(rows, repeat(log_partition))
+        if len(waiting) >= WAITING_ROWS_MAX:
+            self._write_waiting(table)
+
+    def _write_waiting(self, table: Table) -> None:
+        waiting = self._waiting.pop(table, [])
+        if waiting:
+            rows, log_partitions = zip(*waiting, strict=True)
+            self.write(table, rows_table(table, rows, {LOG_PARTITION: pa.array(log_partitions, pa.int32())}))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Append rows to the part file of a gold table, partition columns left out."""
         if not rows.num_rows:
             return
+        self._write_waiting(table)
         writer = self._writers.get((table.full_name, is_settled))
         if writer is None:
             target = self._work.targets[table.full_name]

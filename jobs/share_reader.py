@@ -21,7 +21,15 @@ from coordinator_core.inference.share_log import (
 )
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
-from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, ordered_codes, small_numbers_of
+from jobs.arrow_columns import (
+    codes_of,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    ordered_codes,
+    small_numbers_of,
+    together,
+)
 from jobs.share_state import SavedShares
 from jobs.silver_reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
 from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
@@ -135,7 +143,7 @@ def share_states(
     )
     rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
     if saved is not None:
-        rows = pa.concat_tables([saved.states.cast(rows.schema), rows])
+        rows = together([saved.states.cast(rows.schema), rows])
     return StateRows(rows, *_keys(rows))
 
 

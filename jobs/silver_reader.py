@@ -5,10 +5,10 @@ that they hold none of the wanted log partitions are not read.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from jobs.arrow_columns import (
     numbers_of,
     ordered_codes,
     small_numbers_of,
+    together,
     values_of,
 )
 from jobs.arrow_schemas import text_columns
@@ -57,6 +58,10 @@ END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""
 SHARED_BYTES_MAX: Final = 64 << 20
 """Of row groups with rows of several log partitions that a task keeps from one to the next."""
+GROUPS_BYTES_MAX: Final = 16 << 20
+"""The same of what tells of which groups their rows are."""
+TEXT_BYTES: Final = 100
+"""About as much memory does a text take with its number."""
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -81,6 +86,8 @@ class _Footer(NamedTuple):
     """What the end of a file tells, read once."""
 
     metadata: pq.FileMetaData
+    row_counts: tuple[int, ...]
+    """Of each row group."""
     bounds: tuple[tuple[int, int] | None, ...]
     """Lowest and highest log partition of each row group; None where the file does not say."""
     log_offsets: tuple[tuple[int, int] | None, ...]
@@ -105,16 +112,20 @@ class SilverFiles:
 
     def __init__(self, files: Mapping[str, tuple[TableFile, ...]]) -> None:
         self._files = dict(files)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing was read so far."""
         self._footers: dict[str, _Footer] = {}
-        self._shared = _SharedRowGroups()
+        self._shared: _Newest[_SharedRows] = _Newest(SHARED_BYTES_MAX)
+        self._groups: _Newest[_SharedGroups] = _Newest(GROUPS_BYTES_MAX)
 
     def __getstate__(self) -> dict[str, tuple[TableFile, ...]]:
         return self._files
 
     def __setstate__(self, files: dict[str, tuple[TableFile, ...]]) -> None:
         self._files = files
-        self._footers = {}
-        self._shared = _SharedRowGroups()
+        self._forget()
 
     @classmethod
     def of(cls, warehouse: Warehouse, tables: Iterable[Table], cluster_id: str) -> "SilverFiles":
@@ -166,7 +177,7 @@ class SilverFiles:
     def row_count_max(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> int:
         """The most rows that one log partition can have from a place on, as the ends of the files tell."""
         return sum(
-            footer.metadata.row_group(index).num_rows
+            footer.row_counts[index]
             for file in self._files[table.full_name]
             if file.maximum.get(LOG_OFFSET, from_log_offset) >= from_log_offset
             for footer in (self._footer(file),)
@@ -186,8 +197,9 @@ class SilverFiles:
         only: Set[str] | None = None,
         settled: "SettledGroups | None" = None,
     ) -> Iterator[pa.Table]:
-        """As `read`, row group by row group. `only`: groups; row groups without rows of them are left out, and those
-        without any that `settled` ones of them need; so are those of which all rows ended up to `ended_after`."""
+        """As `read`, row group by row group. `only`: of some groups, and of those that are `settled` what is needed;
+        of other row groups no more is read than tells so. Row groups of which all rows ended up to `ended_after` are
+        left out."""
         schema = columns_read(table, columns, coded)
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
@@ -198,9 +210,15 @@ class SilverFiles:
                 continue
             with _OpenFile(file, footer, tuple(coded)) as source:
                 for index in wanted:
-                    if only is not None and not self._has_any(source, index, table, log_partition, only, settled or {}):
-                        continue
+                    is_needed = None
+                    if only is not None:
+                        groups = self._groups_of(source, index, table)
+                        is_needed = groups.needed(log_partition, only, settled or NOTHING_SETTLED)
+                        if not is_needed.any():
+                            continue
                     rows = self._rows_of(source, index, schema, log_partition)
+                    if is_needed is not None and not is_needed.all():
+                        rows = rows.filter(pa.array(is_needed))
                     lowest, highest = footer.log_offsets[index] or (0, END_OF_LOG)
                     if lowest < from_log_offset:
                         rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
@@ -228,22 +246,17 @@ class SilverFiles:
                     is_wanted = np.isin(numbers_of(rows[LOG_PARTITION]), wanted_of)
                     yield rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
-    def _has_any(
-        self,
-        source: "_OpenFile",
-        index: int,
-        table: Table,
-        log_partition: int,
-        group_ids: Set[str],
-        settled: "SettledGroups",
-    ) -> bool:
-        """Has a row group rows that are needed of any of some groups of a log partition? What tells is a small part."""
-        columns = ["group_id", _place_column(table)] if settled else ["group_id"]
-        rows = self._rows_of(source, index, columns_read(table, columns, ["group_id"]), log_partition)
-        is_wanted = _is_of_any(rows, group_ids)
-        if not settled or not is_wanted.any():
-            return bool(is_wanted.any())
-        return bool(_needed(table, rows.filter(pa.array(is_wanted)), settled).num_rows)
+    def _groups_of(self, source: "_OpenFile", index: int, table: Table) -> "_SharedGroups":
+        """What tells which rows of a row group are needed is a small part of it; it is kept as rows are."""
+        place = source.path, index
+        groups = self._groups.get(place)
+        if groups is None:
+            schema = columns_read(table, ("group_id", _place_column(table), LOG_PARTITION), source.coded)
+            groups = _SharedGroups(table, as_read(source.read_row_group(index, schema.names), schema))
+            bounds = source.footer.bounds[index]
+            if bounds is None or bounds[0] != bounds[1]:
+                self._groups.put(place, groups)
+        return groups
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
         """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
@@ -265,6 +278,7 @@ class SilverFiles:
                 metadata = pq.read_metadata(source)
             footer = self._footers[file.path] = _Footer(
                 metadata,
+                tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)),
                 tuple(_bounds(metadata)),
                 tuple(_extremes(metadata, LOG_OFFSET)),
                 tuple(_extremes(metadata, TO_LOG_OFFSET)),
@@ -330,44 +344,87 @@ def _place(source: _OpenFile, index: int, schema: pa.Schema) -> SharedPlace:
     return source.path, index, tuple(schema.names), source.coded
 
 
+class _LogPartitions:
+    """Of which log partition each row of a row group is: those of one mostly stand together."""
+
+    def __init__(self, log_partition: I64) -> None:
+        self._log_partition = log_partition
+        self._is_sorted = is_ascending(log_partition)
+
+    def rows_of(self, log_partition: int) -> slice | BoolArray:
+        """Which rows are of one log partition."""
+        if not self._is_sorted:
+            is_own: BoolArray = self._log_partition == log_partition
+            return is_own
+        return slice(*np.searchsorted(self._log_partition, (log_partition, log_partition + 1)).tolist())
+
+
 class _SharedRows:
-    """A row group of several log partitions, of each of which the rows mostly stand together."""
+    """A row group of several log partitions."""
 
     def __init__(self, rows: pa.Table, log_partition: I64) -> None:
         self.rows = rows
-        self._log_partition = log_partition
-        self._is_sorted = is_ascending(log_partition)
+        self._log_partitions = _LogPartitions(log_partition)
         self.size_bytes: int = rows.nbytes
 
     def of(self, log_partition: int) -> pa.Table:
         """The rows of one log partition."""
-        if not self._is_sorted:
-            return self.rows.filter(pa.array(self._log_partition == log_partition))
-        first, end = np.searchsorted(self._log_partition, (log_partition, log_partition + 1)).tolist()
-        return self.rows.slice(first, end - first)
+        own = self._log_partitions.rows_of(log_partition)
+        if isinstance(own, slice):
+            return self.rows.slice(own.start, own.stop - own.start)
+        return self.rows.filter(pa.array(own))
 
 
-class _SharedRowGroups:
-    """Row groups that were read for one log partition and hold rows of others, too: the newest ones."""
+class _SharedGroups:
+    """Of which groups the rows of a row group are, and the place in the log that tells whether each is needed."""
 
-    def __init__(self) -> None:
-        self._found: dict[SharedPlace, _SharedRows] = {}
+    def __init__(self, table: Table, rows: pa.Table) -> None:
+        self._table = table
+        self._group, group_ids = codes_of(rows["group_id"])
+        self._numbers = {group_id: number for number, group_id in enumerate(group_ids)}
+        self._place = _places_of(table, rows)
+        self._log_partitions = _LogPartitions(numbers_of(rows[LOG_PARTITION]))
+        self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(group_ids) * TEXT_BYTES
+
+    def needed(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> BoolArray:
+        """Which rows of a log partition are needed of some groups."""
+        after = np.full(len(self._numbers), END_OF_LOG)
+        for group_id in group_ids & self._numbers.keys():
+            after[self._numbers[group_id]] = _needed_after(self._table, settled.get(group_id))
+        own = self._log_partitions.rows_of(log_partition)
+        is_needed: BoolArray = self._place[own] > after[self._group[own]]
+        return is_needed
+
+
+class _Sized(Protocol):
+    size_bytes: int
+
+
+Kept = TypeVar("Kept", bound=_Sized)
+
+
+class _Newest(Generic[Kept]):
+    """What was read for one log partition and tells of others, too: the newest, of so many bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._found: dict[Hashable, Kept] = {}
         self._size_bytes = 0
 
-    def get(self, place: SharedPlace) -> _SharedRows | None:
+    def get(self, place: Hashable) -> Kept | None:
         """One that is kept, if it is; it is the newest then."""
         found = self._found.pop(place, None)
         if found is not None:
             self._found[place] = found
         return found
 
-    def put(self, place: SharedPlace, shared: _SharedRows) -> None:
+    def put(self, place: Hashable, one: Kept) -> None:
         """Keep one, and let go of the oldest for it; a large one is not kept."""
-        if shared.size_bytes > SHARED_BYTES_MAX // 4:
+        if one.size_bytes > self._bytes_max // 4:
             return
-        self._found[place] = shared
-        self._size_bytes += shared.size_bytes
-        while self._size_bytes > SHARED_BYTES_MAX:
+        self._found[place] = one
+        self._size_bytes += one.size_bytes
+        while self._size_bytes > self._bytes_max:
             oldest = next(iter(self._found))
             self._size_bytes -= self._found.pop(oldest).size_bytes
 
@@ -471,15 +528,22 @@ def _needed(table: Table, rows: pa.Table, settled: SettledGroups) -> pa.Table:
     if not settled or table is OFFSET_COMMITS:
         return rows
     group, group_ids = codes_of(rows["group_id"])
-    found = [settled.get(group_id) for group_id in group_ids]
-    if table is GROUP_EVENTS:
-        begins = np.array([0 if one is None else one.events_from for one in found], np.int64)
-        is_needed = numbers_of(rows[LOG_OFFSET]) >= begins[group]
-    else:
-        ends = numbers_of(rows[TO_LOG_OFFSET])
-        places = np.array([-1 if one is None else one.generation_at for one in found], np.int64)
-        is_needed = (ends < 0) | (ends > places[group])
+    after = np.array([_needed_after(table, settled.get(group_id)) for group_id in group_ids], np.int64)
+    is_needed = _places_of(table, rows) > after[group]
     return rows if is_needed.all() else rows.filter(pa.array(is_needed))
+
+
+def _needed_after(table: Table, settled: Settled | None) -> int:
+    """Behind which place in the log the rows of a group are needed; -1: all are."""
+    if settled is None:
+        return -1
+    return settled.events_from - 1 if table is GROUP_EVENTS else settled.generation_at
+
+
+def _places_of(table: Table, rows: pa.Table) -> I64:
+    """Of each row the place in the log that tells whether it is needed; what is so still is behind all of it."""
+    places = numbers_of(rows[_place_column(table)])
+    return np.where(places < 0, END_OF_LOG, places)
 
 
 def _events_from(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
@@ -580,8 +644,8 @@ def _rows_of_groups(
         only=only,
         settled=settled,
     )
-    parts = [_needed(table, rows, settled) for rows in _of_groups(pieces, only)]
-    return pa.concat_tables(parts) if parts else columns_read(table, columns, texts).empty_table()
+    parts = list(pieces)
+    return together(parts) if parts else columns_read(table, columns, texts).empty_table()
 
 
 def groups_in(rows: pa.Table) -> list[str]:

@@ -7,6 +7,7 @@ not known.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -146,14 +147,18 @@ class Configs:
 
     def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
         """Whether a topic was ever set to be compacted, as far as the log tells."""
-        compacted = {
+        return np.array([topic in self._compacted for topic in topics], np.bool_)
+
+    @cached_property
+    def _compacted(self) -> frozenset[str]:
+        """The topics that were ever set to be compacted."""
+        return frozenset(
             resource_name
             for (resource_type, resource_name, name), timeline in self._timelines.items()
             if resource_type == TOPIC
             and name == CLEANUP_POLICY
             and any("compact" in value.split(",") for value in timeline.values)
-        }
-        return np.array([topic in compacted for topic in topics], np.bool_)
+        )
 
     def of_share_groups(self, group_ids: Sequence[str], topics: Sequence[str], until_ms: int) -> list[object]:
         """All that inference asks of some share groups and their topics for times up to `until_ms`, to be compared."""

@@ -121,8 +121,15 @@ class Evidence:
     """The latest time of which it may depend what is said of the transition."""
 
     @classmethod
-    def of(cls, log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> Self:
-        """Gather all of it."""
+    def of(
+        cls,
+        log: ShareLog,
+        pasts: Sequence[GroupPast],
+        configs: Configs,
+        members: ShareMembers,
+        settings: InferenceSettings,
+    ) -> Self:
+        """Gather all of it. `pasts`: the `group_pasts` of the log."""
         changes, states, row = log.transitions, log.states, log.state_of_transition
         group = log.keys.group[states.key]
 
@@ -131,7 +138,6 @@ class Evidence:
             return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
 
         is_single_offset = is_single_offset_of(log)
-        pasts = group_pasts(log, is_single_offset)
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
         limit = taken(_corrected(limit_of_state, group, pasts), row)
@@ -165,7 +171,7 @@ class Evidence:
         )
 
 
-def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int | None = None) -> list[GroupPast]:
+def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPast]:
     """Of each group, what all its transitions say of its delivery limit. Tries are counted up to a log offset."""
     changes, row = log.transitions, log.state_of_transition
     group = log.keys.group[log.states.key]
@@ -178,26 +184,25 @@ def group_pasts(log: ShareLog, is_single_offset: BoolArray, to_log_offset: int |
     group_of = group[row[came_back]]
     is_try = changes.from_delivery_count[came_back] == highest[group_of]
     tried, group_of = came_back[is_try], group_of[is_try]
-    is_last = is_single_offset[row[tried]] & (changes.to_state[tried] == ARCHIVED)
+    is_last = is_single_offset_of(log)[row[tried]] & (changes.to_state[tried] == ARCHIVED)
     is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
-    is_counted = np.ones(len(tried), np.bool_) if to_log_offset is None else changes.log_offset[tried] < to_log_offset
+    is_any = np.ones(len(tried), np.bool_)
+    is_counted = is_any if to_log_offset is None else changes.log_offset[tried] < to_log_offset
+    highest_before, _, tries_before, last_tries_before, lowest_assumed = np.array(befores, np.int64).reshape(-1, 5).T
+    is_as_before = highest_before == highest
 
-    def counted(chosen: BoolArray) -> list[int]:
-        return np.bincount(group_of[chosen], minlength=len(befores)).tolist()  # type: ignore[no-any-return]
+    def counted(before: I64, chosen: BoolArray) -> I64:
+        return np.where(is_as_before, before, 0) + np.bincount(group_of[chosen], minlength=len(befores))
 
-    all_tries, all_last_tries = counted(np.ones(len(tried), np.bool_)), counted(is_last)
-    tries, last_tries = counted(is_counted), counted(is_last & is_counted)
-    pasts = []
-    for code, before in enumerate(befores):
-        top = int(highest[code])
-        known = before if before.highest == top else GroupPast(top, False)
-        tries_in_all, last_tries_in_all = known.tries + all_tries[code], known.last_tries + all_last_tries[code]
-        ends_there = tries_in_all == last_tries_in_all >= LAST_TRIES_MIN and top >= DELIVERY_COUNT_LIMIT_MIN
-        if log.shown is not None:
-            ends_there = shown[code].ends_there
-        tried, tried_last = known.tries + tries[code], known.last_tries + last_tries[code]
-        pasts.append(GroupPast(top, ends_there, tried, tried_last, before.lowest_assumed))
-    return pasts
+    tries, last_tries = counted(tries_before, is_counted), counted(last_tries_before, is_last & is_counted)
+    if log.shown is None:
+        all_tries, all_last_tries = counted(tries_before, is_any), counted(last_tries_before, is_last)
+        ends_there = (all_tries == all_last_tries) & (all_tries >= LAST_TRIES_MIN)
+        ends_there &= highest >= DELIVERY_COUNT_LIMIT_MIN
+    else:
+        ends_there = np.array([it.ends_there for it in shown], np.bool_)
+    columns = (highest, ends_there, tries, last_tries, lowest_assumed)
+    return list(map(GroupPast._make, zip(*(column.tolist() for column in columns), strict=True)))
 
 
 @compiled

@@ -19,7 +19,7 @@ anew (`commit_anomalies.HostsNow`), which takes no commits.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise, starmap
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -361,8 +361,11 @@ class GroupedCommits:
         def is_new(commits: GroupCommits) -> BoolArray:
             return (commits.log_offset >= from_log_offset) | np.isin(commits.log_offset, pending)
 
-        wanted = ((commits.taken(is_new(commits)), group[is_new(commits)], ids) for commits, group, ids in pieces)
-        both = type(self).of((known.piece, *wanted))
+        def new_of(commits: GroupCommits, group: I64, group_ids: Sequence[str]) -> Piece:
+            rows = is_new(commits)
+            return commits.taken(rows), group[rows], group_ids
+
+        both = type(self).of((known.piece, *starmap(new_of, pieces)))
         return both, is_new(both.commits)
 
     def kept(self) -> "GroupedCommits":
@@ -375,7 +378,10 @@ NO_COMMITS: Final = GroupCommits()
 
 
 def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> I64:
-    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+    """Texts as numbers; those that have none yet get the next ones."""
+    others = [text for text in dict.fromkeys(texts) if text not in numbers]
+    numbers.update(zip(others, count(len(numbers)), strict=False))
+    return np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
 
 
 @dataclass(frozen=True, slots=True)

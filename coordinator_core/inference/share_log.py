@@ -26,7 +26,7 @@ _RESET: Final = RECORD_KINDS.index("RESET")
 
 @dataclass(frozen=True, slots=True)
 class ShareKeys:
-    """Share partitions by number."""
+    """Share partitions by number, in order of group, topic id and partition."""
 
     group_ids: Sequence[str]
     """The groups, in order of id."""

@@ -18,7 +18,7 @@ tells whether these are still as they were; where they are not, or where a group
 `PastDiffers` is raised and the whole log is to be judged anew.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -31,7 +31,6 @@ from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, Configs
 from coordinator_core.inference.evidence import (
     Evidence,
     group_pasts,
-    is_single_offset_of,
     last_persisted_with,
     reloads,
     trace_available,
@@ -109,17 +108,19 @@ def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str
     groups = dict(past.groups)
     for log in logs:
         so_far = replace(log, past=replace(past, groups=groups))
-        groups |= zip(log.keys.group_ids, group_pasts(so_far, is_single_offset_of(log)), strict=True)
+        groups |= zip(log.keys.group_ids, group_pasts(so_far), strict=True)
     return groups
 
 
-def require_same_groups(log: ShareLog, settings: InferenceSettings, configs: Configs) -> None:
+def require_same_groups(
+    log: ShareLog, pasts: Sequence[GroupPast], settings: InferenceSettings, configs: Configs
+) -> None:
     """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged, and that says
-    more of its past."""
+    more of its past. `pasts`: the `group_pasts` of the log."""
     if not log.past.groups:
         return
     default = settings.delivery_count_limit
-    for group_id, past in zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log)), strict=True):
+    for group_id, past in zip(log.keys.group_ids, pasts, strict=True):
         before = log.past.groups.get(group_id)
         if before is None:
             continue
@@ -151,7 +152,7 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     keys = np.unique(states.key[before])
     group_ids = [log.keys.group_ids[code] for code in np.unique(log.keys.group[keys]).tolist()]
     topics = [log.keys.topics[key] or "" for key in keys.tolist()]
-    pasts = dict(zip(log.keys.group_ids, group_pasts(log, is_single_offset_of(log), place), strict=True))
+    pasts = dict(zip(log.keys.group_ids, group_pasts(log, place), strict=True))
     lowest = dict(zip(log.keys.group_ids, _lowest_assumed(log, evidence, changes_before), strict=True))
     kept = taken(changes, pieces[:, 2])
     return Kept(

@@ -14,11 +14,11 @@ from coordinator_core.inference.archived import ArchivedColumns, archived_record
 from coordinator_core.inference.columns import distinct, distinct_pairs, taken
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import DAY_MS
-from coordinator_core.inference.evidence import Evidence
+from coordinator_core.inference.evidence import Evidence, group_pasts
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, sums
-from coordinator_core.inference.share_log import ShareKeys, ShareLog, ShareMembers
+from coordinator_core.inference.share_log import GroupPast, ShareKeys, ShareLog, ShareMembers
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import TRANSITION_KINDS
 
@@ -33,14 +33,17 @@ class ShareAudit(NamedTuple):
     counted: "Counted"
     """Of the rows above, and of what was acknowledged."""
     evidence: Evidence
+    pasts: Sequence[GroupPast]
+    """Of each group, what all its transitions say of its delivery limit."""
 
 
 def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> ShareAudit:
     """Redeliveries, archived records and what there is to count, from `log.past.from_log_offset` on."""
-    evidence = Evidence.of(log, configs, members, settings)
+    pasts = group_pasts(log)
+    evidence = Evidence.of(log, pasts, configs, members, settings)
     given_again = _judged(redeliveries(log, evidence), log)
     given_up = _judged(archived_records(log, evidence, configs), log)
-    return ShareAudit(given_again, given_up, Counted.of(log, given_again, given_up), evidence)
+    return ShareAudit(given_again, given_up, Counted.of(log, given_again, given_up), evidence, pasts)
 
 
 Judged = TypeVar("Judged", RedeliveryColumns, ArchivedColumns)
@@ -102,8 +105,8 @@ class Counted:
             SharePlace(keys.group_ids[keys.group[key]], keys.topic_ids[key], int(keys.partition[key]), keys.topics[key])
             for key in found.tolist()
         )
-        counted = ShareCounts(tuple(places), place, self.day[rows], *(numbers[rows] for numbers in counts))
-        return ShareCounts.together([counted])  # in order
+        # in order, as the keys are
+        return ShareCounts(tuple(places), place, self.day[rows], *(numbers[rows] for numbers in counts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from jobs.arrow_schemas import arrow_schema
 from schemas.tables import TABLES, Table
 
 COMMITS = TABLES["silver.offset_commits"]
+NAMES = ["plain", "a b:/%=#?&'`\"é", None]
 AT = datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
 
 

@@ -14,7 +14,7 @@ from jobs.part_files import PartWriter, WrittenFile, write_part, write_parts
 from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from schemas.tables.declare import Scalar
-from tests.jobs.table_rows import AT, COMMITS, commits, never_null, rows
+from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
 
 STATES = TABLES["silver.share_partition_states"]
 

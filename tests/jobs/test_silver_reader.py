@@ -10,7 +10,7 @@ import pytest
 from coordinator_core.history.rows import EventRow, MemberRow
 from coordinator_core.inference.plain import Beginning
 from jobs import silver_reader
-from jobs.arrow_columns import codes_of, indices_in, ordered_codes
+from jobs.arrow_columns import codes_of, indices_in, ordered_codes, together
 from jobs.arrow_schemas import arrow_schema
 from jobs.part_files import PartWriter
 from jobs.silver_reader import SilverFiles, group_lives, is_of_groups, rows_of
@@ -196,6 +196,20 @@ def test_log_partitions_are_read_together(warehouse: Warehouse) -> None:
     assert found(files.having(GROUP_EVENTS, "group_id", "g1"), 0, 1, 2) == found(files, 2) == [(2, 0, "g1")]
 
 
+def test_parts_together_have_no_more_texts_than_rows() -> None:
+    """Of a few rows of row groups with many texts only their own are left."""
+    texts = pa.array([f"t{number}" for number in range(9)], pa.string())
+    parts = [
+        pa.table({"text": pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), texts), "at": [1, 2]})
+        for codes in ([8, 2], [2, None])
+    ]
+    rows = together(parts)
+    assert rows.schema == parts[0].schema
+    assert rows.to_pydict() == {"text": ["t8", "t2", "t2", None], "at": [1, 2, 1, 2]}
+    assert sorted(rows["text"].chunk(0).dictionary.to_pylist()) == ["t2", "t8"]
+    assert together([rows, rows.slice(0, 0)]).equals(rows)
+
+
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_log_partitions_that_share_a_row_group_are_told_apart(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
@@ -225,6 +239,7 @@ def test_log_partitions_that_share_a_row_group_are_told_apart(
     assert reads == [0] * 2
     reads.pop()
     monkeypatch.setattr(silver_reader, "SHARED_BYTES_MAX", 0)
+    files = SilverFiles({GROUP_EVENTS.full_name: tuple(warehouse.files(GROUP_EVENTS))})
     for partition in range(3):
         assert files.read(GROUP_EVENTS, ("event_index",), partition).num_rows == 4
     assert reads == [0] * 4
@@ -233,7 +248,7 @@ def test_log_partitions_that_share_a_row_group_are_told_apart(
 def test_row_groups_without_rows_of_wanted_groups_are_not_read(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for the column of groups: of those of another log partition, too, that have the same id."""
+    """But for the columns that tell it: of those of another log partition, too, that have the same id."""
     for version, (group_id, partition) in enumerate((("g", 3), ("h", 3), ("g", 4))):
         rows = [
             {"group_id": text, "log_partition": place, "log_offset": version, "event_index": 0}
@@ -250,7 +265,7 @@ def test_row_groups_without_rows_of_wanted_groups_are_not_read(
 
     monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
     assert [[row.log_offset for row in life.events] for life in group_lives(files, 3, {"g"})] == [[0]]
-    assert sorted(widths) == [2, 2, 2, len(EventRow._fields) + 1]
+    assert sorted(widths) == [3, 3, 3, len(EventRow._fields) + 1]
 
 
 def test_row_groups_that_ended_before_a_place_are_passed_over(

@@ -18,13 +18,11 @@ from jobs.part_files import write_part, write_parts
 from jobs.sinks import OVERWRITE, TableFile, Warehouse
 from schemas.tables import TABLES, Table
 from tests.conftest import takes_minutes
-from tests.jobs.table_rows import AT, COMMITS, commits, never_null, rows
+from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
 
 EVENTS = TABLES["silver.group_events"]
 STATES = TABLES["silver.share_partition_states"]
 TOPICS = TABLES["silver.topics"]
-
-NAMES = ["plain", "a b:/%=#?&'`\"é", None]
 
 
 def offsets(warehouse: Warehouse) -> list[int]:

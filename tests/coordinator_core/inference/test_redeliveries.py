@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.inference.evidence import Evidence, trace_available
+from coordinator_core.inference.evidence import Evidence, group_pasts, trace_available
 from coordinator_core.inference.redeliveries import CAUSES, CONFIDENCES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import merged_days
@@ -296,7 +296,7 @@ def test_previous_is_the_newest_that_made_an_offset_available(records: list[Reco
     """The compiled trace agrees with one that goes offset by offset, and with itself as plain Python."""
     log = share_log(records)
     changes, key = log.transitions, log.states.key[log.state_of_transition]
-    found = Evidence.of(log, LOCK_4_S, {}, InferenceSettings())
+    found = Evidence.of(log, group_pasts(log), LOCK_4_S, {}, InferenceSettings())
     is_released = (changes.to_state == 0) & found.records.is_request & found.records.is_update
     available: dict[tuple[int, int], int] = {}
     for row in range(len(changes)):

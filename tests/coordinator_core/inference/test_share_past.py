@@ -162,8 +162,8 @@ class Audits:
         if kept is not None:
             kept.known.require_same(configs, members)
         log = replace(self._log(kept, end), shown=shown)
-        require_same_groups(log, SETTINGS, configs)
         audit = audit_share_log(log, configs, members, SETTINGS)
+        require_same_groups(log, audit.pasts, SETTINGS, configs)
         place = settled_to(log, audit.evidence, end, self._late_ms)
         before = log.past.from_log_offset
         for index, rows in enumerate((audit.redeliveries, audit.archived)):
