@@ -6,6 +6,8 @@ are declared with.
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +24,9 @@ class Physical(IntEnum):
     DOUBLE = 5
     BYTE_ARRAY = 6
 
+
+SCHEMAS_MAX: Final = 1_000
+"""How many are remembered, of columns or of files: a night writes hundreds of files of the same few tables."""
 
 REQUIRED: Final = 0
 OPTIONAL: Final = 1
@@ -87,6 +92,7 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
+@lru_cache(SCHEMAS_MAX)
 def leaves_of(field: pa.Field) -> tuple[Leaf, ...]:
     """The leaves of a column, in the order of the file. Raises TypeError for a type that is not written here."""
     return tuple(_leaves(field))
@@ -117,12 +123,11 @@ def _leaf(path: tuple[str, ...], field: pa.Field, level: int, empty_level: int =
     return Leaf(path, type_, _TYPES[type_].physical, field.nullable, level + int(field.nullable), empty_level)
 
 
-def schema_elements(schema: pa.Schema) -> list[bytes]:
+@lru_cache(SCHEMAS_MAX)
+def schema_elements(schema: pa.Schema) -> tuple[bytes, ...]:
     """SchemaElements of a file: the root, then all columns, depth first."""
-    elements = [_element("schema", None, child_count=len(schema))]
-    for field in schema:
-        elements.extend(_elements(field))
-    return elements
+    root = _element("schema", None, child_count=len(schema))
+    return root, *chain.from_iterable(map(_elements, schema))
 
 
 def _elements(field: pa.Field) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from jobs.sinks import Warehouse
 from schemas.tables import TABLES
-from tests.jobs.test_sinks import rows
+from tests.jobs.table_rows import rows
 
 CLUSTER: Final = "c"
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,9 +23,9 @@ from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
 from schemas.tables.state import STARTS
 from tests.jobs.slices import slices_of
+from tests.jobs.table_rows import rows
 from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT
-from tests.jobs.test_sinks import rows
 
 CLIENT: Final = "connector-consumer-snk-1"
 HOST: Final = "127.0.0.1"

@@ -23,9 +23,9 @@ from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUNS, STARTS
 from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.slices import slices_of
+from tests.jobs.table_rows import rows
 from tests.jobs.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.test_replay import CLUSTER, Jobs
-from tests.jobs.test_sinks import rows
 
 LOGS: Final = RECORDINGS / "codec-gzip" / "logs"
 TOPIC: Final = "r02-consumer-live"

@@ -28,7 +28,7 @@ from jobs.whatif import WhatIfRow
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER
-from tests.jobs.test_sinks import rows
+from tests.jobs.table_rows import rows
 
 COLUMN_OF: Final = {
     "GROUP": "group_id",

@@ -22,9 +22,10 @@ from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUNS, STARTS
 from tests.conftest import takes_minutes
 from tests.jobs.slices import slices_of
+from tests.jobs.table_rows import commits, rows
 from tests.jobs.test_incremental_replay import FULL_A, Nights
 from tests.jobs.test_replay import CLUSTER, STARTED_AT, Jobs
-from tests.jobs.test_sinks import commits, offsets, rows
+from tests.jobs.test_sinks import offsets
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 WEEK_HOURS = 168

@@ -15,7 +15,7 @@ from jobs.part_files import write_part
 from jobs.sinks import TableFile, Warehouse
 from schemas.tables.bronze import END_OFFSETS, RECORD_BATCHES
 from schemas.tables.silver import GROUP_EVENTS
-from tests.jobs.test_sinks import rows
+from tests.jobs.table_rows import rows
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -35,9 +35,9 @@ from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILV
 from schemas.tables.state import AUDITS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
 from tests.jobs.history import CLUSTER, START
+from tests.jobs.table_rows import AT, rows
 from tests.jobs.test_replay import CLUSTER as REPLAYED
 from tests.jobs.test_replay import STARTED_AT, Jobs
-from tests.jobs.test_sinks import AT, rows
 
 LOGS = RECORDINGS / "codec-gzip" / "logs"
 LACKING = ("at", "generation", "details")

@@ -14,8 +14,8 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, SILVER_TABLES
 from tests.conftest import RECORDINGS
+from tests.jobs.table_rows import rows
 from tests.jobs.test_replay import Jobs
-from tests.jobs.test_sinks import rows
 
 KEY = b"0123456789abcdef0123456789abcdef"
 

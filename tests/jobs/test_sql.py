@@ -13,7 +13,7 @@ from jobs.answers import printable
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, SqlError, json_value, one_line, run_query, shell
 from schemas.tables import TABLES
-from tests.jobs.test_sinks import AT, rows
+from tests.jobs.table_rows import AT, rows
 
 COMMITS, EVENTS = TABLES["silver.offset_commits"], TABLES["silver.group_events"]
 

@@ -16,7 +16,7 @@ from jobs.sql import Catalogue, run_query
 from jobs.views import definitions_named_in
 from schemas.tables import TABLES
 from tests.jobs.hostile import HOSTILE
-from tests.jobs.test_sinks import rows
+from tests.jobs.table_rows import rows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
