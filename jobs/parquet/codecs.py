@@ -19,6 +19,8 @@ class Codec(NamedTuple):
     """What some bytes may become at most."""
     compress_into: Callable[[U8, U8], int]
     """Compress the first into the second; how many bytes of that are used."""
+    is_quick: bool
+    """Of numbers packed as deltas it finds a tenth, and takes as long for it as the packing."""
 
 
 def _zstd_bytes_max(data: U8) -> int:
@@ -28,29 +30,33 @@ def _zstd_bytes_max(data: U8) -> int:
 
 CODECS: Final[dict[str, Codec | None]] = {
     "none": None,
-    "snappy": Codec(1, cramjam.snappy.compress_raw_max_len, cramjam.snappy.compress_raw_into),
-    "zstd": Codec(6, _zstd_bytes_max, lambda data, into: cramjam.zstd.compress_into(data, into, level=ZSTD_LEVEL)),
+    "snappy": Codec(1, cramjam.snappy.compress_raw_max_len, cramjam.snappy.compress_raw_into, is_quick=True),
+    "zstd": Codec(
+        6,
+        _zstd_bytes_max,
+        lambda data, into: cramjam.zstd.compress_into(data, into, level=ZSTD_LEVEL),
+        is_quick=False,
+    ),
     # LZ4_RAW: a block as it is
     "lz4": Codec(
         7,
         cramjam.lz4.compress_block_bound,
         lambda data, into: cramjam.lz4.compress_block_into(data, into, store_size=False),
+        is_quick=True,
     ),
 }
-QUICK: Final = frozenset({"lz4", "snappy"})
-"""Of numbers packed as deltas these find a tenth, and take as long for it as the packing."""
 
 
 class Compressor:
     """Compresses into a buffer that is used again: memory that is touched first has its price."""
 
     def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+        self.codec = codec
         self._buffer: U8 = np.empty(0, np.uint8)
 
     def compressed(self, data: U8) -> U8:
         """Some bytes, compressed; valid until the next call."""
-        size_max = self._codec.bytes_max(data)
+        size_max = self.codec.bytes_max(data)
         if size_max > len(self._buffer):
             self._buffer = np.empty(size_max, np.uint8)
-        return self._buffer[: self._codec.compress_into(data, self._buffer)]
+        return self._buffer[: self.codec.compress_into(data, self._buffer)]

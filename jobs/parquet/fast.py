@@ -48,11 +48,10 @@ def _put_le64(out: U8, place: np.uint64, value: np.uint64) -> None:
 
 
 @compiled
-def put_le32(out: U8, at: int, value: int) -> int:
+def _put_le32(out: U8, at: int, value: int) -> None:
     """Four bytes, the lowest first."""
     for index in range(4):
         out[at + index] = np.uint8(value >> (8 * index) & 0xFF)
-    return at + 4
 
 
 @compiled
@@ -281,7 +280,7 @@ def put_texts(offsets: I32, data: U8, valid: U8, out: U8, at: int) -> int:
             continue
         text = data[offsets[index] : offsets[index + 1]]
         into = out[at + 4 : at + 4 + len(text)]
-        put_le32(out, at, len(text))
+        _put_le32(out, at, len(text))
         for byte in range(len(text)):
             into[byte] = text[byte]
         at += 4 + len(text)

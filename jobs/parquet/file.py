@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from coordinator_core.log.chunk import U8
-from jobs.parquet.codecs import CODECS, QUICK, Compressor
+from jobs.parquet.codecs import CODECS, Compressor
 from jobs.parquet.pages import Encoding, Page, PageMaker
 from jobs.parquet.schema import Leaf, Physical, leaves_of, schema_elements
 from jobs.parquet.thrift import (
@@ -40,9 +40,9 @@ _LEVEL_ENCODINGS: Final = (i32(3, Encoding.RLE), i32(4, Encoding.RLE))
 UNCOMPRESSED: Final = 0
 """In parquet.thrift."""
 
-
 SAMPLE_BYTES: Final = 1 << 13
 SAMPLED_BYTES_MIN: Final = 1 << 15
+"""Of a page whose begin is tried first; a smaller one is compressed as it is."""
 COMPRESSED_SHARE_MAX: Final = 0.9
 """Of what a page takes: where a codec finds less than a tenth, its time is worth more."""
 
@@ -74,9 +74,8 @@ class ParquetFileWriter:
     def __init__(self, stream: Stream, schema: pa.Schema, *, codec: str, statistics: Collection[str] = ()) -> None:
         self._stream = stream
         self._schema = schema
-        self._codec = CODECS[codec]
-        self._compressor = None if self._codec is None else Compressor(self._codec)
-        self._is_quick = codec in QUICK
+        of_name = CODECS[codec]
+        self._compressor = None if of_name is None else Compressor(of_name)
         self._statistics = frozenset(statistics)
         self._leaves = [leaves_of(field) for field in schema]
         self._maker = PageMaker()
@@ -142,7 +141,7 @@ class ParquetFileWriter:
         compressed_bytes = self._position - start
         group.uncompressed_bytes += uncompressed_bytes
         group.compressed_bytes += compressed_bytes
-        codec = UNCOMPRESSED if self._codec is None or compressor is None else self._codec.number
+        codec = UNCOMPRESSED if compressor is None else compressor.codec.number
         meta = [i64(5, page.value_count), i64(6, uncompressed_bytes), i64(7, compressed_bytes), i64(9, data_start)]
         if page.dictionary is not None:
             meta.append(i64(11, start))
@@ -160,7 +159,7 @@ class ParquetFileWriter:
         if self._compressor is None:
             return False
         if (
-            self._is_quick
+            self._compressor.codec.is_quick
             and page.encoding is Encoding.DELTA_BINARY_PACKED
             and not pa.types.is_timestamp(page.leaf.type)
         ):
