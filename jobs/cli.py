@@ -825,7 +825,8 @@ def open_session(
 ) -> "tuple[SparkSession, Warehouse, Steps]":
     """The Spark session of a job, its warehouse, and where it tells its steps.
 
-    `meanwhile`: a module to import while the JVM starts, which takes seconds and leaves Python idle.
+    `meanwhile`: the module of a job that writes tables, to be made ready while the JVM starts, which takes seconds and
+    leaves Python idle.
     """
     if meanwhile is not None:
         from jobs.spark_settings import spark_defaults  # noqa: PLC0415
@@ -836,7 +837,7 @@ def open_session(
     from jobs.session import start_session  # noqa: PLC0415
 
     with loaded_for_good():
-        loading = threading.Thread(target=import_module, args=(meanwhile or "jobs.sinks",), daemon=True)
+        loading = threading.Thread(target=_load, args=(meanwhile,), daemon=True)
         loading.start()
         session = start_session(job, wakes_workers=meanwhile is not None)
         loading.join()
@@ -851,6 +852,15 @@ def open_session(
         session=session,
     )
     return session, tables, Steps(session)
+
+
+def _load(module: str | None) -> None:
+    """What a job needs: one with a module of its own writes tables, and loads what its first write would."""
+    import_module(module or "jobs.sinks")
+    if module is not None:
+        with suppress(Exception):  # only a head start: a write that cannot be done says why
+            import_module("pyarrow.acero")
+            import_module("jobs.parquet.warm_up").use_loops()
 
 
 def _metrics(tables: "Warehouse", settings: Settings, run: Run, steps: "Steps") -> "Metrics":

@@ -24,7 +24,7 @@ TELLING_SECONDS: Final = 2.0
 
 def stderr_console() -> Console:
     """Where progress goes. On a terminal it is as wide as that, else wide enough for any table."""
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 160)
+    return Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 160)
 
 
 class Steps:

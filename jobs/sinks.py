@@ -163,6 +163,7 @@ class Warehouse:
             self._up_to_date.add(table.full_name)
             return
         self._create(table, replaces=False)
+        self._up_to_date.add(table.full_name)
 
     def _is_laid_out_as_declared(self, table: Table) -> bool:
         if self.is_arrow_lane:

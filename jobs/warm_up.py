@@ -5,7 +5,6 @@ that the types are those of a real run.
 """
 
 import numpy as np
-import pyarrow as pa
 
 from coordinator_core import codec
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
@@ -32,7 +31,7 @@ from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.share_state.lane import ShareStateLane
-from jobs.parquet.file import ParquetFileWriter
+from jobs.parquet.warm_up import use_loops
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
@@ -133,25 +132,9 @@ def commits() -> GroupCommits:
     )
 
 
-def parquet_rows() -> pa.Table:
-    """A column of each kind that takes a loop of its own, with a null in it."""
-    texts = pa.array(["a", None])
-    return pa.table(
-        {
-            "int": pa.array([1, None], pa.int32()),
-            "bigint": pa.array([1, None], pa.int64()),
-            "boolean": pa.array([True, None]),
-            "binary": pa.array([b"a", None]),
-            "string": texts.dictionary_encode(),
-            "array": pa.array([["a", None], None]),
-        }
-    )
-
-
 def warm_up() -> None:
     """Use every compiled loop once."""
-    rows = parquet_rows()
-    ParquetFileWriter(pa.BufferOutputStream(), rows.schema, codec="none").write(rows)
+    use_loops()
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
     audit.counted.counts(2)

@@ -310,3 +310,21 @@ def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pyte
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert f"no tables in {nowhere}: run ./spark-submit.sh nightly first" in told.err
+
+
+READY = """
+from jobs import cli
+
+cli._load({module!r})
+from jobs.parquet import fast
+
+print(sum(bool(getattr(function, "signatures", ())) for function in vars(fast).values()))
+"""
+
+
+@pytest.mark.parametrize(("module", "is_writer"), [("jobs.nightly", True), (None, False)])
+def test_a_job_that_writes_is_ready_when_spark_is(module: str | None, is_writer: bool) -> None:
+    """Its first write would wait for compiled loops else; a job that only asks never needs them."""
+    code = READY.format(module=module)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
+    assert (int(done.stdout) > 5) == is_writer

@@ -33,6 +33,12 @@ def test_plain_output_is_one_line_a_step() -> None:
     assert "\x1b" not in out.getvalue()
 
 
+def test_a_table_says_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """What looks like an emoji's code in a name is a name."""
+    Steps().table(summary_table("captured", ("topic", "size"), [("a :warning: b", "1 B")]))
+    assert "a :warning: b" in capsys.readouterr().err
+
+
 def test_a_terminal_sees_the_step_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line names the step and the tasks done, and is gone when the step is."""
     monkeypatch.setattr(progress, "tasks_of", lambda _: (3, 8))

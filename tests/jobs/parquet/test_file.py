@@ -307,14 +307,14 @@ def test_a_type_of_no_table_is_refused() -> None:
 
 COMPILED = """
 from jobs.parquet import fast
-from jobs.warm_up import parquet_rows
+from jobs.parquet import warm_up
 from tests.jobs.parquet.test_file import every_kind, written
 
 def compiled():
     functions = {name: getattr(fast, name) for name in dir(fast)}
     return {name: len(of.signatures) for name, of in functions.items() if hasattr(of, "signatures")}
 
-written([parquet_rows()])
+warm_up.use_loops()
 before = compiled()
 assert before["put_deltas"] and before["put_runs"], before
 rows = every_kind()
