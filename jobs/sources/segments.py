@@ -3,8 +3,8 @@
 One reader serves the capture job and the `kafka_log` data source. A source is a folder that holds
 `<topic>-<partition>/*.log`, as a broker's log directory does: a local path, or any URI that pyarrow.fs opens. Local
 files are memory-mapped, and the `batch` column of the rows points into the mapping: no byte of the log is copied. Pages
-of the mapping that were read are let go of, and come again when they are asked for: a segment of 2 GiB takes no more
-memory than one of 100 MB.
+of a large mapping that were read are let go of, and come again when they are asked for: a segment of 2 GiB takes no
+more memory than one of 100 MB.
 """
 
 import mmap
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
-from coordinator_core.log.scan import LOOK_BACK_BYTES, SegmentScan, keep, scan_end, scan_segment
+from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
     parse_partition_folder,
@@ -42,6 +42,10 @@ CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of batches in one Arrow record batch, which is a row group of bronze: what is written, read and decoded at a
 time. Small enough that what is made of it stays in memory which is warm already: twice as much takes a twentieth
 longer, most of it in the kernel, eight times as much a quarter. A single larger batch comes alone."""
+
+KEPT_BYTES_MAX: Final = STRETCH_BYTES
+"""A segment of no more is in memory whole until it is written, as a part of a larger one is: to ask for its pages once
+more takes a fifteenth of a capture."""
 
 ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id", "redacted_at"})
 
@@ -194,7 +198,8 @@ def _mapped(path: str, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[],
         # a page that is first asked for brings megabytes around it along
         begin = max(0, len(mapped) - ahead_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         mapped.madvise(mmap.MADV_WILLNEED, begin, len(mapped) - begin)
-    return pa.py_buffer(mapped), partial(mapped.madvise, mmap.MADV_DONTNEED)
+    let_go = partial(mapped.madvise, mmap.MADV_DONTNEED) if len(mapped) > KEPT_BYTES_MAX else keep
+    return pa.py_buffer(mapped), let_go
 
 
 def as_array(data: pa.Buffer) -> U8:

@@ -101,6 +101,7 @@ def test_what_was_read_of_a_segment_leaves_the_memory(tmp_path: Path, monkeypatc
         tmp_path, "__consumer_offsets", 0, 0, b"".join(batch(offset, value=b"x" * 5_000) for offset in range(2_000))
     )
     monkeypatch.setattr(scan, "STRETCH_BYTES", 1 << 20)
+    monkeypatch.setattr(segments, "KEPT_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(segments, "CHUNK_BYTES_MAX", 1 << 20)
     log = find_partitions(str(tmp_path), TOPICS)[0]
     assert log.segments[0].size_bytes > 9 << 20
