@@ -288,7 +288,11 @@ def _schema_of_rows(table: Table) -> pa.Schema:
 
 
 def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    return value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, kind), count)
+    if isinstance(value, pa.Array):
+        return value
+    if pa.types.is_integer(kind):
+        return pa.array(np.full(count, value, kind.to_pandas_dtype()))  # pa.repeat puts in one at a time
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -326,18 +330,20 @@ def _maps(values: Sequence[Mapping[str, str]], kind: pa.MapType) -> pa.Array:
 
 def _masked(values: Any, valid: BoolArray) -> pa.Array:
     """Values as they lie in memory, null where they are not valid."""
+    if values.dtype == np.bool_:
+        return _flags(values) if valid.all() else pa.array(values, mask=~valid)
     if valid.all():
         return pa.array(values)
-    if values.dtype == np.bool_:
-        return pa.array(values, mask=~valid)
     buffers = [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def _masked_times(timestamp_ms: I64, valid: BoolArray) -> pa.Array:
+    if not valid.any():
+        return pa.nulls(len(valid), TIMESTAMP_TYPE)
+    shown = timestamps(timestamp_ms)
     if valid.all():
-        return timestamps(timestamp_ms)
-    shown = timestamps(np.where(valid, timestamp_ms, 0))
+        return shown
     if shown.null_count:
         return timestamps(np.where(valid, timestamp_ms, NO_TIMESTAMP_MS))
     return pa.Array.from_buffers(shown.type, len(shown), [_bitmap(valid), shown.buffers()[1]])
