@@ -257,11 +257,14 @@ def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
         return None
     heads, lengths = np.empty(len(array), np.int32), np.empty(len(array), np.int32)
     count = fast.text_runs(*_text_parts(array), heads, lengths)
-    coded = array.take(pa.array(heads[:count])).dictionary_encode()
-    texts = coded.dictionary
+    if count == 1:
+        texts, places = array.slice(heads[0], 1), np.zeros(1, np.int32)
+    else:
+        coded = array.take(pa.array(heads[:count])).dictionary_encode()
+        texts, places = coded.dictionary, _present(coded.indices)
     if len(texts) > DICTIONARY_SHARE_MAX * len(array) or _text_bytes(texts) > DICTIONARY_BYTES_MAX:
         return None
-    return texts, _read_only(np.repeat(_present(coded.indices), lengths[:count]))
+    return texts, _read_only(np.repeat(places, lengths[:count]))
 
 
 def _text_parts(array: pa.Array) -> tuple[I32, U8, U8]:
