@@ -47,9 +47,10 @@ def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, Ho
         return rows
     member_name, place_name, host_name = COLUMNS[table]
     member, member_ids = codes_of(rows[member_name])
-    count = len(member_ids) + 1  # of rows that name none the number is -1
-    pairs, pair = distinct(group[at] * count + member[at] + 1)
-    told = [_told(of_groups[code // count], [None, *member_ids][code % count]) for code in pairs.tolist()]
+    named = [*member_ids, None]  # of rows that name none the number is -1
+    pairs, pair = distinct(group[at] * len(named) + member[at] % len(named))
+    groups_and_members = (divmod(code, len(named)) for code in pairs.tolist())
+    told = [_told(of_groups[number], named[code]) for number, code in groups_and_members]
     begin, end = (np.array(column, np.int64)[pair] for column in list(zip(*told, strict=True))[:2])
     is_changed = np.array([one.is_changed for one in told], np.bool_)[pair]
     place = numbers_of(rows[place_name])[at]
