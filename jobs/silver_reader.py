@@ -201,31 +201,68 @@ class SilverFiles:
         of other row groups no more is read than tells so. Row groups of which all rows ended up to `ended_after` are
         left out."""
         schema = columns_read(table, columns, coded)
+        for source, index in self._row_groups(
+            table,
+            log_partition,
+            coded,
+            from_log_offset=from_log_offset,
+            to_log_offset=to_log_offset,
+            ended_after=ended_after,
+        ):
+            is_needed = None
+            if only is not None:
+                is_needed = self._groups_of(source, index, table).needed(
+                    log_partition, only, settled or NOTHING_SETTLED
+                )
+                if not is_needed.any():
+                    continue
+            rows = self._rows_of(source, index, schema, log_partition)
+            if is_needed is not None and not is_needed.all():
+                rows = rows.filter(pa.array(is_needed))
+            lowest, highest = source.footer.log_offsets[index] or (0, END_OF_LOG)
+            if lowest < from_log_offset:
+                rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
+            if highest >= to_log_offset and to_log_offset != END_OF_LOG:
+                rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
+            if rows.num_rows:
+                yield rows
+
+    def needed_counts(
+        self,
+        table: Table,
+        log_partition: int,
+        only: Set[str],
+        settled: "SettledGroups",
+        *,
+        from_log_offset: int = 0,
+        ended_after: int = -1,
+    ) -> Counter[str]:
+        """How many rows of some groups `iterate` would give, by group; what tells so is kept for it."""
+        counts: Counter[str] = Counter()
+        for source, index in self._row_groups(
+            table, log_partition, ("group_id",), from_log_offset=from_log_offset, ended_after=ended_after
+        ):
+            counts.update(self._groups_of(source, index, table).needed_counts(log_partition, only, settled))
+        return counts
+
+    def _row_groups(
+        self,
+        table: Table,
+        log_partition: int,
+        coded: Collection[str],
+        *,
+        from_log_offset: int,
+        to_log_offset: int = END_OF_LOG,
+        ended_after: int = -1,
+    ) -> Iterator[tuple["_OpenFile", int]]:
+        """The row groups that may hold such rows as `iterate` gives, by file and number."""
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
             footer = self._footer(file)
-            wanted = footer.wanted(log_partition, from_log_offset, to_log_offset, ended_after)
-            if not wanted:
-                continue
             with _OpenFile(file, footer, tuple(coded)) as source:
-                for index in wanted:
-                    is_needed = None
-                    if only is not None:
-                        groups = self._groups_of(source, index, table)
-                        is_needed = groups.needed(log_partition, only, settled or NOTHING_SETTLED)
-                        if not is_needed.any():
-                            continue
-                    rows = self._rows_of(source, index, schema, log_partition)
-                    if is_needed is not None and not is_needed.all():
-                        rows = rows.filter(pa.array(is_needed))
-                    lowest, highest = footer.log_offsets[index] or (0, END_OF_LOG)
-                    if lowest < from_log_offset:
-                        rows = rows.filter(pc.greater_equal(rows[LOG_OFFSET], from_log_offset))
-                    if highest >= to_log_offset and to_log_offset != END_OF_LOG:
-                        rows = rows.filter(pc.less(rows[LOG_OFFSET], to_log_offset))
-                    if rows.num_rows:
-                        yield rows
+                for index in footer.wanted(log_partition, from_log_offset, to_log_offset, ended_after):
+                    yield source, index
 
     def iterate_some(
         self, table: Table, columns: Sequence[str], log_partitions: Collection[int], coded: Collection[str] = ()
@@ -253,9 +290,7 @@ class SilverFiles:
         if groups is None:
             schema = columns_read(table, ("group_id", _place_column(table), LOG_PARTITION), source.coded)
             groups = _SharedGroups(table, as_read(source.read_row_group(index, schema.names), schema))
-            bounds = source.footer.bounds[index]
-            if bounds is None or bounds[0] != bounds[1]:
-                self._groups.put(place, groups)
+            self._groups.put(place, groups)
         return groups
 
     def _rows_of(self, source: "_OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
@@ -380,11 +415,17 @@ class _SharedGroups:
 
     def __init__(self, table: Table, rows: pa.Table) -> None:
         self._table = table
-        self._group, group_ids = codes_of(rows["group_id"])
-        self._numbers = {group_id: number for number, group_id in enumerate(group_ids)}
+        self._group, self._group_ids = codes_of(rows["group_id"])
+        self._numbers = {group_id: number for number, group_id in enumerate(self._group_ids)}
         self._place = _places_of(table, rows)
         self._log_partitions = _LogPartitions(numbers_of(rows[LOG_PARTITION]))
-        self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(group_ids) * TEXT_BYTES
+        self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(self._group_ids) * TEXT_BYTES
+
+    def needed_counts(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> dict[str, int]:
+        """How many rows of a log partition are needed of each of some groups."""
+        own = self._log_partitions.rows_of(log_partition)
+        counts = np.bincount(self._group[own][self.needed(log_partition, group_ids, settled)])
+        return {self._group_ids[number]: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
     def needed(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> BoolArray:
         """Which rows of a log partition are needed of some groups."""
@@ -523,16 +564,6 @@ def _group_rows(
     }
 
 
-def _needed(table: Table, rows: pa.Table, settled: SettledGroups) -> pa.Table:
-    """Rows of groups without those that settled ones do not need (`inference.settled.since`)."""
-    if not settled or table is OFFSET_COMMITS:
-        return rows
-    group, group_ids = codes_of(rows["group_id"])
-    after = np.array([_needed_after(table, settled.get(group_id)) for group_id in group_ids], np.int64)
-    is_needed = _places_of(table, rows) > after[group]
-    return rows if is_needed.all() else rows.filter(pa.array(is_needed))
-
-
 def _needed_after(table: Table, settled: Settled | None) -> int:
     """Behind which place in the log the rows of a group are needed; -1: all are."""
     if settled is None:
@@ -588,8 +619,8 @@ def bundles(
 ) -> Iterator[Set[str] | None]:
     """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
 
-    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `settled`: groups
-    of which not all rows are needed.
+    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `settled`: which of
+    `only` some do not need all of their rows.
     """
     begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
     if (
@@ -603,15 +634,15 @@ def bundles(
         return
     weight_of: Counter[str] = Counter()
     for table, weight in weights.items():
-        columns = ["group_id", _place_column(table)] if begins[table] or settled else ["group_id"]
-        begin, ended_after = max(begins[table], _events_from(table, only, settled)), _ended_after(table, only, settled)
-        for every in files.iterate(
-            table, columns, log_partition, ["group_id"], from_log_offset=begin, ended_after=ended_after
-        ):
-            rows = _needed(table, every, settled)
-            group, group_ids = codes_of(rows["group_id"])
-            counts = np.bincount(group, minlength=len(group_ids)).tolist()
-            weight_of.update({group_id: weight * count for group_id, count in zip(group_ids, counts, strict=True)})
+        begin = max(begins[table], _events_from(table, only, settled))
+        if only is None:
+            counts = _row_counts(files, table, log_partition, begin)
+        else:
+            ended_after = _ended_after(table, only, settled)
+            counts = files.needed_counts(
+                table, log_partition, only, settled, from_log_offset=begin, ended_after=ended_after
+            )
+        weight_of.update({group_id: weight * count for group_id, count in counts.items()})
     bundle: set[str] = set()
     filled = 0
     for group_id in sorted(weight_of if only is None else only):
@@ -621,6 +652,17 @@ def bundles(
         bundle.add(group_id)
         filled += weight_of[group_id]
     yield bundle
+
+
+def _row_counts(files: SilverFiles, table: Table, log_partition: int, from_log_offset: int) -> Counter[str]:
+    """The rows of each group, of all."""
+    counts: Counter[str] = Counter()
+    columns = ["group_id", LOG_OFFSET] if from_log_offset else ["group_id"]
+    for rows in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=from_log_offset):
+        group, group_ids = codes_of(rows["group_id"])
+        of_groups = np.bincount(group, minlength=len(group_ids)).tolist()
+        counts.update(dict(zip(group_ids, of_groups, strict=True)))
+    return counts
 
 
 def _rows_of_groups(
