@@ -12,7 +12,7 @@ from coordinator_core.inference.departures import CLASSIC
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.movement import find_gaps
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
-from coordinator_core.log.chunk import BoolArray
+from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.offsets.lane import OUTCOMES
 
 DAY_MS: Final = 86_400_000
@@ -43,19 +43,20 @@ def group_days(
     owners: Sequence[OwnerRow],
     rebalances: Sequence[RebalanceRow],
     anomalies: Iterable[AnomalyRow],
-    is_new: BoolArray | None = None,
+    committed: Counter[int],
     before: Mapping[int, DayCounts] = NOTHING_BEFORE,
     settled_day: int = NO_DAY,
 ) -> list[GroupDayRow]:
     """The days of one group; a day on which it was of two types counts for the later one.
 
-    `is_new`: which of the commits count, and `before`, by first instant of a day, what of others was counted already.
+    `committed`: `commit_days` of the commits that count, and `before`, by first instant of a day, what of others was
+    counted already.
     `settled_day`: days until then, inclusive, are left out (`late_counts`).
     """
     generations = Counter(_day(row.valid_from) for row in life.generations)
     begun = Counter(_day(row.started_at) for row in rebalances)
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
-    commits = _commit_days(life, is_new) + Counter({day: counts.commit_count for day, counts in before.items()})
+    commits = committed + Counter({day: counts.commit_count for day, counts in before.items()})
     odd = Counter(_day(row.at) for row in anomalies)
     odd += Counter({day: counts.commit_anomaly_count for day, counts in before.items()})
     not_stable = _not_stable_ms(life, rebalances)
@@ -87,12 +88,10 @@ def group_days(
     return rows
 
 
-def late_counts(
-    life: GroupLife, anomalies: Iterable[AnomalyRow], is_new: BoolArray | None, settled_day: int
-) -> dict[int, DayCounts]:
+def late_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow], settled_day: int) -> dict[int, DayCounts]:
     """What comes to the counts of days until one, inclusive, of one group: commits that count, and anomalies."""
-    commits, odd = _commit_days(life, is_new), Counter(_day(row.at) for row in anomalies)
-    return {day: DayCounts(commits[day], odd[day]) for day in {*commits, *odd} if day <= settled_day}
+    odd = Counter(_day(row.at) for row in anomalies)
+    return {day: DayCounts(committed[day], odd[day]) for day in {*committed, *odd} if day <= settled_day}
 
 
 def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:
@@ -121,19 +120,20 @@ def _day(at_ms: int) -> int:
     return at_ms // DAY_MS * DAY_MS
 
 
-def _commit_days(life: GroupLife, is_new: BoolArray | None) -> Counter[int]:
-    """Commits applied, by day; those whose records bear no time are of no day."""
-    commits = life.commits
+def commit_days(commits: GroupCommits, is_new: BoolArray | None) -> Counter[int]:
+    """Commits applied, all or the new ones, by day; those whose records bear no time are of no day."""
     counts: Counter[int] = Counter()
     for first in range(0, len(commits), COUNTED_AT_ONCE):
         part = slice(first, first + COUNTED_AT_ONCE)
-        counts.update(_counted_days(commits.taken(part), None if is_new is None else is_new[part]))
+        at_ms = commits.applied_at_ms[part]
+        is_counted = (commits.outcome[part] == APPLIED) & (at_ms >= 0)
+        if is_new is not None:
+            is_counted &= is_new[part]
+        counts.update(_counted_days(at_ms[is_counted] // DAY_MS))
     return counts
 
 
-def _counted_days(commits: GroupCommits, is_new: BoolArray | None) -> dict[int, int]:
-    is_counted = (commits.outcome == APPLIED) & (commits.applied_at_ms >= 0)
-    days = commits.applied_at_ms[is_counted if is_new is None else is_counted & is_new] // DAY_MS
+def _counted_days(days: I64) -> dict[int, int]:
     if not len(days):
         return {}
     first, last = int(days.min()), int(days.max())

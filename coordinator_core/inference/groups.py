@@ -12,6 +12,7 @@ from coordinator_core.inference.days import (
     NOTHING_BEFORE,
     SHARE,
     DayCounts,
+    commit_days,
     group_days,
     late_counts,
     share_group_days,
@@ -74,18 +75,18 @@ class Judged:
 
 def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
     """All that is inferred of one group. A function of the set of rows: their order does not matter."""
-    return judge_group(life, settings, configs).gold
+    return judge_group(in_order(life), settings, configs).gold
 
 
 def judge_group(
     life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS, before: GroupBefore | None = None
 ) -> Judged:
-    """All that is inferred of one group. A function of the set of rows: their order does not matter.
+    """All that is inferred of one group, its rows in the order of the log (`in_order`).
 
     `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
     where the group is to be judged from its beginning.
     """
-    life, came_from = _in_order(life), None if before is None else before.settled
+    came_from = None if before is None else before.settled
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: Departed = {}
     moved: Mapping[str, Moved] = {}
@@ -110,12 +111,13 @@ def judge_group(
     settled = settle(life, owners, rebalances, settings, came_from)
     past = group_facts(life, departed, settings, before, settled)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
+    committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()
     if came_from is not None and before is not None:
         had_days = before.past.first_log_offset >= 0 or bool(came_from.group_types - {SHARE})
         types |= came_from.group_types
         settled_day = came_from.day
-        late = late_counts(life, anomalies, is_new, settled_day)
+        late = late_counts(committed, anomalies, settled_day)
         has_days = past.first_log_offset >= 0 or bool(types - {SHARE})
         if not late.keys() <= days.keys() or has_days > had_days:
             raise PastTooShort("settled days have no rows")
@@ -123,7 +125,7 @@ def judge_group(
         owners=owners,
         rebalances=list(rebalances.rows),
         anomalies=anomalies,
-        days=group_days(life, owners, rebalances.rows, anomalies, is_new, days, settled_day)
+        days=group_days(life, owners, rebalances.rows, anomalies, committed, days, settled_day)
         if types - {SHARE} or past.first_log_offset >= 0
         else [],
         share_days=share_group_days(life, settled_day) if SHARE in types else [],
@@ -146,8 +148,8 @@ def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
     }
 
 
-def _in_order(life: GroupLife) -> GroupLife:
-    """Rows in the order of the log; commits are columns, and in order already."""
+def in_order(life: GroupLife) -> GroupLife:
+    """Rows in the order of the log, as silver's reader gives them; commits are columns, and in order already."""
     return life._replace(
         generations=tuple(
             sorted(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.history.rows import EventRow, MemberRow
+from coordinator_core.inference.groups import in_order
 from coordinator_core.inference.plain import Beginning
 from jobs import silver_reader
 from jobs.arrow_columns import codes_of, indices_in, ordered_codes, together
@@ -101,6 +102,26 @@ def test_lives_come_by_group_in_log_order(warehouse: Warehouse) -> None:
         assert found == [("g", [(2, 0), (2, 1), (9, 0)]), ("h", [(5, 0)]), ("i", [])]
         assert lives[2].commits.committed_offset.tolist() == [70, 80]
     assert list(group_lives(files, 4)) == []
+
+
+def test_rows_of_a_life_are_in_the_order_in_which_it_is_judged(warehouse: Warehouse) -> None:
+    """Nobody sorts them again: not generations, members or assignments, null before all texts."""
+    numbers = range(6)
+    stretches = [{"group_id": "g", "from_log_offset": 9 - number // 2, "valid_from": at(1)} for number in numbers]
+    generations = [row | {"incarnation": 1, "generation": 7 - number} for number, row in enumerate(stretches)]
+    members = [row | {"member_id": f"m{9 - number}"} for number, row in enumerate(stretches)]
+    topics = [("t", None), ("b", "t"), (None, None), ("a", None), ("a", "t"), (None, "t")]
+    assignments = [
+        row | {"member_id": "m", "topic": topic, "topic_id": topic_id, "partition": 0, "assignment": "TARGET"}
+        for row, (topic, topic_id) in zip(stretches, topics, strict=True)
+    ]
+    of_tables = {GROUP_GENERATIONS: generations, GROUP_MEMBERS: members, MEMBER_ASSIGNMENTS: assignments}
+    for table, rows in of_tables.items():
+        warehouse.ensure(table)
+        warehouse.write(table, rows_in(table, *rows), app_id="a", version=0)
+    (life,) = group_lives(SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER), 3)
+    assert life == in_order(life)
+    assert [len(rows) for rows in life[2:5]] == [6, 6, 6]
 
 
 def test_groups_are_known_of_which_nothing_is_there_but_how_they_began() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
 from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
-from coordinator_core.inference.groups import GroupGold, Judged, audit_group, judge_group
+from coordinator_core.inference.groups import GroupGold, Judged, audit_group, in_order, judge_group
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
@@ -89,10 +89,10 @@ class Nights:
             gold = self.gold[group_id]
             days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
             before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days, self.settled[group_id])
-            judged = judge_group(short, self.settings, before=before)
+            judged = judge_group(in_order(short), self.settings, before=before)
         except PastTooShort as why:
             self.ways[str(why)] += 1
-            judged = judge_group(whole, self.settings)
+            judged = judge_group(in_order(whole), self.settings)
             anomalies: list[AnomalyRow] = []
             self.broken[group_id] = group_anomalies(judged.life)
         else:
