@@ -176,18 +176,12 @@ class GenerationsAt:
             if first < end:
                 yield first, end
 
-    def emptied(self, log_offsets: I64) -> tuple[BoolArray, I64]:
-        """For each place: is it within a stretch without members of a group which had some? And which stretch."""
-        if not self._rows:
-            return np.zeros(len(log_offsets), np.bool_), np.zeros(len(log_offsets), np.int64)
-        index = np.searchsorted(self._from, log_offsets, side="right") - 1
-        at = np.maximum(index, 0)
-        return (index >= 0) & (log_offsets < self._to[at]) & self._is_empty[at] & self._had_members[at], at
-
     def emptied_since(self) -> int:
         """Where the newest stretch begins, if nobody is in the group then and it had members before; else -1."""
-        is_emptied, at = self.emptied(np.array([np.iinfo(np.int64).max - 1], np.int64))
-        return self._begins[int(at[0])] if is_emptied[0] else -1
+        newest = self._rows[-1] if self._rows else None
+        if newest is None or newest.to_log_offset is not None or newest.member_count or newest.generation <= 0:
+            return -1
+        return self._begins[-1]
 
 
 class OwnersAt:

@@ -169,8 +169,8 @@ class GroupBefore:
             raise PastTooShort("an operation goes on")
         if ((new.change == DELETE) & (new.log_offset < self.from_log_offset)).any():
             raise PastTooShort("a transaction deleted an offset")
-        kept = commits.taken(~self.is_new)
-        if (kept.applied_log_offset[kept.outcome == APPLIED] < past.deleted_at).any() and (new.change == FIRST).any():
+        outlived = ~self.is_new & (commits.outcome == APPLIED) & (commits.applied_log_offset < past.deleted_at)
+        if outlived.any() and (new.change == FIRST).any():
             raise PastTooShort("an offset outlived its group, or did not")
 
 

@@ -16,6 +16,7 @@ still: if a member that was there comes back from another host, rows of before n
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -126,7 +127,9 @@ def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettin
         raise PastTooShort("a commit from before the settled past was decided")
     changed = (at_ms for place, at_ms in _changes(life) if place >= settled.next_at)
     told = (event.at for event in _timed(life.events) if event.log_offset >= settled.next_events_from)
-    if not all(settled.is_after(at_ms, settings) for times in (changed, told) for at_ms in times):
+    # what the earliest is far enough from, all are
+    earliest_ms = min(chain(changed, told), default=_NEVER)
+    if not settled.is_after(earliest_ms, settings):
         raise PastTooShort("times went back behind the settled past")
     planned = {key for key, row in planned_rows(life.assignments) if row.from_log_offset >= settled.next_at}
     if planned & settled.unplanned:
@@ -160,8 +163,11 @@ def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
     if held.keys() != settled.held.keys():
         raise PastTooShort("a stretch of ownership is no more")
     for place, index in held.items():
-        gap_ms, is_double = settled.held[place]
-        told[index] = told[index]._replace(gap_before_ms=gap_ms, is_double=is_double or told[index].is_double)
+        gap_ms, was_double = settled.held[place]
+        row = told[index]
+        is_double = was_double or row.is_double
+        if (gap_ms, is_double) != (row.gap_before_ms, row.is_double):
+            told[index] = row._replace(gap_before_ms=gap_ms, is_double=is_double)
     for index in _firsts(owners, settled.next_at):
         key = partition_of(owners[index])
         if key in settled.lost:
