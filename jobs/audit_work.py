@@ -165,8 +165,10 @@ class AuditParts:
         columns = _columns_of(table)
         texts = text_columns(table, columns)
         for rows in self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ():
-            is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
-            kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
+            kept = rows
+            if any(made_anew.values()):
+                is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
+                kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
             self.write(table, with_hosts(table, kept, hosts))
 
     def carry_broken_rules(

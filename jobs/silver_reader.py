@@ -423,17 +423,22 @@ class _SharedGroups:
 
     def needed_counts(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> dict[str, int]:
         """How many rows of a log partition are needed of each of some groups."""
-        own = self._log_partitions.rows_of(log_partition)
-        counts = np.bincount(self._group[own][self.needed(log_partition, group_ids, settled)])
+        is_needed = self.needed(log_partition, group_ids, settled)
+        if not is_needed.any():
+            return {}
+        counts = np.bincount(self._group[self._log_partitions.rows_of(log_partition)][is_needed])
         return {self._group_ids[number]: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
     def needed(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> BoolArray:
         """Which rows of a log partition are needed of some groups."""
+        own = self._log_partitions.rows_of(log_partition)
+        group, place = self._group[own], self._place[own]
+        if not len(group):
+            return np.zeros(0, np.bool_)
         after = np.full(len(self._numbers), END_OF_LOG)
         for group_id in group_ids & self._numbers.keys():
             after[self._numbers[group_id]] = _needed_after(self._table, settled.get(group_id))
-        own = self._log_partitions.rows_of(log_partition)
-        is_needed: BoolArray = self._place[own] > after[self._group[own]]
+        is_needed: BoolArray = place > after[group]
         return is_needed
 
 

@@ -90,6 +90,8 @@ class Plans:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
         moved = new = came = went = 0
+        identities: dict[str, str] = {}
+        """Of members that hold something then."""
         for key in self._touched:
             holders = self._holders.get(key)
             came += holders is not None and key not in self._planned
@@ -98,7 +100,9 @@ class Plans:
                 self._planned.discard(key)
                 continue
             self._planned.add(key)
-            owners = frozenset(self._identity(member_id, planned_at) for member_id in holders)
+            for member_id in holders - identities.keys():
+                identities[member_id] = self._identity(member_id, planned_at)
+            owners = frozenset(map(identities.__getitem__, holders))
             before = self._owners.get(key)
             new += before is None
             moved += before is not None and before != owners

@@ -106,7 +106,8 @@ def _stretches(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
             continue
         by_key.setdefault((row.group_type, row.topic_id, row.topic, row.partition, row.member_id), []).append(row)
     for rows in by_key.values():
-        rows.sort(key=lambda row: (row.from_log_offset, row.assignment))
+        if len(rows) > 1:  # of most there is one
+            rows.sort(key=lambda row: (row.from_log_offset, row.assignment))
         joined = rows[0]
         for row in rows[1:]:
             if joined.to_log_offset is not None and row.from_log_offset > joined.to_log_offset:
