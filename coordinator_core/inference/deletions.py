@@ -80,9 +80,9 @@ class Deletions:
         causes: dict[int, Why] = {}
         for step in self._steps(rows):
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
-            ages = [self._age_ms(row, generation) for row in step.rows]
+            ages = [age for row in step.rows if (age := self._age_ms(row, generation)) is not None]
             for row in step.rows:
-                causes[row] = self._why(row, step, [age for age in ages if age is not None])
+                causes[row] = self._why(row, step, ages)
         return causes
 
     def _why(self, row: int, step: _Step, ages: Sequence[int]) -> Why:

@@ -5,6 +5,7 @@ they tell when it last committed and in which rhythm. What is kept of two parts 
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -37,7 +38,7 @@ def heard_of(
 
     `before`: what was heard up to `from_log_offset`; `commits` need hold none of then.
     """
-    numbers = {topic: number for number, topic in enumerate(commits.topics)}
+    numbers = _numbers_of(commits.topics)
     stretches: dict[str, list[MemberRow]] = {}
     for member in members:
         # one that the first record from there on took away was heard before, too
@@ -81,6 +82,12 @@ def heard_of(
             latest,
         )
     return heard | {stretch: times for stretch, times in zip(places, times_of(latest), strict=True) if times}
+
+
+@lru_cache(maxsize=1)
+def _numbers_of(topics: tuple[str, ...]) -> Mapping[str, int]:
+    """The place of each topic. Groups that are read together have the same topics, all that any of them commits to."""
+    return {topic: number for number, topic in enumerate(topics)}
 
 
 def latest_of(heard: Iterable[Times]) -> I64:
