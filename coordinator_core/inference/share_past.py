@@ -213,4 +213,7 @@ def _needed_states(log: ShareLog, before: I64, makers: I64) -> I64:
     places = np.concatenate((began, loaded[loaded >= 0]))
     earlier = places[places > 0] - 1
     earlier = earlier[states.key[earlier] == states.key[earlier + 1]]
-    return np.unique(np.concatenate((newest, places, earlier, makers)))
+    is_needed = np.zeros(len(states), np.bool_)
+    for rows in (newest, places, earlier, makers):
+        is_needed[rows] = True
+    return np.flatnonzero(is_needed)
