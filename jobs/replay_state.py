@@ -134,13 +134,17 @@ class SavedLog:
         state: bytes = states[0]
         return state
 
-    def offsets_log(self) -> OffsetsLogState:
-        """The state of a `__consumer_offsets` partition. Raises StateUnreadable."""
+    def offsets_log(self) -> tuple[OffsetsLogState, dict[str, int | None]]:
+        """The state of a `__consumer_offsets` partition, and by group which run changed it last (None: not known).
+        Raises StateUnreadable."""
         groups: dict[str, bytes] = {}
+        versions: dict[str, int | None] = {}
         for file in self.groups:
-            rows = read_file(file, GROUPS, ["group_id", STATE_COLUMN])
-            groups.update(zip(rows["group_id"].to_pylist(), rows[STATE_COLUMN].to_pylist(), strict=True))
-        return OffsetsLogState(unpack_offset_lane(self.state()), groups)
+            rows = read_file(file, GROUPS, ["group_id", STATE_COLUMN, "changed_version"])
+            group_ids = rows["group_id"].to_pylist()
+            groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
+            versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
+        return OffsetsLogState(unpack_offset_lane(self.state()), groups), versions
 
 
 def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:

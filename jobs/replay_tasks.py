@@ -39,7 +39,7 @@ from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
 from jobs.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.privacy import HostPseudonyms
-from jobs.replay_state import SavedLog, changed_versions, log_name
+from jobs.replay_state import SavedLog, log_name
 from jobs.silver_reader import SilverFiles, is_of_groups
 from jobs.silver_rows import (
     ShareKeys,
@@ -294,19 +294,19 @@ class _Parts:
         log: LogFiles,
         state: bytes,
         groups: Mapping[str, bytes] | None = None,
-        unchanged: Set[str] = frozenset(),
+        unchanged: Mapping[str, int | None] | None = None,
     ) -> None:
-        """Write where the replay of a log partition stands; `unchanged`: groups that stand where they stood."""
+        """Write where the replay of a log partition stands; `unchanged`: of groups that stand where they stood, which
+        run changed them last."""
         values = {"cluster_id": self._work.cluster_id, "log": log.name}
         self._save(LOGS, pa.table({"state": pa.array([state], pa.binary())}), values)
         if groups:
-            before = changed_versions(log.saved.groups) if unchanged and log.saved is not None else {}
-            now = self._work.replay_version
-            changed = [before.get(group_id) if group_id in unchanged else now for group_id in groups]
+            changed: dict[str, int | None] = dict.fromkeys(groups, self._work.replay_version)
+            changed |= unchanged or {}
             rows = {
                 "group_id": list(groups),
                 "state": pa.array(groups.values(), pa.binary()),
-                "changed_version": pa.array(changed, pa.int64()),
+                "changed_version": pa.array(changed.values(), pa.int64()),
             }
             self._save(GROUPS, pa.table(rows), values)
 
@@ -330,7 +330,8 @@ def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, Reco
 
 
 def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    replayer = OffsetsLogReplay(None if log.saved is None else log.saved.offsets_log())
+    saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log()
+    replayer = OffsetsLogReplay(saved)
     for bronze, chunk in _chunks(log, work):
         output = replayer.feed(chunk)
         told = bronze.are_headers_told(output.commits.log_offset)
@@ -339,7 +340,8 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         parts.count(log, chunk, output.counts)
         parts.add_groups(output.groups, log, is_settled=True)
     state = replayer.export_state()
-    parts.save(log, pack_offset_lane(state.lane), state.groups, replayer.asleep)
+    unchanged = {group_id: versions[group_id] for group_id in replayer.asleep}
+    parts.save(log, pack_offset_lane(state.lane), state.groups, unchanged)
     output = replayer.finish()
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     parts.add_groups(output.groups, log, is_settled=False)
