@@ -33,8 +33,10 @@ if _MALLINFO2 is not None:
 _KEPT_BYTES_MAX: Final = 64 << 20
 """Free memory that the next task may begin with, whatever it does: what a capture leaves serves a replay."""
 
-_YOUNG_OBJECTS_MAX: Final = 50_000
-"""How many more objects a task makes than it drops before Python looks for cycles among them: ten MiB or so."""
+_YOUNG_OBJECTS_MAX: Final = 200_000
+"""How many more objects a task makes than it drops before Python looks for cycles among them: 40 MiB or so. It is more
+than the rows of groups that a replay holds until it writes them (`replay_tasks.BUFFERED_ROWS_MAX`), so that most are
+gone before anyone looks at them."""
 
 
 def give_back() -> None:
