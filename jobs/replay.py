@@ -217,18 +217,16 @@ def _replay(
             # parts of it may be there: only what replaces everything is sure to put them right
             is_rebuild = True
         else:
-            _refuse_to_forget(warehouse, cluster_id, broken.bronze_version, whole, is_rebuild=broken.is_rebuild)
-            repeated = _run(session, warehouse, cluster_id, broken, whole, batch_decompressed_bytes_max, hosts)
+            plan = _plan(warehouse, cluster_id, broken.bronze_version, whole, is_rebuild=broken.is_rebuild)
+            _refuse_to_forget(warehouse, cluster_id, plan)
+            repeated = _run(session, warehouse, cluster_id, broken, whole, plan, batch_decompressed_bytes_max, hosts)
             whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
             is_rebuild = False
     bronze_version = warehouse.version(RECORD_BATCHES)
     told = told_versions(warehouse)
     is_told_more = sum(told) != whole.told_version
-    if (
-        not is_rebuild
-        and not is_told_more
-        and not _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=False).logs
-    ):
+    going_on = None if is_rebuild else _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=False)
+    if going_on is not None and not going_on.logs and not is_told_more:
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
@@ -237,22 +235,20 @@ def _replay(
     versions = warehouse.ensure_all(ALL_TABLES, app_id)
     if not captured_files(warehouse, cluster_id, bronze_version):
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
+    plan = going_on or _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=True)
     if not rebuild:
-        _refuse_to_forget(warehouse, cluster_id, bronze_version, whole, is_rebuild=is_rebuild)
+        _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
-    summary = _run(session, warehouse, cluster_id, start, whole, batch_decompressed_bytes_max, hosts)
+    summary = _run(session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, hosts)
     return dataclasses.replace(summary, replaced_version=other)
 
 
-def _refuse_to_forget(
-    warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: WholeRun, *, is_rebuild: bool
-) -> None:
+def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
     """Raise WarehouseError where a log partition would be replayed from its beginning that bronze has not any more."""
     dropped = dropped_ranges(warehouse, cluster_id)
-    plan = _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=is_rebuild)
     lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH and log in dropped)
     if lost:
         raise WarehouseError(
@@ -279,13 +275,13 @@ def _run(
     cluster_id: str,
     start: Start,
     whole: WholeRun,
+    plan: Plan,
     batch_decompressed_bytes_max: int,
     hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
     """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
-    a table that has this run already is left alone."""
+    a table that has this run already is left alone. `plan`: what follows from them."""
     app_id, version = replay_application(cluster_id), start.replay_version
-    plan = _plan(warehouse, cluster_id, start.bronze_version, whole, is_rebuild=start.is_rebuild)
     targets = {
         table.full_name: warehouse.target(table, app_id=app_id, version=version)
         for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)

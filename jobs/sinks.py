@@ -441,8 +441,8 @@ class Warehouse:
         """A version's files never change: those of the one that was looked at last are kept."""
         path, version = self.path(table), int(delta.version())
         if path not in self._listed or self._listed[path][0] != version:
-            actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-            self._listed[path] = version, tuple(_table_file(action, path) for action in actions)
+            actions = pa.table(delta.get_add_actions(flatten=True))
+            self._listed[path] = version, tuple(_table_files(actions, path))
         return list(self._listed[path][1])
 
     def read(
@@ -807,23 +807,23 @@ def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
     )
 
 
-def _table_file(action: Mapping[str, Any], folder: str) -> TableFile:
-    def columns(prefix: str) -> dict[str, Any]:
-        return {
-            name[len(prefix) :]: value
-            for name, value in action.items()
-            if name.startswith(prefix) and (value is not None or prefix == "partition.")
-        }
+def _table_files(actions: pa.Table, folder: str) -> Iterator[TableFile]:
+    names = actions.column_names
 
-    return TableFile(
-        # as in Delta's log: folders of partitions, which Spark's writer makes, are escaped there once more
-        path=f"{folder}/{unquote(action['path'])}",
-        size_bytes=action["size_bytes"],
-        row_count=action.get("num_records"),
-        partition_values=columns("partition."),
-        minimum=columns("min."),
-        maximum=columns("max."),
-    )
+    def named(prefix: str) -> list[tuple[str, str]]:
+        return [(name.removeprefix(prefix), name) for name in names if name.startswith(prefix)]
+
+    partitions, minima, maxima = named("partition."), named("min."), named("max.")
+    for action in actions.to_pylist():
+        yield TableFile(
+            # as in Delta's log: folders of partitions, which Spark's writer makes, are escaped there once more
+            path=f"{folder}/{unquote(action['path'])}",
+            size_bytes=action["size_bytes"],
+            row_count=action.get("num_records"),
+            partition_values={column: action[name] for column, name in partitions},
+            minimum={column: action[name] for column, name in minima if action[name] is not None},
+            maximum={column: action[name] for column, name in maxima if action[name] is not None},
+        )
 
 
 def _typed(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
