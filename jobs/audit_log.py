@@ -17,7 +17,7 @@ from jobs.arrow_schemas import arrow_schema, timestamps
 from jobs.audit_work import AuditParts
 from jobs.share_reader import StateRows
 from jobs.silver_reader import SilverFiles
-from jobs.silver_rows import rows_table
+from jobs.silver_rows import constant, rows_table
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
 
@@ -90,7 +90,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         "partition": pa.array(commits.partition[rows]),
         "log_offset": pa.array(commits.log_offset[rows]),
         "at": timestamps(commits.applied_at_ms[rows]),
-        "log_partition": pa.repeat(pa.scalar(life.log_partition, pa.int32()), len(rows)),
+        "log_partition": constant(life.log_partition, pa.int32(), len(rows)),
         "committed_offset": pa.array(commits.committed_offset[rows]),
         **{
             name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)

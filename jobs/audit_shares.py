@@ -42,7 +42,7 @@ from jobs.share_reader import (
 )
 from jobs.share_state import SavedShares
 from jobs.silver_reader import END_OF_LOG
-from jobs.silver_rows import rows_table
+from jobs.silver_rows import constant, rows_table
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
 
@@ -201,7 +201,7 @@ def _place_columns(
         "last_offset": pa.array(rows.last_offset),
         "log_offset": pa.array(rows.log_offset),
         "at": timestamps(rows.at_ms),
-        "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(rows)),
+        "log_partition": constant(log_partition, pa.int32(), len(rows)),
     }
 
 

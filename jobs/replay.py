@@ -233,9 +233,9 @@ def _replay(
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
     versions = warehouse.ensure_all(ALL_TABLES, app_id)
-    if not captured_files(warehouse, cluster_id, bronze_version):
-        return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     plan = going_on or _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=True)
+    if not plan.steps:
+        return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     if not rebuild:
         _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())

@@ -45,7 +45,7 @@ def rows_table(
     columns = _columns(rows)
     schema = _schema_of_rows(table)
     arrays = [
-        _constant(constants[field.name], field.type, len(rows))
+        constant(constants[field.name], field.type, len(rows))
         if field.name in constants
         else _array(columns[field.name], field.type)
         for field in schema
@@ -62,7 +62,7 @@ def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa
     topic = np.repeat(np.arange(len(rows.keys)), row_counts)
     run = np.repeat(np.arange(len(rows.runs)), rows.lengths)[topic]
     arrays = {
-        "log_partition": _constant(log_partition, pa.int32(), len(topic)),
+        "log_partition": constant(log_partition, pa.int32(), len(topic)),
         **{name: _array(values, schema.field(name).type).take(run) for name, values in of_run.items()},
         **_key_columns(rows, of_run["group_type"], topic),
         "partition": pa.array([*chain.from_iterable(rows.partitions)], schema.field("partition").type),
@@ -100,7 +100,7 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
     told = np.ones(count, np.bool_) if is_header_told is None else is_header_told
     committed = _masked(commits.committed_offset, is_value)
     columns = {
-        "log_partition": _constant(log_partition, pa.int32(), count),
+        "log_partition": constant(log_partition, pa.int32(), count),
         "log_offset": pa.array(commits.log_offset),
         "group_id": _coded(commits.group, commits.groups),
         "topic": _coded(commits.topic, commits.topics),
@@ -160,7 +160,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
     list_type = pa.list_(element.with_type(batches.type))
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
-        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
+        "log_partition": constant(log_partition, pa.int32(), len(rows.key)),
         "record_kind": _named(pa.array(rows.record_kind), RECORD_KINDS),
         "valid_from": timestamps(rows.valid_from_ms),
         "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
@@ -188,7 +188,7 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
     columns = keys.columns(rows.key) | {
         "first_offset": pa.array(rows.first_offset),
         "from_log_offset": pa.array(rows.from_log_offset),
-        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
+        "log_partition": constant(log_partition, pa.int32(), len(rows.key)),
         "last_offset": pa.array(rows.last_offset),
         "delivery_state": _delivery_states(rows.delivery_state),
         "delivery_state_code": pa.array(rows.delivery_state.astype(np.int32)),
@@ -206,7 +206,7 @@ def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
         "first_offset": pa.array(rows.first_offset),
-        "log_partition": _constant(log_partition, pa.int32(), len(rows.key)),
+        "log_partition": constant(log_partition, pa.int32(), len(rows.key)),
         "last_offset": pa.array(rows.last_offset),
         "at": timestamps(rows.at_ms),
         "from_state": _delivery_states(rows.from_state, rows.has_from),
@@ -287,7 +287,8 @@ def _schema_of_rows(table: Table) -> pa.Schema:
     )
 
 
-def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+def constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """A column of so many times the same value; one that is a column already is given as it is."""
     if isinstance(value, pa.Array):
         return value
     if pa.types.is_integer(kind):

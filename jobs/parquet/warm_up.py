@@ -5,7 +5,7 @@ import pyarrow as pa
 from jobs.parquet.file import ParquetFileWriter
 
 
-def every_kind() -> pa.Table:
+def _every_kind() -> pa.Table:
     """A column of each kind that takes a loop of its own, with a null in it."""
     texts = pa.array(["a", None])
     return pa.table(
@@ -22,5 +22,5 @@ def every_kind() -> pa.Table:
 
 def use_loops() -> None:
     """Use each of them once."""
-    rows = every_kind()
+    rows = _every_kind()
     ParquetFileWriter(pa.BufferOutputStream(), rows.schema, codec="none").write(rows)
