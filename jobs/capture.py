@@ -113,16 +113,17 @@ class Bronze:
     coverage: Mapping[LogPartition, Sequence[CoverageRange]]
     versions: Mapping[str, int]
     """Of the last commit by a capture of this cluster, by full name of the table."""
-    newest: Mapping[LogPartition, OffsetRange] = field(default_factory=dict)
-    """First and last offset of the newest batch of each log partition, as it was when this was loaded."""
+    ends: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    """First and last offset of the batch at the end of each of those ranges, as they were when this was loaded;
+    ascending. There is none where retention took the batch."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
         """As it is now; tables which are not there are made."""
         versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
-        known, newest, damaged = _known_offsets(warehouse, cluster_id)
+        known, ends, damaged = _known_offsets(warehouse, cluster_id)
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
-        return cls(cluster_id, known, damaged, coverage, versions, newest)
+        return cls(cluster_id, known, damaged, coverage, versions, ends)
 
     def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
         """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
@@ -384,7 +385,7 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
-            newest=bronze.newest.get(partition),
+            ends=tuple(bronze.ends.get(partition, ())),
         )
         source_count = len(item.segments) + (item.live is not None)
         if source_count > 1 or item.dumps or item.size_bytes <= task_bytes_max:
@@ -418,14 +419,16 @@ def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
 def _known_offsets(
     warehouse: Warehouse, cluster_id: str
 ) -> tuple[
-    dict[LogPartition, tuple[OffsetRange, ...]], dict[LogPartition, OffsetRange], dict[LogPartition, frozenset[int]]
+    dict[LogPartition, tuple[OffsetRange, ...]],
+    dict[LogPartition, tuple[OffsetRange, ...]],
+    dict[LogPartition, frozenset[int]],
 ]:
-    """Offsets which the files of bronze.record_batches span or spanned, the newest batch of them, and base offsets of
+    """Offsets which the files of bronze.record_batches span or spanned, the batches at their ends, and base offsets of
     damaged batches."""
     known: dict[LogPartition, list[OffsetRange]] = {
         partition: list(ranges) for partition, ranges in dropped_ranges(warehouse, cluster_id).items()
     }
-    newest: dict[LogPartition, OffsetRange] = {}
+    last_batches: dict[LogPartition, dict[int, int]] = {}
     damaged: dict[LogPartition, frozenset[int]] = {}
     for file in warehouse.files(RECORD_BATCHES):
         if file.partition_values["cluster_id"] != cluster_id or not file.row_count:
@@ -436,8 +439,13 @@ def _known_offsets(
         else:
             last_offset = file.maximum["last_offset"]
             known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
-            newest[partition] = max(newest.get(partition, (-1, -1)), (file.maximum["base_offset"], last_offset))
-    return {partition: tuple(union(ranges)) for partition, ranges in known.items()}, newest, damaged
+            last_batches.setdefault(partition, {})[last_offset] = file.maximum["base_offset"]
+    joined = {partition: tuple(union(ranges)) for partition, ranges in known.items()}
+    ends = {
+        partition: tuple((batches[last], last) for _, last in joined[partition] if last in batches)
+        for partition, batches in last_batches.items()
+    }
+    return joined, ends, damaged
 
 
 def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:

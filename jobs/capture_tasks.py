@@ -4,8 +4,10 @@ A log partition is read from each source that has it, in their order; the first 
 one by one and none is kept: memory is bounded by one read, whatever the size of the log.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -55,8 +57,8 @@ class LogWork:
     """Offsets which need not be read: bronze has them, or compaction left nothing there."""
     damaged: frozenset[int] = frozenset()
     """Base offsets of damaged batches which bronze has already."""
-    newest: OffsetRange | None = None
-    """First and last offset of the newest batch which bronze has."""
+    ends: tuple[OffsetRange, ...] = ()
+    """First and last offset of the batches behind which bronze lacks something; ascending."""
 
     @property
     def size_bytes(self) -> int:
@@ -68,12 +70,17 @@ class LogWork:
     @property
     def unread_bytes(self) -> int:
         """The same, less what is known of segments; of one that may have grown its end, whatever that comes to."""
-        newest = -1 if self.newest is None else self.newest[0]
+        newest = self.ends[-1][0] if self.ends else -1
         known_bytes = 0
         for log in self.segments:
             known = [segment.size_bytes for segment in log.segments if segment.base_offset <= newest]
             known_bytes += sum(known) - min(known[-1], LOOK_BACK_BYTES) if known else 0
         return self.size_bytes - known_bytes
+
+    def end_within(self, first: int, last: int) -> OffsetRange | None:
+        """The last of the `ends` that lies between two offsets."""
+        index = bisect_right(self.ends, last, key=itemgetter(1)) - 1
+        return self.ends[index] if index >= 0 and self.ends[index][0] >= first else None
 
     def wanted(self, settled: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Offsets to ask the broker for: what is not settled, small pieces of settled ones between them included."""
@@ -149,10 +156,10 @@ class _Ranges:
         self._firsts = np.array([first for first, _ in ranges], np.int64)
         self._lasts = np.array([last for _, last in ranges], np.int64)
 
-    def contain(self, first: int, last: int) -> bool:
-        """Are all offsets from `first` to `last` in one of them?"""
+    def last_from(self, first: int) -> int:
+        """The last offset up to which all from `first` on are in one of them; less than `first` where that is not."""
         index = int(np.searchsorted(self._firsts, first, side="right")) - 1
-        return index >= 0 and bool(self._lasts[index] >= last)
+        return int(self._lasts[index]) if index >= 0 else -1
 
     def compared(self, batches: BatchColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """(is within one range, overlaps with ranges without being within one), one bool a batch."""
@@ -199,27 +206,23 @@ def _run(task: CaptureTask) -> TaskDone:
 def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone) -> None:
     """The segments which are not wholly settled, mapped and framed. One that cannot be read is quarantined by name.
 
-    One that has grown is read from the newest batch on which bronze has of it, where all before is settled.
+    Where the beginning of one is settled, since it has grown or offsets are missing behind it, what follows the last
+    batch of that is read alone.
     """
-    newest = capture.work.newest
-    is_settled = _Ranges(capture.settled).contain
+    settled_from = _Ranges(capture.settled).last_from
     capture.begin(log.log_start_offset)
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
-        if end is not None and is_settled(segment.base_offset, end - 1):
+        settled_to = settled_from(segment.base_offset)
+        if end is not None and settled_to >= end - 1:
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
-        has_grown = (
-            newest is not None
-            and segment.base_offset <= newest[0]
-            and (end is None or newest[1] < end)
-            and is_settled(segment.base_offset, newest[1])
-        )
+        known = capture.work.end_within(segment.base_offset, settled_to)
         done.read_sources[segment.path] = 0
         try:
-            read = read_segment(segment, next_offset_min=next_offset_min, known=newest if has_grown else None)
+            read = read_segment(segment, next_offset_min=next_offset_min, known=known)
         except OSError as error:
             message = f"{segment.path} cannot be read: {error.strerror or type(error).__name__}"
             capture.quarantine(segment, stage="FILE", code=UNREADABLE_FILE, message=message)

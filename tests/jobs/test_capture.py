@@ -161,18 +161,22 @@ def test_torn_tail_is_kept_until_it_is_whole(run: Capturing, logs: Path) -> None
     assert run.quarantine() == []
 
 
-def test_a_segment_that_has_grown_is_read_from_where_it_went_on(
-    run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is settled before is not looked at again; what quarantine has of it stays, whatever the end is like."""
-    framed: list[int] = []
+@pytest.fixture
+def framed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many batches were framed of each segment that was read."""
+    counts: list[int] = []
 
     def counted(*arguments: Any, **named: Any) -> Any:
         read = read_segment(*arguments, **named)
-        framed.append(len(read.scan.batches))
+        counts.append(len(read.scan.batches))
         return read
 
     monkeypatch.setattr(capture_tasks, "read_segment", counted)
+    return counts
+
+
+def test_a_segment_that_has_grown_is_read_from_where_it_went_on(run: Capturing, logs: Path, framed: list[int]) -> None:
+    """What is settled before is not looked at again; what quarantine has of it stays, whatever the end is like."""
     batches = [batch(offset) for offset in range(9)]
     torn = batches[4][:20]
     for data in (b"".join(batches[:4]) + torn, b"".join(batches[:6]) + torn, b"".join(batches)):
@@ -189,6 +193,35 @@ def test_a_segment_that_has_grown_is_read_from_where_it_went_on(
     run(logs)
     assert framed[-2:] == [11, 11]
     assert [row["code"] for row in run.quarantine()] == ["CRC_MISMATCH", "TRUNCATED_BATCH"]
+
+
+def test_of_a_segment_with_offsets_missing_behind_it_the_end_is_read(
+    run: Capturing, logs: Path, tmp_path: Path, framed: list[int]
+) -> None:
+    """Each night, since they may come: in the same file or in that of another source. In the middle of one: all."""
+    first = [batch(offset) for offset in range(4)]
+    write_segment(logs, SHARE, 0, 0, b"".join(first))
+    write_segment(logs, SHARE, 0, 6, batch(6) + batch(7) + batch(9) + batch(10))
+    write_segment(logs, SHARE, 0, 12, batch(12) + batch(13))
+    run(logs)
+    before = run.versions()
+    run(logs)
+    assert (framed, run.versions()) == ([4, 4, 2, 1, 4, 1], before)
+    write_segment(logs, SHARE, 0, 0, b"".join(first) + batch(4))
+    run(logs)
+    assert framed[6:] == [2, 4, 1]
+    other = tmp_path / "other"
+    write_segment(other, SHARE, 0, 0, b"".join(first) + batch(4) + batch(5))
+    run(logs, other)
+    assert framed[9:] == [1, 4, 1, 2]
+    assert run.coverage(SHARE) == [
+        (0, 7, "CAPTURED", None),
+        (8, 8, "MISSING", HOLE),
+        (9, 10, "CAPTURED", None),
+        (11, 11, "MISSING", HOLE),
+        (12, 13, "CAPTURED", None),
+    ]
+    assert run.offsets() == [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13]
 
 
 def test_damaged_batches_are_kept_once_and_named(run: Capturing, logs: Path) -> None:

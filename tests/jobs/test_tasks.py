@@ -77,7 +77,7 @@ def test_what_is_known_of_segments_need_not_be_read(newest: tuple[int, int] | No
     """Of the one with the newest batch that is known the end is."""
     sizes = {0: 3_000_000, 100: 2_000_000, 200: 500_000}
     segments = tuple(Segment("", "", offset, size_bytes, offset == 200) for offset, size_bytes in sizes.items())
-    work = LogWork("t", 0, segments=(PartitionLog("t", 0, segments, None),), newest=newest)
+    work = LogWork("t", 0, segments=(PartitionLog("t", 0, segments, None),), ends=() if newest is None else (newest,))
     assert work.unread_bytes == expected
 
 
