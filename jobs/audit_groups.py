@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator_core.inference.broken_rules import group_anomalies
 from coordinator_core.inference.configs import Configs
-from coordinator_core.inference.days import NO_DAY, DayCounts
+from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
 from coordinator_core.inference.group_past import (
     GroupBefore,
     GroupedCommits,
@@ -28,6 +28,7 @@ from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import PastTooShort, Settled
+from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
 from coordinator_core.log.chunk import BoolArray
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
@@ -35,7 +36,7 @@ from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs
-from jobs.silver_reader import GroupBundle, bundles, bundles_with, group_bundles, new_commits
+from jobs.silver_reader import OPEN_ROWS, GroupBundle, bundles, bundles_with, group_bundles, new_commits
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -117,6 +118,8 @@ class _Made:
         self._log_partition = log_partition
         self._gold = GroupGold()
         self._pasts: dict[str, GroupFacts] = {}
+        self._stood: dict[str, GroupFacts] = {}
+        """Of groups of which all else stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._settled: dict[str, Settled] = {}
         self._heard = HeardBuilder()
@@ -143,6 +146,12 @@ class _Made:
         self._gold.days += plain.days
         self._write_many()
 
+    def add_stood(self, group_id: str, stood: Stood) -> None:
+        """What was found of the new commits of a group that stands."""
+        self._stood[group_id] = stood.past
+        self._gold.anomalies += stood.anomalies
+        self._write_many()
+
     def left(self, commits: GroupedCommits, heard: MembersHeard, others: SavedGroups) -> SavedGroups:
         """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
         `heard` of their members."""
@@ -150,7 +159,9 @@ class _Made:
         days = {group_id: found for group_id, found in others.days.items() if group_id not in self._pasts}
         settled = {group_id: found for group_id, found in others.settled.items() if group_id not in self._pasts}
         settled |= {group_id: packed_settled(found) for group_id, found in self._settled.items()}
-        return SavedGroups(others.pasts | self._pasts, days | self._days, commits, self._heard.built(heard), settled)
+        return SavedGroups(
+            others.pasts | self._stood | self._pasts, days | self._days, commits, self._heard.built(heard), settled
+        )
 
     def _write_many(self) -> None:
         if len(self._gold) > BUFFERED_ROWS_MAX:
@@ -216,7 +227,7 @@ class _NewAudit:
         self._heard_before = saved.heard.by_group()
         self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
         self._noted: set[str] = set()
-        """Groups of which more is new than that they committed on."""
+        """Groups of which more is new than commits that are told of how they stand."""
         self._whole: set[str] = set()
         """Those of them that are audited from their beginning."""
         self.hosts: dict[str, HostsNow] = {}
@@ -224,10 +235,10 @@ class _NewAudit:
         self._settled: dict[str, Settled] = {}
         """The settled past of others of them, which stays."""
         self._counts: dict[tuple[str, int], DayCounts] = {}
-        """What comes to the days of these that are settled, and to those of groups that only committed on: by group and
+        """What comes to the days of these that are settled, and to those of groups that only committed: by group and
         day."""
-        self._quiet_days: list[GroupDayRow] = []
-        """Days of the others on which they had not committed before."""
+        self._quiet_days: dict[tuple[str, int], GroupDayRow] = {}
+        """The same: days of the others on which they had not committed before."""
 
     def run(self) -> SavedGroups:
         """Write what gold says of the groups now; what was said of them before stays where it still holds."""
@@ -263,29 +274,60 @@ class _NewAudit:
         saved = self._saved
         new = commits.taken(is_new)
         is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
-        noted = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()} | changed
-        for at, count in commit_counts(new.commits, new.group, new.group_ids).items():
-            group_id, day = at
-            if group_id in noted:
-                continue
-            self._counts[at] = DayCounts(count, 0)
-            if not self._days_before.has(group_id, day):
-                row = quiet_day(saved.pasts[group_id], group_id, day, count)
-                if row is None:
-                    noted.add(group_id)
-                else:
-                    self._quiet_days.append(row)
+        odd = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
+        noted = {*changed, *(decided_late(new, self._place) & odd)}
+        noted |= {group_id for group_id in odd if not may_stand(saved.pasts.get(group_id))}
+        for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
+            if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
+                noted.add(group_id)
         self._noted |= noted
         self._heard = self._heard.and_new(new, self._place)
         settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
-        slices = commits.slices() if noted else {}
-        for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, settled):
+        stand = odd - noted
+        needed = settled | dict.fromkeys(stand, OPEN_ROWS)
+        slices = commits.slices() if noted or stand else {}
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted | stand, commits, needed):
             # of a group that was not there before all commits are new
             first = bundle.commits.of_some(some - saved.pasts.keys())
             plain = _judge_plain(bundle, self._work, self._made, first)
             for life in bundle.lives(plain.pasts.keys(), also=some):
                 rows = slices.get(life.group_id, slice(0, 0))
-                self._judge(life, is_new[rows], settled.get(life.group_id))
+                if life.group_id in stand:
+                    self._judge_standing(life, is_new[rows])
+                else:
+                    self._judge(life, is_new[rows], settled.get(life.group_id))
+
+    def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
+        """Add to the counts of a day, be there a row of it or not. False: what that row would say is not known."""
+        place = group_id, day
+        if self._days_before.has(group_id, day):
+            self._counts[place] = self._counts.get(place, NO_COUNTS).plus(counts)
+            return True
+        row = self._quiet_days.get(place)
+        before = NO_COUNTS if row is None else DayCounts(row.commit_count, row.commit_anomaly_count)
+        made = quiet_day(self._saved.pasts[group_id], group_id, day, before.plus(counts))
+        if made is not None:
+            self._quiet_days[place] = made
+        return made is not None
+
+    def _judge_standing(self, life: GroupLife, is_new: BoolArray) -> None:
+        """Audit the new commits of a group that stands as it stood, if its open rows will do."""
+        group_id = life.group_id
+        before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
+        try:
+            stood = judge_standing(life, self._work.inference, before)
+        except PastTooShort:
+            self._judge_whole(group_id)
+            return
+        for day, count in odd_days(stood.anomalies).items():
+            if not self._add_counts(group_id, day, DayCounts(0, count)):
+                self._judge_whole(group_id)
+                return
+        self._made.add_stood(group_id, stood)
+
+    def _judge_whole(self, group_id: str) -> None:
+        self._noted.add(group_id)
+        self._whole.add(group_id)
 
     def _judge(self, life: GroupLife, is_new: BoolArray, settled: Settled | None) -> None:
         """Audit one group from where the last audit stopped, if what is kept of it will do."""
@@ -298,7 +340,7 @@ class _NewAudit:
         try:
             judged = judge_group(life, self._work.inference, self._known, before)
         except PastTooShort:
-            self._whole.add(group_id)
+            self._judge_whole(group_id)
         else:
             if settled is None:
                 self._made.add(judged, self._place)
@@ -329,5 +371,5 @@ class _NewAudit:
             group_id: settled.day for group_id, settled in self._settled.items()
         }
         parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
-        days = [day for day in self._quiet_days if day.group_id not in self._noted]
+        days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)

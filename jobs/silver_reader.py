@@ -475,8 +475,19 @@ class _Newest(Generic[Kept]):
             self._size_bytes -= self._found.pop(oldest).size_bytes
 
 
-SettledGroups = Mapping[str, Settled]
-"""By group id, the place before which not all of it is needed; of others all is."""
+class NeededFrom(NamedTuple):
+    """Places in the log which tell what of a group is needed, as those of `Settled` do."""
+
+    generation_at: int
+    """What ended there, or before, is not."""
+    events_from: int
+    """Events from here on are."""
+
+
+OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
+"""How a group stands now, and no more of it."""
+SettledGroups = Mapping[str, Settled | NeededFrom]
+"""By group id, what of it is needed; of others all is."""
 NOTHING_SETTLED: Final[SettledGroups] = {}
 
 GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
@@ -569,7 +580,7 @@ def _group_rows(
     }
 
 
-def _needed_after(table: Table, settled: Settled | None) -> int:
+def _needed_after(table: Table, settled: Settled | NeededFrom | None) -> int:
     """Behind which place in the log the rows of a group are needed; -1: all are."""
     if settled is None:
         return -1

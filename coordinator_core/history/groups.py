@@ -226,14 +226,17 @@ class GroupRows:
 class GroupHistory:
     """History of all groups of one `__consumer_offsets` partition. Feed operations in log order.
 
-    `saved`: groups as an earlier history of the same log left them, by group id (`save`). They sleep as bytes until an
-    operation names them; one that is never named costs nothing, and what was open of it stays as it was.
+    `saved`: groups as an earlier history of the same log left them, by group id (`save`). They sleep as bytes until
+    records of theirs come; that offsets are deleted does not wake them. One that sleeps on stays as it was, and so does
+    what was open of it.
     """
 
     def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
         self.shard = shard if shard is not None else GroupShard()
         self._tracks: dict[str, Track] = {}
         self._asleep: dict[str, bytes] = dict(saved or {})
+        self._asleep_told: dict[str, _Told] = {}
+        """What deletions of offsets tell of groups asleep."""
         self._rows = GroupRows()
         self._names: dict[tuple[str, str, str], int] = {}
 
@@ -244,11 +247,11 @@ class GroupHistory:
 
     def apply(self, operation: Operation | OffsetsDeleted) -> None:
         """Replay one operation and write down what it changed."""
+        if isinstance(operation, OffsetsDeleted):
+            self._rows.events.extend(_offsets_deleted(operation, *self._told(operation.group_id)))
+            return
         if operation.group_id in self._asleep:
             self._wake(operation.group_id)
-        if isinstance(operation, OffsetsDeleted):
-            self._rows.events.extend(_offsets_deleted(operation, self.shard.groups.get(operation.group_id)))
-            return
         step = self._replay(operation)
         if step.after is step.before and step.partitions_after is step.partitions_before:
             # tombstones of offsets, or of what compaction had taken before: no group changed
@@ -272,8 +275,17 @@ class GroupHistory:
 
     @property
     def asleep(self) -> Set[str]:
-        """Groups which no operation has named: what was open of them is open, and as it was."""
+        """Groups of which no records came: what was open of them is open, and as it was."""
         return self._asleep.keys()
+
+    def _told(self, group_id: str) -> "_Told":
+        """What deletions of its offsets tell of a group, which sleeps on if it does."""
+        if group_id not in self._asleep:
+            return _told_of(self.shard.groups.get(group_id))
+        told = self._asleep_told.get(group_id)
+        if told is None:
+            told = self._asleep_told[group_id] = _told_of(unpack_group(self._asleep[group_id]).group)
+        return told
 
     def _wake(self, group_id: str) -> None:
         saved = unpack_group(self._asleep.pop(group_id))
@@ -335,10 +347,8 @@ class GroupHistory:
             group_id = step.operation.group_id
             if not isinstance(key, OffsetKey):
                 return simple_group(group, group_id)
-            at = step.operation.timestamp_ms
-            step.events.extend(
-                _offsets_deleted(OffsetsDeleted(group_id, at, [offset], [key.topic], [key.partition]), group)
-            )
+            deleted = OffsetsDeleted(group_id, step.operation.timestamp_ms, [offset], [key.topic], [key.partition])
+            step.events.extend(_offsets_deleted(deleted, *_told_of(group)))
             return group
         assert isinstance(key, Struct), "only offset commits come with less than the codec's key"
         step.replaying = offset
@@ -865,17 +875,28 @@ def _in_runs(gone: Sequence[Held]) -> Iterator[tuple[Open, Assigned]]:
         yield at, {key: tuple([partition for _, partition in some]) for key, some in topics}
 
 
-def _offsets_deleted(deleted: OffsetsDeleted, group: Group | None) -> Iterable[EventRow]:
+class _Told(NamedTuple):
+    """Type and generation of a group, None where there is none."""
+
+    group_type: str | None
+    generation: int | None
+
+
+def _told_of(group: Group | None) -> _Told:
+    return _Told(None, None) if group is None else _Told(views.group_type(group), views.generation(group))
+
+
+def _offsets_deleted(deleted: OffsetsDeleted, group_type: str | None, generation: int | None) -> Iterable[EventRow]:
     return map(
         _make_event,
         zip(
             deleted.offsets,
             repeat(0),
             repeat(deleted.group_id),
-            repeat(None if group is None else views.group_type(group)),
+            repeat(group_type),
             repeat("OFFSETS_DELETED"),
             repeat(deleted.timestamp_ms),
-            repeat(None if group is None else views.generation(group)),
+            repeat(generation),
             repeat(None),
             deleted.topics,
             deleted.partitions,

@@ -117,7 +117,7 @@ class OffsetsLogReplay:
 
     @property
     def asleep(self) -> Set[str]:
-        """Groups of the state begun with which nothing has named: what was open of them is, and `finish` does not give
+        """Groups of the state begun with of which no records came: what was open of them is, and `finish` does not give
         it again."""
         return self._history.asleep
 

@@ -21,7 +21,8 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
   `archived`.
 * `share_past`, `group_past`: what an audit keeps of share partitions and of groups, so that the next one goes on.
-  `settled`: the past of a group that need not be judged again. `quiet`: of which groups nothing but commits is new.
+  `settled`: the past of a group that need not be judged again. `quiet`: of which groups nothing but commits is new;
+  `standing`: of which these say more, and nothing else is new.
 * `lag.lag_history`: lag at each commit, where end offsets were sampled. `broken_rules`: where a log breaks the
   coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, less `cluster_id`.

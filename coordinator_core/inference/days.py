@@ -32,7 +32,12 @@ class DayCounts(NamedTuple):
     commit_count: int
     commit_anomaly_count: int
 
+    def plus(self, other: "DayCounts") -> "DayCounts":
+        """Both together."""
+        return DayCounts(self.commit_count + other.commit_count, self.commit_anomaly_count + other.commit_anomaly_count)
 
+
+NO_COUNTS: Final = DayCounts(0, 0)
 NO_DAY: Final = -(2**62)
 """Before all days."""
 NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
@@ -57,7 +62,7 @@ def group_days(
     begun = Counter(_day(row.started_at) for row in rebalances)
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
     commits = committed + Counter({day: counts.commit_count for day, counts in before.items()})
-    odd = Counter(_day(row.at) for row in anomalies)
+    odd = odd_days(anomalies)
     odd += Counter({day: counts.commit_anomaly_count for day, counts in before.items()})
     not_stable = _not_stable_ms(life, rebalances)
     unowned = _unowned_ms(owners, life.members)
@@ -90,8 +95,13 @@ def group_days(
 
 def late_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow], settled_day: int) -> dict[int, DayCounts]:
     """What comes to the counts of days until one, inclusive, of one group: commits that count, and anomalies."""
-    odd = Counter(_day(row.at) for row in anomalies)
+    odd = odd_days(anomalies)
     return {day: DayCounts(committed[day], odd[day]) for day in {*committed, *odd} if day <= settled_day}
+
+
+def odd_days(anomalies: Iterable[AnomalyRow]) -> Counter[int]:
+    """How many anomalies there were, by first instant of the day."""
+    return Counter(_day(row.at) for row in anomalies)
 
 
 def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:

@@ -38,12 +38,12 @@ from coordinator_core.inference.commit_anomalies import (
     is_set_once,
     jumps,
 )
-from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
+from coordinator_core.inference.days import SHARE, UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
-from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.settled import PastTooShort, Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
@@ -106,6 +106,8 @@ class GroupFacts(NamedTuple):
     """When its newest generation began; -1: it has none."""
     group_type: str
     """Its type since."""
+    is_over: bool
+    """Each of its rebalances is, but for those of a share group, which has no time of its own for them."""
     gone: Mapping[int, Gone]
     """By `to_log_offset` of members that went with a generation."""
 
@@ -190,6 +192,7 @@ def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts
 def group_facts(
     life: GroupLife,
     departed: Departed,
+    rebalances: Iterable[RebalanceRow],
     settings: InferenceSettings,
     before: GroupBefore | None = None,
     settled: Settled | None = None,
@@ -227,6 +230,7 @@ def group_facts(
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
+        is_over=all(row.completed_at is not None or row.group_type == SHARE for row in rebalances),
         gone={
             place: Gone.of({stretch: departed[stretch] for stretch in stretches})
             for place, stretches in _ended(life).items()

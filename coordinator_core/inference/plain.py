@@ -170,5 +170,6 @@ def _facts_of(beginning: Beginning, first_log_offset: int, is_set_once: bool) ->
         member_count=0,
         typed_ms=beginning.valid_from,
         group_type=UNKNOWN_TYPE,
+        is_over=True,
         gone={},
     )

@@ -16,14 +16,13 @@ import numpy as np
 from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.commit_anomalies import (
     ABORTED,
-    DELETE,
     FIRST,
     REWIND,
     applied_by_partition,
     jumps,
     stalled,
 )
-from coordinator_core.inference.days import DAY_MS
+from coordinator_core.inference.days import DAY_MS, DayCounts
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import ByPartition
@@ -50,17 +49,18 @@ def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSe
 
     `applied`: `applied_by_partition` of them.
     """
-    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | (commits.change == DELETE)
+    is_tombstone = commits.committed_offset < 0
+    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | is_tombstone
     found |= jumps(commits, settings)
     found[list(stalled(commits, applied, settings))] = True
     return found
 
 
-def quiet_day(past: GroupFacts, group_id: str, day: int, commit_count: int) -> GroupDayRow | None:
+def quiet_day(past: GroupFacts, group_id: str, day: int, counts: DayCounts) -> GroupDayRow | None:
     """A day of which nothing else is known than commits; None: it may have been before something else."""
     if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
         return None
-    return day_of_commits(group_id, day, commit_count, 0, past.group_type, past.member_count)
+    return day_of_commits(group_id, day, *counts, past.group_type, past.member_count)
 
 
 def day_of_commits(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator_core import codec
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.history import views
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
 from coordinator_core.history.rows import key_columns
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
@@ -187,6 +187,28 @@ def test_offsets_alone_make_a_simple_group() -> None:
         ("CLASSIC", 0, "Empty", 0)
     ]
     assert kinds(rows) == ["GROUP_CREATED", "GENERATION_STARTED"]
+
+
+def test_a_group_sleeps_on_when_its_offsets_are_deleted() -> None:
+    """What was saved of it is saved again; the events tell its type and generation, if there is such a group."""
+    saved = run([[classic(0, classic_value(7, {"m": [0]}))]])[0].save()
+    history = GroupHistory(saved=saved)
+    for group_id, offset in (("g", 1), ("g", 3), ("other", 5)):
+        history.apply(OffsetsDeleted(group_id, 10 * offset, [offset, offset + 1], ["t", "u"], [0, 1]))
+    assert (history.asleep, history.save()) == ({"g"}, saved)
+    events = [(row.log_offset, row.at, row.group_type, row.generation, row.topic) for row in history.take().events]
+    assert events == [
+        (1, 10, "CLASSIC", 7, "t"),
+        (2, 10, "CLASSIC", 7, "u"),
+        (3, 30, "CLASSIC", 7, "t"),
+        (4, 30, "CLASSIC", 7, "u"),
+        (5, 50, None, None, "t"),
+        (6, 50, None, None, "u"),
+    ]
+    history.apply(Operation("g", 80, 8, [classic(8, classic_value(8, {"m": [0]}))]))
+    history.apply(OffsetsDeleted("g", 90, [9], ["t"], [0]))
+    assert not history.asleep
+    assert history.take().events[-1].generation == 8
 
 
 def consumer_join(offset: int, member_id: str, epoch: int, partitions: Sequence[int]) -> list[GroupRecord]:

@@ -1,13 +1,13 @@
 """Audits of the groups of one log, night after night, and what one audit of all of it says."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
-from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.days import DayCounts, odd_days
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
 from coordinator_core.inference.groups import GroupGold, Judged, audit_group, in_order, judge_group
 from coordinator_core.inference.hosts import HostsNow
@@ -16,6 +16,7 @@ from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.settled import PastTooShort, Settled
+from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand, open_rows
 from tests.coordinator_core.inference.group_lives import Replayed
 
 
@@ -43,12 +44,23 @@ class Nights:
         begin = min([self.place, *self.kept.pending.tolist()])
         both, is_new = self.kept.and_new(now.pieces(begin), self.place)
         noted = now.group_ids - now.asleep | now.group_ids - self.pasts.keys()
-        odd = is_noted(both, is_new, self.pasts, self.settings)
-        noted |= {both.group_ids[code] for code in np.unique(both.group[odd]).tolist()}
+        is_odd = is_noted(both, is_new, self.pasts, self.settings)
+        odd = {both.group_ids[code] for code in np.unique(both.group[is_odd]).tolist()}
         new = both.taken(is_new)
+        noted |= odd & decided_late(new, self.place)
+        noted |= {group_id for group_id in odd if not may_stand(self.pasts.get(group_id))}
         counts = commit_counts(new.commits, new.group, new.group_ids)
-        days = {group_id: self.days_of(group_id, counts) for group_id in self.pasts.keys() - noted}
+        stood = self.stood(now, both, is_new, odd - noted)
+        noted |= odd - stood.keys()
+        days = {
+            group_id: self.days_of(group_id, counts, stood[group_id].anomalies if group_id in stood else ())
+            for group_id in self.pasts.keys() - noted
+        }
         noted |= {group_id for group_id, found in days.items() if found is None}
+        for group_id in stood.keys() - noted:
+            self.ways["stood"] += 1
+            self.pasts[group_id] = stood[group_id].past
+            self.gold[group_id].anomalies += stood[group_id].anomalies
         heard = self.heard.by_group()
         builder = HeardBuilder()
         for group_id in sorted(now.group_ids):
@@ -67,14 +79,33 @@ class Nights:
         self.heard = builder.built(self.heard.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
-    def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:
+    def stood(
+        self, now: Replayed, commits: GroupedCommits, is_new: np.ndarray, group_ids: Set[str]
+    ) -> dict[str, Stood]:
+        """Those of some groups of which how they stand decides what their new commits are."""
+        found = {}
+        for group_id in group_ids:
+            rows = commits.slices()[group_id]
+            life = open_rows(in_order(now.life(group_id)))._replace(commits=commits.commits.taken(rows))
+            before = GroupBefore(self.pasts[group_id], self.place, is_new[rows], {}, {})
+            try:
+                found[group_id] = judge_standing(life, self.settings, before)
+            except PastTooShort as why:
+                self.ways[f"does not stand: {why}"] += 1
+        return found
+
+    def days_of(
+        self, group_id: str, counts: Mapping[tuple[str, int], int], anomalies: Iterable[AnomalyRow]
+    ) -> list[GroupDayRow] | None:
         days = {row.day: row for row in self.gold[group_id].days}
-        for (other, day), count in counts.items():
-            if other != group_id:
-                continue
-            made = quiet_day(self.pasts[group_id], group_id, day, count)
+        committed = {day: count for (other, day), count in counts.items() if other == group_id}
+        odd = odd_days(anomalies)
+        for day in {*committed, *odd}:
+            came = DayCounts(committed.get(day, 0), odd[day])
+            made = quiet_day(self.pasts[group_id], group_id, day, came)
             if day in days:
-                days[day] = days[day]._replace(commit_count=days[day].commit_count + count)
+                both = DayCounts(days[day].commit_count, days[day].commit_anomaly_count).plus(came)
+                days[day] = days[day]._replace(**both._asdict())
             elif made is None:
                 return None
             else:

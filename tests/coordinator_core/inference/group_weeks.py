@@ -42,6 +42,18 @@ def weeks_log(random: Random, group_ids: Sequence[str], count: int) -> list[byte
     return encode_batches([batch for *_, batch in sorted(told, key=lambda one: one[:3])])
 
 
+def standing_log(random: Random, night_count: int) -> tuple[list[bytes], list[int]]:
+    """A log of some weeks of a group, and of so many nights in each of which it stands as it stood then; and how many
+    batches there were before each of these."""
+    weeks = Weeks(random, GROUP)
+    batches = weeks.told(random.randint(20, 80))
+    places = []
+    for _ in range(night_count):
+        places.append(len(batches))
+        weeks.goes_on(random.randint(1, 8))
+    return encode_batches(batches), places
+
+
 def moved_after_days() -> tuple[list[bytes], int]:
     """As `moved_member`, days after its offset went back, with a rebalance each day."""
     both = {"m": [0], "other": [1]}
@@ -97,6 +109,15 @@ class Weeks:
             self._pass_time()
             self._happen()
         return self._batches
+
+    def goes_on(self, count: int) -> None:
+        """So many things more, and no records of the group among them: offsets are committed or deleted."""
+        for _ in range(count):
+            self._pass_time()
+            if self._random.random() < 0.1:
+                self._transact()
+            else:
+                self._commit()
 
     def _pass_time(self) -> None:
         chance = self._random.random()
