@@ -58,6 +58,9 @@ AUDIT_FORMAT: Final = 11
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
 
+LOG_BYTES: Final = 400_000
+"""A log partition costs as much as so much of bronze, however little is new of it."""
+
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table is not SHARE_GROUP_SUMMARY)
 """Written by tasks; the driver writes the days of share groups."""
 ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
@@ -290,10 +293,11 @@ def _works(
     for topic in topics:
         former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
         of_topic = [log for log in plan.logs if log.topic == topic]
+        new = [new_bytes(log, plan, watermarks) for log in of_topic]
         bins = tapered(
-            [log.size_bytes for log in of_topic],
+            [LOG_BYTES + size_bytes for size_bytes in new],
             session.sparkContext.defaultParallelism,
-            new_bytes=sum(new_bytes(log, plan, watermarks) for log in of_topic),
+            new_bytes=sum(new),
         )
         for indices in bins:
             works.append(

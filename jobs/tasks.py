@@ -5,9 +5,11 @@ answers with a small description of what it did.
 """
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Final, Generic, TypeVar
 
 from pyspark import Accumulator
@@ -40,6 +42,8 @@ TASKS_PER_CORE: Final = 2
 TASK_BYTES_MIN: Final = 16 << 20
 """Of bronze. Where tasks have less each, one a core will do: a task has its price, part files of its own, and reads
 files with rows of several log partitions for itself."""
+SIDE_BY_SIDE_MAX: Final = 1.1
+"""How much heavier the heaviest bin may be for it."""
 LIGHTEST_SHARES: Final = 4
 """By how much a task may be lighter than the heaviest: part files should stay large."""
 
@@ -113,19 +117,42 @@ def tapered(
     by index.
 
     `new_bytes`: what of the weights there is to do, all by default; a task has at least `new_bytes_min` of it, unless
-    cores would be idle. `weight_max`: of a bin with more than one index.
+    cores would be idle. `weight_max`: of a bin with more than one index. One bin a core has indices that follow one
+    another, where that makes none much heavier: what a task writes of neighbours is what a task reads next time.
     """
     weights = [max(1, weight) for weight in weights]
     total = sum(weights)
     task_count = (total if new_bytes is None else new_bytes) // new_bytes_min
-    rooms = _bin_weights(total, max(task_count, core_count), core_count, weight_max)
+    bins = _filled(weights, _bin_weights(total, max(task_count, core_count), core_count, weight_max))
+
+    def weight_of(bin_: Sequence[int]) -> int:
+        return sum(weights[index] for index in bin_)
+
+    if bins and task_count <= core_count:
+        side_by_side = _side_by_side(weights, core_count)
+        if max(map(weight_of, side_by_side)) <= SIDE_BY_SIDE_MAX * max(map(weight_of, bins)):
+            bins = side_by_side
+    return sorted(bins, key=weight_of, reverse=True)
+
+
+def _side_by_side(weights: Sequence[int], bin_count: int) -> list[list[int]]:
+    """Indices cut into so many stretches of about one weight, none empty."""
+    ends = list(accumulate(weights))
+    total = ends[-1] if ends else 0
+    # a cut falls before the index whose middle is behind it
+    middles = [2 * end - weight for end, weight in zip(ends, weights, strict=True)]
+    cuts = [bisect_left(middles, 2 * total * number / bin_count) for number in range(bin_count + 1)]
+    return [list(range(first, end)) for first, end in pairwise(cuts) if first < end]
+
+
+def _filled(weights: Sequence[int], rooms: list[int]) -> list[list[int]]:
+    """Bins of so much room, none empty: falling weight into the one with most room left."""
     bins: list[list[int]] = [[] for _ in rooms]
     for index in sorted(range(len(weights)), key=lambda index: (-weights[index], index)):
         roomiest = rooms.index(max(rooms))
         bins[roomiest].append(index)
         rooms[roomiest] -= weights[index]
-    filled = [sorted(bin_) for bin_ in bins if bin_]
-    return sorted(filled, key=lambda bin_: -sum(weights[index] for index in bin_))
+    return [sorted(bin_) for bin_ in bins if bin_]
 
 
 def _bin_weights(total: int, task_count: int, core_count: int, weight_max: int) -> list[int]:

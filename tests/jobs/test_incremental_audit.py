@@ -14,6 +14,7 @@ import pytest
 from coordinator_core.inference.group_past import GroupBefore
 from coordinator_core.inference.groups import Judged
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.standing import Stood
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from jobs import audit_groups, audit_shares, share_reader
@@ -29,7 +30,7 @@ from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 from tests.conftest import IS_TEST_LIVE, RECORDINGS
 from tests.coordinator_core.inference.group_lives import moved_member
-from tests.coordinator_core.inference.group_weeks import moved_after_days, weeks_log
+from tests.coordinator_core.inference.group_weeks import moved_after_days, standing_log, weeks_log
 from tests.jobs.in_process import in_process
 from tests.jobs.slices import slices_of
 from tests.jobs.test_incremental_replay import BrokenOffError
@@ -159,6 +160,32 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     # more than one place of a group: it goes on from a later one, too
     assert len(places) > 8, places
     assert len(set(places)) > len({group_id for group_id, _ in places}), places
+
+
+def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of groups of which nothing is new but commits, some of them odd, no more is read than how they stand now."""
+    judge, stood = audit_groups.judge_standing, []
+
+    def judge_standing(life: GroupLife, *arguments: Any) -> Stood:
+        rows = (*life.generations, *life.members, *life.assignments)
+        assert all(row.to_log_offset is None for row in rows)
+        assert not life.events
+        stood.append(life.log_partition)
+        return judge(life, *arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_standing", judge_standing)
+    logs = {number: standing_log(Random(f"tables/{number}"), 3) for number in range(6)}
+    nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
+    for night in range(4):
+        for number, (batches, places) in logs.items():
+            segment = tmp_path / "logs" / f"__consumer_offsets-{number}" / f"{0:020}.log"
+            segment.parent.mkdir(parents=True, exist_ok=True)
+            segment.write_bytes(b"".join(batches[: (*places, len(batches))[night]]))
+        nights.run(tmp_path / "logs", f"night-{night}")
+    assert len(set(stood)) > 2, stood
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert_same(nights, gold)
 
 
 def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:

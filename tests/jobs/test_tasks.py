@@ -54,6 +54,21 @@ def test_little_work_makes_few_tasks(new_bytes: int | None, expected: list[int])
     assert [len(bin_) for bin_ in tapered([16 * MIB] * 100, 2, new_bytes=new_bytes)] == expected
 
 
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        pytest.param([5] * 6, [[0, 1, 2], [3, 4, 5]], id="of one weight"),
+        pytest.param([3, 1, 1, 1, 1, 1], [[0, 1], [2, 3, 4, 5]], id="a heavy one first"),
+        pytest.param([1, 1, 9, 1, 1], [[2], [0, 1, 3, 4]], id="a heavy one in the middle: alone"),
+        pytest.param([7], [[0]], id="one"),
+        pytest.param([], [], id="none"),
+    ],
+)
+def test_a_task_a_core_has_neighbours(weights: list[int], expected: list[list[int]]) -> None:
+    """Unless one core would have to wait long for another."""
+    assert tapered(weights, 2) == expected
+
+
 def test_bins_are_as_heavy_as_allowed() -> None:
     """Much work makes as many tasks as are needed; a log that is heavier alone has one of its own."""
     weights = [10 * MIB] * 400 + [500 * MIB]
