@@ -54,7 +54,7 @@ from schemas.tables.gold import GOLD_TABLES, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
-AUDIT_FORMAT: Final = 11
+AUDIT_FORMAT: Final = 12
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
 anew."""
 

@@ -11,7 +11,7 @@ from jobs.errors import WarehouseError
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUNS, STARTS
 
-SILVER_FORMAT: Final = 3
+SILVER_FORMAT: Final = 4
 """Raised when the columns of silver, or what replay writes into them, change."""
 UNNUMBERED: Final = 1
 """Silver of runs that kept no number."""

@@ -26,7 +26,7 @@ from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 from coordinator_core.source import Source
 
-STATE_FORMAT: Final = 6
+STATE_FORMAT: Final = 7
 """Raised whenever saved state of before can not be read, or would mean something else: it is then made anew."""
 
 

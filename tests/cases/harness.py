@@ -1,0 +1,80 @@
+"""Runs whole nights over small logs without Spark: each case is a folder of logs rebuilt from a public bug report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from rich.console import Console
+
+from jobs.nightly import run_nightly
+from jobs.progress import Steps
+from jobs.settings import Settings, load_settings
+from jobs.sinks import Warehouse
+from schemas.tables import TABLES
+from tests.conftest import PROJECT_ROOT
+from tests.jobs.in_process import in_process
+
+CASES: Final = PROJECT_ROOT / "tests" / "cases"
+FIRST_NIGHT: Final = datetime(2026, 11, 25, tzinfo=UTC)
+CLUSTER_ID: Final = "case"
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What one nightly did: its exit code, the lines it printed, and its facts as JSON has them."""
+
+    exit_code: int
+    lines: Sequence[str]
+    facts: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A warehouse of one cluster, to run nights on and to read tables from."""
+
+    root: Path
+    cluster_id: str = CLUSTER_ID
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """Opened afresh."""
+        return Warehouse(str(self.root))
+
+    def settings(self, **values: Any) -> Settings:
+        """Settings of a job on this warehouse."""
+        return load_settings({"warehouse": str(self.root), "cluster_id": self.cluster_id, **values}, environment={})
+
+    def night(self, *segments: Path, number: int = 1, **values: Any) -> Night:
+        """Run nightly number `number` over folders of segments (or dumps, `dumps=(path,)`); a night begins a day after
+        the one before."""
+        if segments:
+            values["segments"] = tuple(str(folder) for folder in segments)
+        session = in_process()
+        out = StringIO()
+        steps = Steps(session, Console(file=out, width=400))
+        code = run_nightly(
+            session,
+            Warehouse(str(self.root), session=session),
+            self.settings(**values),
+            run_id=f"night-{number}",
+            started_at=FIRST_NIGHT + timedelta(days=number),
+            steps=steps,
+        )
+        return Night(code, out.getvalue().splitlines(), dict(steps.facts))
+
+    def table(self, name: str) -> pa.Table:
+        """All rows of a table such as `gold.rebalances`."""
+        return self.warehouse.read(TABLES[name])
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The same as dictionaries."""
+        return self.table(name).to_pylist()
