@@ -130,7 +130,7 @@ class PartWriter:
     def _write_held(self) -> None:
         if self._held:
             # a dictionary that changes within a row group would be given up
-            rows = pa.concat_tables(self._held).unify_dictionaries().combine_chunks()
+            rows = _unified(pa.concat_tables(self._held)).combine_chunks()
             self._held, self._held_count, self._held_bytes = [], 0, 0
             self._write(rows)
 
@@ -232,6 +232,26 @@ class _Layout(NamedTuple):
     """Of each column of the file, its index in the given ones, or (of partition columns) its value."""
     file: pa.Schema
     is_as_given: bool
+
+
+def _unified(rows: pa.Table) -> pa.Table:
+    """Rows whose chunks share one dictionary in each column of texts, however many texts there are."""
+    try:
+        return rows.unify_dictionaries()
+    except pa.ArrowInvalid:
+        # the indices of some column are too narrow for the texts of all its chunks
+        return rows.cast(pa.schema([field.with_type(_uncoded(field.type)) for field in rows.schema]))
+
+
+def _uncoded(type_: pa.DataType) -> pa.DataType:
+    """A type without dictionaries, wherever they are in it."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_uncoded(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_uncoded(field.type)) for field in type_.fields])
+    return type_
 
 
 def _copied(rows: pa.Table) -> pa.Table:

@@ -365,12 +365,18 @@ def _named(codes: pa.Array, names: Sequence[str]) -> pa.DictionaryArray:
 
 
 def _delivery_states(codes: I8, valid: BoolArray | None = None) -> pa.DictionaryArray:
-    """Names of Kafka's delivery state codes; any code a byte can hold has a name."""
+    """Names of Kafka's delivery state codes; any code a byte can hold has a name.
+
+    A byte as index has no room for more names than it can number, and to unify dictionaries takes some room.
+    """
     names: Sequence[str] = DELIVERY_STATES
     if len(codes) and (codes.min() < 0 or codes.max() >= len(DELIVERY_STATES)):
-        names = [delivery_state_name(code) for code in np.arange(256, dtype=np.uint8).view(np.int8).tolist()]
-    indices = codes.view(np.uint8)
+        names = _NAMES_OF_ANY_CODE
+    indices = codes.view(np.uint8).astype(np.int16)
     return _named(pa.array(indices) if valid is None else _masked(indices, valid), names)
+
+
+_NAMES_OF_ANY_CODE: Final = tuple(map(delivery_state_name, np.arange(256, dtype=np.uint8).view(np.int8).tolist()))
 
 
 def _distinct(texts: Sequence[str | None]) -> tuple[list[str], I32]:

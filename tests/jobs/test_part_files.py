@@ -130,6 +130,20 @@ def test_dictionary_columns_are_written_as_what_they_mean(warehouse: Warehouse) 
     assert warehouse.files(COMMITS)[0].maximum["group_id"] == "h"
 
 
+def test_small_writes_with_more_texts_than_their_indices_can_number_share_a_row_group(warehouse: Warehouse) -> None:
+    """What each of several small writes can number in a byte, all of them together cannot: the texts are written."""
+    target = warehouse.target(COMMITS, app_id="a", version=1)
+    with PartWriter(target, "p", {"cluster_id": "c", "is_settled": True}, row_group_rows_min=1_000) as writer:
+        for number in range(3):
+            codes, texts = pa.array(np.arange(200, dtype=np.uint8)), pa.array([f"g{number}-{at}" for at in range(200)])
+            coded = pa.DictionaryArray.from_arrays(codes, texts)
+            rows_of = commits(*range(200 * number, 200 * (number + 1))).drop_columns(["cluster_id", "is_settled"])
+            writer.write(rows_of.set_column(rows_of.schema.get_field_index("group_id"), "group_id", coded))
+        written = writer.close()
+    read = pq.read_table(Path(warehouse.path(COMMITS)) / written.path)
+    assert read["group_id"].to_pylist() == [f"g{number}-{at}" for number in range(3) for at in range(200)]
+
+
 def test_dictionaries_within_lists_are_written_as_what_they_mean(warehouse: Warehouse) -> None:
     """So are texts in the structs of a list; what is another struct is refused."""
     declared = arrow_schema(STATES).field("changed_batches").type
