@@ -13,7 +13,7 @@ from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFac
 from coordinator_core.inference.heard import TIMES_MAX
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.settled import Settled
+from coordinator_core.inference.settled import OwnedBefore, Settled
 
 HELD_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")
@@ -123,7 +123,7 @@ def unpacked_settled(packed: bytes) -> Settled:
             words=tuple(EventRow(*word) for word in told.words),
             members=dict(told.members),
             bound=frozenset(told.bound),
-            held=dict(told.held),
+            held={place: OwnedBefore(*before) for place, before in dict(told.held).items()},
             lost=dict(told.lost),
             unplanned=frozenset(told.unplanned),
         )

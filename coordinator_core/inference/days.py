@@ -2,20 +2,19 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.calendar import DAY_MS, cut_by_day
 from coordinator_core.inference.departures import CLASSIC
 from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.movement import find_gaps
-from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
+from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.offsets.lane import OUTCOMES
 
-DAY_MS: Final = 86_400_000
 COUNTED_AT_ONCE: Final = 1 << 20
 """Commits of a group that are counted at a time."""
 COUNTED_DAYS_MAX: Final = 1 << 16
@@ -45,7 +44,7 @@ NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
 
 def group_days(
     life: GroupLife,
-    owners: Sequence[OwnerRow],
+    unowned: Mapping[int, Counter[tuple[str, int]]],
     rebalances: Sequence[RebalanceRow],
     anomalies: Iterable[AnomalyRow],
     committed: Counter[int],
@@ -54,8 +53,8 @@ def group_days(
 ) -> list[GroupDayRow]:
     """The days of one group; a day on which it was of two types counts for the later one.
 
-    `committed`: `commit_days` of the commits that count, and `before`, by first instant of a day, what of others was
-    counted already.
+    `unowned`: `UnownedTime.by_day`. `committed`: `commit_days` of the commits that count, and `before`, by first
+    instant of a day, what of others was counted already.
     `settled_day`: days until then, inclusive, are left out (`late_counts`).
     """
     generations = Counter(_day(row.valid_from) for row in life.generations)
@@ -65,7 +64,6 @@ def group_days(
     odd = odd_days(anomalies)
     odd += Counter({day: counts.commit_anomaly_count for day, counts in before.items()})
     not_stable = _not_stable_ms(life, rebalances)
-    unowned = _unowned_ms(owners, life.members)
     members = _MembersAt(life.members)
     types = _TypesAt(life)
     rows = []
@@ -154,15 +152,6 @@ def _counted_days(days: I64) -> dict[int, int]:
     return {day * DAY_MS: count for day, count in zip(distinct.tolist(), counts.tolist(), strict=True)}
 
 
-def _cut_by_day(from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
-    """A stretch of time as (day, ms)."""
-    while from_ms < to_ms:
-        day = _day(from_ms)
-        end = min(day + DAY_MS, to_ms)
-        yield day, end - from_ms
-        from_ms = end
-
-
 def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Counter[int]:
     """Time in rebalances, by day, those that overlap counted once. Share groups know no state but Stable and Empty."""
     newest_ms = max((event.at for event in life.events), default=0)
@@ -173,20 +162,9 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
             continue
         from_ms = max(row.started_at, counted_to_ms)
         to_ms = newest_ms if row.completed_at is None else row.completed_at
-        for day, ms in _cut_by_day(from_ms, to_ms):
+        for day, ms in cut_by_day(from_ms, to_ms):
             days[day] += ms
         counted_to_ms = max(counted_to_ms, to_ms)
-    return days
-
-
-def _unowned_ms(owners: Sequence[OwnerRow], members: Sequence[MemberRow]) -> dict[int, Counter[tuple[str, int]]]:
-    """Time without an owner while the group had members: day -> topic and partition -> ms."""
-    present = _MembersAt(members)
-    days: dict[int, Counter[tuple[str, int]]] = {}
-    for gap in find_gaps(owners):
-        for from_ms, to_ms in present.within(gap.from_ms, gap.to_ms):
-            for day, ms in _cut_by_day(from_ms, to_ms):
-                days.setdefault(day, Counter())[gap.topic, gap.partition] += ms
     return days
 
 
@@ -212,15 +190,6 @@ class _MembersAt:
     def days(self) -> Iterable[int]:
         """Days on which somebody came or went."""
         return (_day(time) for time in self._times)
-
-    def within(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
-        """The parts of a stretch of time in which there were members."""
-        index = max(bisect_right(self._times, from_ms) - 1, 0)
-        while index < len(self._times) and self._times[index] < to_ms:
-            end_ms = self._times[index + 1] if index + 1 < len(self._times) else to_ms
-            if self._counts[index] > 0 and min(end_ms, to_ms) > max(self._times[index], from_ms):
-                yield max(self._times[index], from_ms), min(end_ms, to_ms)
-            index += 1
 
 
 class _TypesAt:

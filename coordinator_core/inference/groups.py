@@ -26,7 +26,15 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import PastTooShort, Settled, moved_members, settle, since, with_past
+from coordinator_core.inference.settled import (
+    PastTooShort,
+    Settled,
+    moved_members,
+    settle,
+    since,
+    unowned_before,
+    with_past,
+)
 from coordinator_core.log.chunk import I64
 
 
@@ -101,7 +109,10 @@ def judge_group(
         owners, moved = with_past(owners, came_from), moved_members(life, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
-    rebalances = find_rebalances(life, owners, departed, settings)
+    rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from))
+    owners = [
+        row._replace(unowned_partition_ms=ms) for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
+    ]
     if came_from is not None:
         rebalances = rebalances.after(came_from.generation_at)
     applied = applied_by_partition(life.commits)
@@ -125,7 +136,7 @@ def judge_group(
         owners=owners,
         rebalances=list(rebalances.rows),
         anomalies=anomalies,
-        days=group_days(life, owners, rebalances.rows, anomalies, committed, days, settled_day)
+        days=group_days(life, rebalances.unowned.by_day, rebalances.rows, anomalies, committed, days, settled_day)
         if types - {SHARE} or past.first_log_offset >= 0
         else [],
         share_days=share_group_days(life, settled_day) if SHARE in types else [],

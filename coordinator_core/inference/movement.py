@@ -7,13 +7,12 @@ moved in the later one: so it is when cooperative members hand over in two steps
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import ACTIVE, MembersAt, partition_of
-from coordinator_core.inference.rows import OwnerRow
 
 CLASSIC: Final = "CLASSIC"
 CURRENT: Final = "CURRENT"
@@ -154,39 +153,6 @@ def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
         yield _Change(row.from_log_offset, row.valid_from, True, key, row.member_id)
         if row.to_log_offset is not None and row.valid_to is not None:
             yield _Change(row.to_log_offset, row.valid_to, False, key, row.member_id)
-
-
-class Gap(NamedTuple):
-    """A stretch of time in which a partition that had an owner, and got one again, had none."""
-
-    topic: str
-    partition: int
-    from_ms: int
-    to_ms: int
-
-
-def find_gaps(owners: Iterable[OwnerRow]) -> list[Gap]:
-    """The gaps before stretches of ownership."""
-    return [
-        Gap(*partition_of(row), row.valid_from - row.gap_before_ms, row.valid_from)
-        for row in owners
-        if row.gap_before_ms
-    ]
-
-
-def shares_of_gaps(gaps: Iterable[Gap], starts_ms: Sequence[int]) -> Iterator[tuple[int, Gap]]:
-    """Gaps cut at the starts of windows, each piece with the index of its window. `starts_ms` are sorted; the last
-    window has no end, and what lies before the first belongs to none."""
-    for gap in gaps:
-        index = bisect_right(starts_ms, gap.from_ms) - 1
-        while index < len(starts_ms):
-            to_ms = starts_ms[index + 1] if index + 1 < len(starts_ms) else gap.to_ms
-            from_ms = max(gap.from_ms, starts_ms[index]) if index >= 0 else gap.from_ms
-            if index >= 0 and min(to_ms, gap.to_ms) > from_ms:
-                yield index, gap._replace(from_ms=from_ms, to_ms=min(to_ms, gap.to_ms))
-            if to_ms >= gap.to_ms:
-                break
-            index += 1
 
 
 def sync_phase_ms(row: GenerationRow) -> int:

@@ -18,6 +18,17 @@ OWNED: Final = frozenset({"CURRENT", "REVOKING"})
 STREAMS: Final = "STREAMS"
 SHARE: Final = "SHARE"
 ACTIVE: Final = "ACTIVE"
+TARGET: Final = "TARGET"
+CONSUMER: Final = "CONSUMER"
+
+REVOKED: Final = "REVOKED_IN_EPOCH"
+"""The owner before gave the partition up though its target still had it: the coordinator takes away what a member no
+longer subscribes to (CurrentAssignmentBuilder), and makes no new epoch for that."""
+NOT_ASSIGNED: Final = "NOT_ASSIGNED"
+"""The owner before went, or a new assignment took the partition from it."""
+
+OwnerPlace = tuple[str | None, str | None, int, int, str]
+"""Topic, topic id, partition, `from_log_offset` and member id: a row of gold.partition_owners within its group."""
 
 OwnedKey = tuple[str, str | None, str | None, int, str]
 """Group type, topic id, topic, partition, member id."""
@@ -26,6 +37,11 @@ OwnedKey = tuple[str, str | None, str | None, int, str]
 def partition_of(row: AssignmentRow | OwnerRow) -> tuple[str, int]:
     """Topic (its id where no name is known) and partition: what tells a partition from others, whoever has it."""
     return row.topic or row.topic_id or "", row.partition
+
+
+def place_of(row: OwnerRow) -> OwnerPlace:
+    """What tells a stretch of ownership from others of its group."""
+    return row.topic, row.topic_id, row.partition, row.from_log_offset, row.member_id
 
 
 def partition_owners(life: GroupLife) -> list[OwnerRow]:
@@ -38,10 +54,10 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return _with_handovers(rows)
+    return _with_handovers(rows, _Targets(life.assignments))
 
 
-def _with_handovers(rows: Sequence[OwnerRow]) -> list[OwnerRow]:
+def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets") -> list[OwnerRow]:
     """The rows with the gap before each stretch, and marked where two members owned a partition at one time.
 
     Classic groups know a topic by its name, others by its id: where the name of the id is known, a stretch after a
@@ -62,10 +78,33 @@ def _with_handovers(rows: Sequence[OwnerRow]) -> list[OwnerRow]:
             marked[before] = marked[before]._replace(is_double=True)
             marked[index] = marked[index]._replace(is_double=True)
         elif previous.valid_to is not None:
-            marked[index] = row._replace(gap_before_ms=max(row.valid_from - previous.valid_to, 0))
+            gap_ms = max(row.valid_from - previous.valid_to, 0)
+            cause = None if not gap_ms else REVOKED if targets.outlast(previous) else NOT_ASSIGNED
+            marked[index] = row._replace(gap_before_ms=gap_ms, gap_cause=cause)
         if _ends_later(row, previous):
             latest[key] = index
     return marked
+
+
+class _Targets:
+    """Target assignments of a consumer group, to be asked whether one outlasted the stretch of ownership it led to."""
+
+    def __init__(self, assignments: Iterable[AssignmentRow]) -> None:
+        self._ends: dict[tuple[str | None, int, str], list[tuple[int, int | None]]] = {}
+        """By topic id, partition and member, where targets begin and end."""
+        for row in assignments:
+            if row.group_type == CONSUMER and row.assignment == TARGET:
+                key = row.topic_id, row.partition, row.member_id
+                self._ends.setdefault(key, []).append((row.from_log_offset, row.to_log_offset))
+
+    def outlast(self, owner: OwnerRow) -> bool:
+        """Did the member's target have the partition still when its ownership ended?"""
+        if owner.group_type != CONSUMER or owner.to_log_offset is None:
+            return False
+        return any(
+            begin < owner.to_log_offset and (end is None or end > owner.to_log_offset)
+            for begin, end in self._ends.get((owner.topic_id, owner.partition, owner.member_id), ())
+        )
 
 
 def _ends_later(row: OwnerRow, other: OwnerRow) -> bool:

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
-from coordinator_core.inference.days import DAY_MS, UNKNOWN_TYPE
+from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
 from coordinator_core.inference.life import NONE_MS
 from coordinator_core.inference.quiet import commit_counts, day_of_commits, says_more

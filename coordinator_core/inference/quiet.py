@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.commit_anomalies import (
     ABORTED,
@@ -22,7 +23,7 @@ from coordinator_core.inference.commit_anomalies import (
     jumps,
     stalled,
 )
-from coordinator_core.inference.days import DAY_MS, DayCounts
+from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import ByPartition

@@ -16,11 +16,13 @@ from coordinator_core.inference.causes import Cause, Step, find_causes, is_first
 from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.movement import Plans, find_gaps, shares_of_gaps, sync_phase_ms
+from coordinator_core.inference.movement import Plans, sync_phase_ms
+from coordinator_core.inference.owners import OwnerPlace
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.storms import with_storms
+from coordinator_core.inference.unowned import UnownedTime, Window, unowned_time
 
 UNWRITTEN_GENERATION_MAX: Final = 1
 """A group which other records brought to life has this number at most before its first generation is written."""
@@ -32,26 +34,36 @@ class Rebalances(NamedTuple):
     rows: Sequence[RebalanceRow]
     log_offsets: Sequence[int]
     """`from_log_offset` of the generation of each."""
+    windows: Sequence[Window]
+    """Of each, the time that it counts for."""
+    unowned: UnownedTime
+    """How long partitions had no owner, in and between all of them."""
     placed: Set[Stretch] = frozenset()
     """Members of which the host decided whether there was a deployment."""
 
     def after(self, log_offset: int) -> "Rebalances":
         """Those behind a place in the log."""
         first = bisect_right(self.log_offsets, log_offset)
-        return Rebalances(self.rows[first:], self.log_offsets[first:], self.placed)
+        return self._replace(rows=self.rows[first:], log_offsets=self.log_offsets[first:], windows=self.windows[first:])
 
 
 def find_rebalances(
-    life: GroupLife, owners: Sequence[OwnerRow], departed: Departed, settings: InferenceSettings
+    life: GroupLife,
+    owners: Sequence[OwnerRow],
+    departed: Departed,
+    settings: InferenceSettings,
+    unowned_before: Mapping[OwnerPlace, int] | None = None,
+    settled_to: int = -1,
 ) -> Rebalances:
-    """All rebalances of one group. `departed`: `find_departures` of it."""
+    """All rebalances of one group. `departed`: `find_departures` of it. `unowned_before` and `settled_to`: `past` and
+    `past_end` of `unowned_time`."""
     placed = set[Stretch]()
     rollouts = find_rollouts(life.members, departed, settings, placed)
     departed = {**departed, **by_others(rollouts, departed)}
     completed = completion_times(life.events)
     rows: list[RebalanceRow] = []
     log_offsets: list[int] = []
-    begins_ms: list[int] = []
+    windows: list[Window] = []
     causes: list[Cause] = []
     for step, left in _steps(life, departed):
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
@@ -59,12 +71,17 @@ def find_rebalances(
         causes = find_causes(step, causes)
         rows.append(_row(step, left, causes, _completed_at(step, completed)))
         log_offsets.append(step.row.from_log_offset)
-        begins_ms.append(max(step.row.valid_from, begins_ms[-1] if begins_ms else 0))
-    rows = with_rollouts(_with_unowned_time(rows, begins_ms, owners), log_offsets, rollouts)
+        windows.append(_window(step, windows[-1].begin_ms if windows else 0))
+    unowned = unowned_time(owners, windows, unowned_before, settled_to)
+    rows = [
+        row._replace(unowned_partition_ms=ms, revoked_partition_ms=revoked_ms)
+        for row, ms, revoked_ms in zip(rows, unowned.by_rebalance, unowned.revoked_by_rebalance, strict=True)
+    ]
+    rows = with_rollouts(rows, log_offsets, rollouts)
     explained = {place: rollout.member_ids for rollout in rollouts for place in rollout.log_offsets}
     known = [explained.get(place, frozenset()) for place in log_offsets]
     rows = with_storms(rows, log_offsets, known, life.members, settings)
-    return Rebalances(rows, log_offsets, placed)
+    return Rebalances(rows, log_offsets, windows, unowned, placed)
 
 
 def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[MemberRow]]]:
@@ -172,7 +189,8 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
         partitions_total=movement.total,
         partitions_moved=movement.moved,
         stickiness=movement.stickiness,
-        unowned_partition_ms=sync_phase_ms(row) * (movement.moved + movement.stayed),
+        unowned_partition_ms=0,
+        revoked_partition_ms=0,
         in_storm=False,
         flapping_members=(),
         cause_methods=tuple(cause.method for cause in causes),
@@ -182,12 +200,12 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
     )
 
 
-def _with_unowned_time(
-    rows: Sequence[RebalanceRow], begins_ms: Sequence[int], owners: Sequence[OwnerRow]
-) -> list[RebalanceRow]:
-    """Each gap in ownership counts for the rebalances during which it was open; none while nobody was there to own."""
-    unowned_ms = [row.unowned_partition_ms for row in rows]
-    for index, gap in shares_of_gaps(find_gaps(owners), begins_ms):
-        if rows[index].member_count:
-            unowned_ms[index] += gap.to_ms - gap.from_ms
-    return [row._replace(unowned_partition_ms=ms) for row, ms in zip(rows, unowned_ms, strict=True)]
+def _window(step: Step, begin_ms_min: int) -> Window:
+    row = step.row
+    return Window(
+        log_offset=row.from_log_offset,
+        begin_ms=max(row.valid_from, begin_ms_min),
+        has_members=step.member_count > 0,
+        sync_from_ms=row.valid_from - sync_phase_ms(row),
+        sync_to_ms=row.valid_from,
+    )

@@ -26,6 +26,8 @@ class OwnerRow(NamedTuple):
     valid_to: int | None
     gap_before_ms: int | None
     is_double: bool
+    gap_cause: str | None = None
+    unowned_partition_ms: int = 0
 
 
 class RebalanceRow(NamedTuple):
@@ -50,6 +52,7 @@ class RebalanceRow(NamedTuple):
     partitions_moved: int
     stickiness: float | None
     unowned_partition_ms: int
+    revoked_partition_ms: int
     in_storm: bool
     flapping_members: tuple[str, ...]
     cause_methods: tuple[str, ...]

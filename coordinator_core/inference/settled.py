@@ -24,26 +24,31 @@ import numpy as np
 from coordinator_core.errors import CoreError
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
-from coordinator_core.inference.days import DAY_MS
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.departures import CLASSIC, JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.hosts import Moved
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.movement import PlanKey, Plans, planned_rows
-from coordinator_core.inference.owners import OWNED, STREAMS, MembersAt, partition_of
+from coordinator_core.inference.owners import (
+    NOT_ASSIGNED,
+    OWNED,
+    STREAMS,
+    MembersAt,
+    OwnerPlace,
+    partition_of,
+    place_of,
+)
 from coordinator_core.inference.rebalances import Rebalances, begin_of
 from coordinator_core.inference.rollouts import FOLLOW_UPS
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.unowned import unowned_until
 from coordinator_core.log.chunk import I64
 
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
 """Nothing that is said of generations, members or owners goes by it, so it may come at any time."""
-
-OwnerPlace = tuple[str | None, str | None, int, int, str]
-"""Topic, topic id, partition, `from_log_offset` and member id: a row of gold.partition_owners within its group."""
-
 
 Client = tuple[str | None, str, str]
 """Group instance id, client id and host of a member, as rows of gold name it."""
@@ -51,6 +56,16 @@ Client = tuple[str | None, str, str]
 
 class PastTooShort(CoreError):
     """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
+
+
+class OwnedBefore(NamedTuple):
+    """What a stretch of ownership that began before a place has of what was there before it."""
+
+    gap_before_ms: int | None
+    is_double: bool
+    gap_cause: str | None
+    unowned_partition_ms: int
+    """Until the place."""
 
 
 class Settled(NamedTuple):
@@ -80,8 +95,8 @@ class Settled(NamedTuple):
     """Those of them whose host says more of the past than how they are named."""
     words: tuple[EventRow, ...]
     """The last that was told of the members there, and of the group, before `events_from`; in log order."""
-    held: Mapping[OwnerPlace, tuple[int | None, bool]]
-    """Of stretches of ownership from before it: `gap_before_ms` and `is_double`."""
+    held: Mapping[OwnerPlace, OwnedBefore]
+    """Stretches of ownership from before it."""
     lost: Mapping[PlanKey, int]
     """When the last owner lost a partition that had none there (ms)."""
     unplanned: frozenset[PlanKey]
@@ -136,6 +151,13 @@ def require_settled(life: GroupLife, settled: Settled, settings: InferenceSettin
         raise PastTooShort("a partition is assigned again that had an owner long ago")
 
 
+def unowned_before(settled: Settled | None) -> tuple[Mapping[OwnerPlace, int] | None, int]:
+    """Of the stretches of ownership at a settled place, how long their partitions had no owner until it; the place."""
+    if settled is None:
+        return None, -1
+    return {place: before.unowned_partition_ms for place, before in settled.held.items()}, settled.next_at
+
+
 def moved_members(life: GroupLife, settled: Settled) -> Mapping[str, Moved]:
     """Members of a settled past that came back from other hosts, by id. `life`: what `since` gives of it.
 
@@ -159,20 +181,21 @@ def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
     Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
     """
     told = list(owners)
-    held = {place: index for index, row in enumerate(owners) if (place := _place_of(row)) in settled.held}
+    held = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in settled.held}
     if held.keys() != settled.held.keys():
         raise PastTooShort("a stretch of ownership is no more")
     for place, index in held.items():
-        gap_ms, was_double = settled.held[place]
-        row = told[index]
-        is_double = was_double or row.is_double
-        if (gap_ms, is_double) != (row.gap_before_ms, row.is_double):
-            told[index] = row._replace(gap_before_ms=gap_ms, is_double=is_double)
+        before, row = settled.held[place], told[index]
+        told[index] = row._replace(
+            gap_before_ms=before.gap_before_ms,
+            gap_cause=before.gap_cause,
+            is_double=before.is_double or row.is_double,
+        )
     for index in _firsts(owners, settled.next_at):
         key = partition_of(owners[index])
         if key in settled.lost:
             gap_ms = max(told[index].valid_from - settled.lost[key], 0)
-            told[index] = told[index]._replace(gap_before_ms=gap_ms)
+            told[index] = told[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
     later = (row for row in told if row.from_log_offset >= settled.next_at)
     if not _are_gaps_later(later, settled.begin_ms if settled.is_empty else settled.next_ms):
         raise PastTooShort("a partition has an owner again that had none for long")
@@ -203,7 +226,7 @@ def settle(
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
         return before
-    times, seeker = _Times(life, rebalances), _Seeker(life, owners, rebalances.placed, before)
+    times, seeker = _Times(life, rebalances), _Seeker(life, owners, rebalances, before)
     indices = {row.from_log_offset: index for index, row in enumerate(life.generations)}
     for number in numbers:
         index = indices[rebalances.log_offsets[number]]
@@ -282,11 +305,12 @@ class _Seeker:
     """Looks what is to be kept of a group at a place between two generations, or why it is not settled there."""
 
     def __init__(
-        self, life: GroupLife, owners: Sequence[OwnerRow], placed: Set[Stretch], before: Settled | None
+        self, life: GroupLife, owners: Sequence[OwnerRow], rebalances: Rebalances, before: Settled | None
     ) -> None:
         self._life = life
         self._owners = owners
-        self._placed = placed if before is None else placed | before.bound
+        self._placed = rebalances.placed if before is None else rebalances.placed | before.bound
+        self._windows = rebalances.windows
         self._before = before
         self._offsets = [event.log_offset for event in life.events]
         self._completed = completion_times(life.events)
@@ -372,7 +396,7 @@ class _Seeker:
         )
         return min(begins, default=next_at)
 
-    def _held(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, tuple[int | None, bool]] | None:
+    def _held(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
         """What is to be kept of stretches of ownership at a place; None where one would begin elsewhere, or be of
         another, by what is needed of silver there."""
         begins = {
@@ -380,7 +404,7 @@ class _Seeker:
             for row in self._life.assignments
             if row.assignment in OWNED and _holds_after(row.to_log_offset, place)
         }
-        held: dict[OwnerPlace, tuple[int | None, bool]] = {}
+        held: dict[OwnerPlace, OwnedBefore] = {}
         for row in self._owners:
             if row.from_log_offset >= next_at or not _holds_after(row.to_log_offset, place):
                 continue
@@ -389,7 +413,8 @@ class _Seeker:
                 return None
             if (row.topic_id, row.partition, row.from_log_offset, row.member_id) not in begins:
                 return None
-            held[_place_of(row)] = row.gap_before_ms, row.is_double
+            unowned_ms = unowned_until(row, self._windows, next_at)
+            held[place_of(row)] = OwnedBefore(row.gap_before_ms, row.is_double, row.gap_cause, unowned_ms)
         return held
 
     def _lost(self, next_at: int) -> dict[PlanKey, int]:
@@ -475,10 +500,6 @@ def _words(
 
 def _client_of(member: MemberRow) -> Client:
     return member.instance_id, member.client_id, member.client_host
-
-
-def _place_of(row: OwnerRow) -> OwnerPlace:
-    return row.topic, row.topic_id, row.partition, row.from_log_offset, row.member_id
 
 
 def _firsts(owners: Iterable[OwnerRow], next_at: int) -> Iterable[int]:

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct_pairs
-from coordinator_core.inference.days import DAY_MS, SHARE
+from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.fast import compiled

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, Self, TypeVar
 import numpy as np
 
 from coordinator_core.inference.archived import ArchivedColumns, archived_records
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct, distinct_pairs, taken
 from coordinator_core.inference.configs import Configs
-from coordinator_core.inference.days import DAY_MS
 from coordinator_core.inference.evidence import Evidence, group_pasts
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
 from coordinator_core.inference.settings import InferenceSettings

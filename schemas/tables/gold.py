@@ -65,6 +65,19 @@ PARTITION_OWNERS = Table(
         VALID_TO,
         Column("gap_before_ms", BIGINT, "Time without an owner before this stretch, in ms; null where none is known."),
         Column("is_double", BOOLEAN, "Another member owned it as well for a time: no log of Kafka's own shows this."),
+        Column(
+            "gap_cause",
+            STRING,
+            "Why there was no owner before: NOT_ASSIGNED (the owner before went, or a new assignment took the "
+            "partition away), REVOKED_IN_EPOCH (it gave the partition up without a new epoch, since it no longer "
+            "subscribed to the topic); null without a gap.",
+        ),
+        Column(
+            "unowned_partition_ms",
+            BIGINT,
+            "Time without an owner while the group had members, in ms: in the gap before it, and in sync phases of "
+            "eager rebalances within it. A group's rows sum up to those of gold.rebalances and gold.group_summary.",
+        ),
         LOG_PARTITION,
     ),
 )
@@ -101,6 +114,12 @@ REBALANCES = Table(
             BIGINT,
             "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for "
             "classic groups, whose join phases the log does not hold.",
+        ),
+        Column(
+            "revoked_partition_ms",
+            BIGINT,
+            "Of unowned_partition_ms, what no rebalance caused: a member no longer subscribed to a topic, and lost its "
+            "partitions without a new epoch (partition_owners.gap_cause REVOKED_IN_EPOCH).",
         ),
         Column("in_storm", BOOLEAN, "One of many generations in a short time."),
         Column(
@@ -273,7 +292,11 @@ GROUP_SUMMARY = Table(
         Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
         Column("not_stable_ms", BIGINT, "Time in a state other than Stable and Empty, in ms."),
         Column("storm_rebalance_count", INT, "Rebalances in storms."),
-        Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
+        Column(
+            "unowned_partition_ms",
+            BIGINT,
+            "Sum over partitions of the time without an owner, in ms.",
+        ),
         Column("worst_topic", STRING, "Topic of the partition with most time unowned."),
         Column("worst_partition", INT, "The partition with most time unowned."),
         LOG_PARTITION,

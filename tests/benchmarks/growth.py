@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 import numpy as np
 
-from coordinator_core.inference.days import DAY_MS
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.log.batch import CRC_START_V2, HEADER_BYTES_V2
 from coordinator_core.log.chunk import I64, BatchColumns
 from coordinator_core.log.scan import scan_segment

@@ -17,7 +17,7 @@ from coordinator_core import codec
 from coordinator_core.classic.records import GROUP_METADATA_VALUE_VERSION
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.codec import make
-from coordinator_core.inference.days import DAY_MS
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.log.batch import Record, build_batch
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA

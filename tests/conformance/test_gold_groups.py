@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator_core.inference.groups import GroupGold, audit_group
+from coordinator_core.inference.owners import REVOKED
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.silver_reader import SilverFiles, group_lives
@@ -114,3 +115,38 @@ def test_departures_are_named(whole: Recording, warehouse_of: WarehouseOf, repor
     replaced = {row.member_id for row in gold.owners if row.instance_id is not None}
     report_line(f"{whole.name} departures: recall {len(gone & named)} of {len(gone)} members that left")
     assert gone - named <= replaced
+
+
+def test_sums_of_the_finer_are_the_coarser(recording: Recording, warehouse_of: WarehouseOf) -> None:
+    """Time without an owner, rebalances, storms and odd commits of a group are one number, however they are summed."""
+    gold = gold_of(recording, warehouse_of)
+    unowned = [
+        Counter[str]({row.group_id: 0 for row in gold.days}),
+        Counter[str]({row.group_id: 0 for row in gold.days}),
+        Counter[str]({row.group_id: 0 for row in gold.days}),
+    ]
+    for sums, rows in zip(unowned, (gold.owners, gold.rebalances, gold.days), strict=True):
+        for row in rows:
+            sums[row.group_id] += row.unowned_partition_ms
+    assert unowned[0] == unowned[1] == unowned[2]
+    assert all(row.unowned_partition_ms >= row.revoked_partition_ms >= 0 for row in gold.rebalances)
+    days = Counter[tuple[str, str]]()
+    for day in gold.days:
+        days["rebalances", day.group_id] += day.rebalance_count
+        days["storms", day.group_id] += day.storm_rebalance_count
+        days["odd", day.group_id] += day.commit_anomaly_count
+    with_days = [row for row in gold.rebalances if row.group_type != "SHARE"]  # those of share groups count other things
+    rows_of = Counter(("rebalances", row.group_id) for row in with_days)
+    rows_of += Counter(("storms", row.group_id) for row in with_days if row.in_storm)
+    rows_of += Counter(("odd", row.group_id) for row in gold.anomalies)
+    assert +days == rows_of
+
+
+def test_revocations_without_an_epoch_have_a_mark(whole: Recording, warehouse_of: WarehouseOf) -> None:
+    """Where a member no longer subscribed to a topic it lost partitions that its target still had: no rebalance did
+    that, and the time until somebody owned them again is marked so."""
+    gold = gold_of(whole, warehouse_of)
+    marked = {row.group_id for row in gold.owners if row.gap_cause == REVOKED}
+    assert marked == {row.group_id for row in gold.rebalances if row.revoked_partition_ms}
+    if whole.name == "full-a":
+        assert "k04-regex" in marked

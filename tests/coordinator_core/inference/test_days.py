@@ -1,6 +1,6 @@
 """The days of groups."""
 
-from coordinator_core.inference.days import DAY_MS
+from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.groups import GroupGold, audit_group
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import classic, epoch, joins, life_of, reconciled, target

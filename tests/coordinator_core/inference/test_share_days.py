@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.inference.days import DAY_MS, SHARE
+from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, merged_days
 from tests.coordinator_core.inference.share_logs import counts_of

@@ -1,0 +1,15 @@
+"""Days, in UTC."""
+
+from collections.abc import Iterator
+from typing import Final
+
+DAY_MS: Final = 86_400_000
+
+
+def cut_by_day(from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+    """A time from and to (exclusive) as (first instant of a day, ms of it)."""
+    while from_ms < to_ms:
+        day = from_ms // DAY_MS * DAY_MS
+        end = min(day + DAY_MS, to_ms)
+        yield day, end - from_ms
+        from_ms = end

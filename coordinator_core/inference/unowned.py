@@ -1,0 +1,147 @@
+"""How long partitions had no owner: one computation for gold.partition_owners, gold.rebalances and gold.group_summary.
+
+A partition that had an owner is unowned
+
+* between two stretches of ownership, as long as the group has members (`find_gaps`);
+* in the sync phase of an eager rebalance, from the end of the join phase to the leader's assignment: then every member
+  has given up what it had. Join phases are not in the log, so for classic groups this is a lower bound.
+
+Each ms of it counts for one stretch of ownership (the one that it comes before, or lies in), for one rebalance (of the
+generation that was in force, of a sync phase the one that it ends in), and on one day (UTC): three sums of the same.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from coordinator_core.inference.calendar import cut_by_day
+from coordinator_core.inference.owners import REVOKED, OwnerPlace, partition_of, place_of
+from coordinator_core.inference.rows import OwnerRow
+
+
+class Window(NamedTuple):
+    """The time of one rebalance: from its generation's beginning to the beginning of the next."""
+
+    log_offset: int
+    """`from_log_offset` of its generation."""
+    begin_ms: int
+    """Never before that of the window before it."""
+    has_members: bool
+    sync_from_ms: int
+    """Where the sync phase of an eager rebalance began; `sync_to_ms` where there was none."""
+    sync_to_ms: int
+
+
+class UnownedTime(NamedTuple):
+    """Sums of one group."""
+
+    by_owner: Sequence[int]
+    """A stretch of ownership each."""
+    by_rebalance: Sequence[int]
+    """A window each."""
+    revoked_by_rebalance: Sequence[int]
+    """Of that, the time after revocations within an epoch (`owners.REVOKED`)."""
+    by_day: Mapping[int, Counter[tuple[str, int]]]
+    """First instant of a day -> topic and partition -> ms."""
+
+
+def unowned_time(
+    owners: Sequence[OwnerRow],
+    windows: Sequence[Window],
+    past: Mapping[OwnerPlace, int] | None = None,
+    past_end: int = -1,
+) -> UnownedTime:
+    """All sums. `owners`: stretches with their gaps. `past`: of stretches that were there before a settled place, what
+    counts for them until `past_end`, a log offset, exclusive; what is counted here comes to it."""
+    phases = _SyncPhases(windows)
+    by_owner = [0] * len(owners)
+    by_rebalance, revoked = [0] * len(windows), [0] * len(windows)
+    days: dict[int, Counter[tuple[str, int]]] = {}
+    begins_ms = [window.begin_ms for window in windows]
+    changes = [0] * (len(windows) + 1)
+    """Difference of how many stretches a sync phase lies in, by window."""
+    for index, row in enumerate(owners):
+        key = partition_of(row)
+        kept = None if past is None else past.get(place_of(row))
+        if kept is not None:
+            by_owner[index] = kept
+        elif row.gap_before_ms:
+            for window, from_ms, to_ms in _cut(row.valid_from - row.gap_before_ms, row.valid_from, begins_ms):
+                if windows[window].has_members:
+                    by_owner[index] += to_ms - from_ms
+                    by_rebalance[window] += to_ms - from_ms
+                    revoked[window] += (to_ms - from_ms) * (row.gap_cause == REVOKED)
+                    for day, ms in cut_by_day(from_ms, to_ms):
+                        days.setdefault(day, Counter())[key] += ms
+        first, end = phases.within(row, past_end if kept is not None else row.from_log_offset)
+        if first < end:
+            changes[phases.windows[first]] += 1
+            changes[phases.windows[end - 1] + 1] -= 1
+            by_owner[index] += phases.sum_ms(first, end)
+            for day, ms in phases.days(first, end):
+                days.setdefault(day, Counter())[key] += ms
+    for window, count in enumerate(accumulate(changes[:-1])):
+        by_rebalance[window] += count * (windows[window].sync_to_ms - windows[window].sync_from_ms)
+    return UnownedTime(by_owner, by_rebalance, revoked, days)
+
+
+def unowned_until(owner: OwnerRow, windows: Sequence[Window], log_offset: int) -> int:
+    """Of `OwnerRow.unowned_partition_ms` what counts until a place in the log, exclusive, in which the stretch was."""
+    later = [window for window in windows if window.log_offset >= log_offset]
+    phases = _SyncPhases(later)
+    return owner.unowned_partition_ms - phases.sum_ms(*phases.within(owner, log_offset))
+
+
+class _SyncPhases:
+    """Sync phases of eager rebalances, in the order of the log."""
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self.windows = [
+            index
+            for index, window in enumerate(windows)
+            if window.has_members and window.sync_to_ms > window.sync_from_ms
+        ]
+        phases = [windows[index] for index in self.windows]
+        self._log_offsets = [phase.log_offset for phase in phases]
+        self._sums_ms = list(accumulate((phase.sync_to_ms - phase.sync_from_ms for phase in phases), initial=0))
+        self._pieces = [list(cut_by_day(phase.sync_from_ms, phase.sync_to_ms)) for phase in phases]
+
+    def within(self, row: OwnerRow, from_log_offset: int) -> tuple[int, int]:
+        """Which of them lie in a stretch of ownership from a place on: first and end, exclusive.
+
+        The first generation of a stretch counts only where another stretch ended with it: before a gap the partition
+        was unowned anyhow, and one without a stretch before it had no owner to lose.
+        """
+        first = bisect_left(self._log_offsets, max(row.from_log_offset, from_log_offset))
+        if (
+            first < len(self._log_offsets)
+            and self._log_offsets[first] == row.from_log_offset
+            and row.gap_before_ms != 0
+        ):
+            first += 1
+        if row.to_log_offset is None:
+            return first, len(self._log_offsets)
+        return first, bisect_left(self._log_offsets, row.to_log_offset)
+
+    def sum_ms(self, first: int, end: int) -> int:
+        """Of some, how long they took."""
+        return self._sums_ms[end] - self._sums_ms[first] if first < end else 0
+
+    def days(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Of some, the pieces as (day, ms)."""
+        for pieces in self._pieces[first:end]:
+            yield from pieces
+
+
+def _cut(from_ms: int, to_ms: int, begins_ms: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """A stretch of time cut at the beginnings of windows, as (index of the window, from, to). The last window has no
+    end, and what lies before the first belongs to none."""
+    index = max(bisect_right(begins_ms, from_ms) - 1, 0)
+    while index < len(begins_ms) and begins_ms[index] < to_ms:
+        end_ms = begins_ms[index + 1] if index + 1 < len(begins_ms) else to_ms
+        first, last = max(from_ms, begins_ms[index]), min(end_ms, to_ms)
+        if last > first:
+            yield index, first, last
+        index += 1
