@@ -37,8 +37,9 @@ from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
 from jobs.coverage import LogPartition
 from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
+from jobs.identity import check_sources, identities_of, keep_identities
 from jobs.quarantine import is_of_capture
-from jobs.settings import Settings
+from jobs.settings import Settings, require_source
 from jobs.sinks import OVERWRITE, Warehouse
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.stores import delete_folder
@@ -194,10 +195,13 @@ def capture(
     Raises SourceError for a source that is not there, CaptureConflict when another capture of the cluster was faster.
     """
     sources = find_sources(settings)
+    identities_of(sources)  # two sources that differ are refused before there is a table
     bronze = Bronze.load(warehouse, settings.cluster_id)
+    identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary = _capture_all(session, warehouse, settings, bronze, sources, run)
+    keep_identities(warehouse, settings.cluster_id, identities, captured_at)
     if settings.broker_address is None:
         return summary
     from jobs.cluster_watch import watch_once  # noqa: PLC0415  (files need not load Kafka's client)
@@ -224,7 +228,8 @@ def _capture_all(
 
 
 def find_sources(settings: Settings) -> Sources:
-    """Look at all sources. Raises SourceError for one that is not there."""
+    """Look at all sources. Raises SourceError for one that is not there, SettingsError where none is named."""
+    require_source(settings)
     segments = [log for uri in settings.segments for log in find_partitions(uri, settings.topics)]
     address = settings.broker_address
     if address is None:

@@ -32,6 +32,7 @@ from jobs.capture_writer import CaptureRun
 from jobs.cluster_watch import ClusterWatch, SilverTopics, Told
 from jobs.coverage import HOLE, LOG_START, LogPartition
 from jobs.errors import BrokerError, JobError, SourceError
+from jobs.identity import check_sources, keep_identities
 from jobs.metrics import Metrics, job_of
 from jobs.progress import Steps, size_text
 from jobs.settings import Settings
@@ -219,8 +220,10 @@ class ContinuousCapture:
         with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
             logs = list_broker_logs(broker, address, settings.topics)
         bronze = self._bronze = Bronze.load(self._warehouse, settings.cluster_id)
+        identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._warehouse, settings.cluster_id)
         refuse_other_logs(logs, bronze, ids)
+        keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}
         positions = {log_key(log.topic, log.partition): next_offset(log, bronze) for log in logs}
         folder = self._choose_checkpoint(positions, has_bronze=bool(bronze.known))

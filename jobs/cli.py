@@ -23,7 +23,7 @@ from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool
 from jobs.entry import COMPLETE, ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
-from jobs.settings import Settings, load_settings
+from jobs.settings import Settings, load_settings, require_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ SegmentsOption = Annotated[
         "--segments",
         metavar="URI",
         help="Folder that holds <topic>-<partition>/*.log; may be repeated. "
-        "[default: the recording that comes with the project]",
+        "[default: the recording that comes with the project, if no --warehouse and no --cluster-id is named either]",
     ),
 ]
 BootstrapOption = Annotated[
@@ -211,6 +211,7 @@ def nightly(
             dump_format,
             report_file,
         )
+        require_source(settings)
         _check_client(settings)
         session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
@@ -262,6 +263,7 @@ def capture(
             warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
         )
         every_ms, stop_after_ms = _every(every, continuous, stop_after, settings)
+        require_source(settings)
         _check_client(settings)
         session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
         from jobs.nightly import run_capture  # noqa: PLC0415

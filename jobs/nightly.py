@@ -16,7 +16,7 @@ from jobs.metrics import Metrics, job_of
 from jobs.privacy import host_pseudonyms
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
-from jobs.settings import Settings, options_of
+from jobs.settings import Settings, options_of, source_line
 from jobs.sinks import Warehouse
 from jobs.sql import has_metastore, publish
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -78,6 +78,7 @@ def run_capture(
     metrics: Metrics | None = None,
 ) -> int:
     """Capture what is new, and say what that was. Gives the exit code."""
+    steps.say(source_line(settings))
     with job_of(metrics, "capture") as told:
         with steps.step("capture"):
             summary = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)

@@ -199,6 +199,10 @@ KEYS: Final[Mapping[str, str]] = {
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
 """Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
 options, names them all: those of the place it overrides are not read too."""
+DEMO_SEGMENTS: Final = ("tests/recordings/full-a/logs",)
+"""The recording that comes with the project, as the project's own settings name it."""
+DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id": "kafka"}
+"""Where it goes. Whoever names one of these has a ledger of their own, and names its source too."""
 SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
 """Settings of [sources] whose variable in the environment goes without the section."""
 
@@ -267,11 +271,36 @@ def load_settings(
     if config_file is None:
         config_file = Path(environment.get("GROUPLEDGER_CONFIG") or CONFIG_FILE)
     values = _from_file(CONFIG_FILE)
-    if config_file != CONFIG_FILE:
-        values = _over(values, _from_file(config_file))
-    values = _over(values, _from_environment(environment))
+    is_elsewhere = any(values[name] != usual for name, usual in DEMO_PLACE.items())
+    demo = [_absolute(uri, PROJECT_ROOT) for uri in DEMO_SEGMENTS]
     given = {name: value for name, value in (options or {}).items() if value is not None and value != ()}
-    return _checked(_over(values, given))
+    own = _from_file(config_file) if config_file != CONFIG_FILE else {}
+    stronger = (own, _from_environment(environment), given)
+    if is_elsewhere or any(name in place for place in stronger for name in DEMO_PLACE):
+        # a ledger of one's own: it must not fill with the recording because its source was forgotten
+        values |= {"segments": [uri for uri in values["segments"] if uri not in demo]}
+    for place in stronger:
+        values = _over(values, place)
+    return _checked(values)
+
+
+def require_source(settings: Settings) -> None:
+    """Raise SettingsError where a capture would have nothing to read from."""
+    if settings.segments or settings.bootstrap_servers or settings.dumps:
+        return
+    raise SettingsError(
+        "no source is named: say where the logs are with --segments DIR, --bootstrap-server HOST:PORT or --dump FILE, "
+        "or in [sources] of the settings. The recording that comes with the project is read only where no warehouse "
+        "and no cluster id is named either"
+    )
+
+
+def source_line(settings: Settings) -> str:
+    """What a capture reads, and into which cluster's rows of which warehouse."""
+    demo = [_absolute(uri, PROJECT_ROOT) for uri in DEMO_SEGMENTS]
+    named = [*settings.segments, *([settings.bootstrap_servers] if settings.bootstrap_servers else ()), *settings.dumps]
+    told = "the recording that comes with the project" if named == demo else ", ".join(named)
+    return f"source: {told}, as cluster {settings.cluster_id} into {settings.warehouse}"
 
 
 def _over(values: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:

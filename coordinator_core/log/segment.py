@@ -1,6 +1,7 @@
 """Names and small text files of a broker's log directory. Nothing is opened here.
 
-Sources: LogFileUtils (names and suffixes), UnifiedLog.parseTopicPartitionName, CheckpointFile.
+Sources: LogFileUtils (names and suffixes), UnifiedLog.parseTopicPartitionName, CheckpointFile, PartitionMetadataFile,
+MetaProperties.
 """
 
 import re
@@ -14,6 +15,10 @@ _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
 """Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are on their way out of the
 broker end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is no number."""
+_TOPIC_ID: Final = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.ASCII | re.MULTILINE)
+_CLUSTER_ID: Final = re.compile(r"^cluster\.id *[=:] *(\S{1,256})\s*$", re.MULTILINE)
+_NO_TOPIC_ID: Final = "A" * 22
+"""Uuid.ZERO_UUID: a topic of before Kafka 2.8 has none."""
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_MAX: Final = 2**31 - 1
 
@@ -71,6 +76,18 @@ def parse_checkpoint(text: str) -> dict[tuple[str, int], int]:
     if len(entries) != count:
         raise InvalidCheckpoint(f"{len(entries)} entries where {count} are announced")
     return entries
+
+
+def parse_topic_id(text: str) -> str | None:
+    """The topic id in partition.metadata, as Kafka prints it; None where there is none."""
+    found = _TOPIC_ID.search(text)
+    return None if found is None or found[1] == _NO_TOPIC_ID else found[1]
+
+
+def parse_kafka_cluster_id(text: str) -> str | None:
+    """The cluster's own id in meta.properties; None where there is none."""
+    found = _CLUSTER_ID.search(text)
+    return None if found is None else found[1]
 
 
 def _number(text: str, line_number: int) -> int:

@@ -189,6 +189,8 @@ class Broker:
             "request_timeout_ms": timeout_ms,
         }
         self.timeout_ms = timeout_ms
+        self.kafka_cluster_id: str | None = None
+        """The cluster's own id, once it has described topics; None where it has none."""
         self._topics: dict[str, _Topic] = {}
         self._coordinators: dict[Coordinator, int] = {}
         self._net: Any = None
@@ -474,6 +476,7 @@ class Broker:
         while True:
             answer = self.send(request, deadline=deadline)
             self._manager.cluster.update_metadata(answer)
+            self.kafka_cluster_id = getattr(answer, "cluster_id", None) or self.kafka_cluster_id
             nodes = {node.node_id: f"{node.host}:{node.port}" for node in answer.brokers}
             is_unready = False
             for topic in answer.topics:

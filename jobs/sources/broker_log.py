@@ -50,6 +50,8 @@ class BrokerLog:
     log_start_offset: int
     next_offset: int
     """The high watermark: where the next read will begin."""
+    kafka_cluster_id: str | None = None
+    """The cluster's own id, as it answered; None where it was not asked."""
 
     def range(self, from_offset: int | None = None, to_offset: int | None = None) -> LogRange:
         """Some offsets of it, `to_offset` exclusive; None: from its start, up to its end."""
@@ -87,7 +89,15 @@ def list_broker_logs(
     starts = broker.offsets(places, OffsetSpec.EARLIEST)
     ends = broker.offsets(places, OffsetSpec.LATEST)
     return [
-        BrokerLog(address, topic, partition, found[topic].topic_id, starts[topic, partition], ends[topic, partition])
+        BrokerLog(
+            address,
+            topic,
+            partition,
+            found[topic].topic_id,
+            starts[topic, partition],
+            ends[topic, partition],
+            broker.kafka_cluster_id,
+        )
         for topic, partition in sorted(places)
     ]
 

@@ -9,6 +9,7 @@ more memory than one of 100 MB.
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,9 @@ from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
+    parse_kafka_cluster_id,
     parse_partition_folder,
+    parse_topic_id,
     select_segments,
 )
 from jobs.arrow_schemas import arrow_schema, timestamps
@@ -66,6 +69,10 @@ TOLD_BY_HEADER: Final = (
 """What nothing but the header of a batch tells: null where a dump of keys and values had none."""
 
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+IDS_BYTES_MAX: Final = 64 * 1024
+"""Files of ids are of a few lines: of a larger one the beginning is read."""
 
 CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
 TIMESTAMP_TYPES: Final = pa.array(["CREATE_TIME", "LOG_APPEND_TIME"])
@@ -100,6 +107,12 @@ class PartitionLog:
     segments: tuple[Segment, ...]
     log_start_offset: int | None
     """From the source's log-start-offset-checkpoint; None where it has no entry."""
+    uri: str = ""
+    """The folder that holds the folders of log partitions."""
+    topic_id: str | None = None
+    """From partition.metadata beside the segments; None where there is no such file."""
+    kafka_cluster_id: str | None = None
+    """The cluster's own id, from meta.properties of the log directory or of the folder above it; None without one."""
 
     @property
     def size_bytes(self) -> int:
@@ -145,14 +158,15 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
     except (OSError, pa.ArrowInvalid) as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
     starts = _log_start_offsets(filesystem, root, uri)
+    kafka_cluster_id = _kafka_cluster_id(filesystem, root)
     found: list[PartitionLog] = []
     for entry in entries:
         parsed = parse_partition_folder(entry.base_name) if entry.type == fs.FileType.Directory else None
         if parsed is None or parsed[0] not in topics or (partitions is not None and parsed[1] not in partitions):
             continue
-        segments = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
+        segments, topic_id = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
         if segments:
-            found.append(PartitionLog(*parsed, segments, starts.get(parsed)))
+            found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id))
     if not found:
         raise SourceError(_nothing_found(uri, root, topics, entries))
     return sorted(found, key=lambda log: (log.topic, log.partition))
@@ -289,14 +303,15 @@ def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_know
     return names.take(pa.array(np.where(is_known, codes, 0).astype(np.int8), mask=~is_known))
 
 
-def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[Segment, ...]:
+def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[tuple[Segment, ...], str | None]:
+    """The segments of one folder, and the topic's id where the folder has it."""
     try:
         entries = filesystem.get_file_info(fs.FileSelector(folder, recursive=False))
     except OSError as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
     sizes = {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
     files = select_segments(sizes)
-    return tuple(
+    segments = tuple(
         Segment(
             path=f"{uri}/{file.name}",
             name=file.name,
@@ -306,6 +321,28 @@ def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[Segment
         )
         for file in files
     )
+    has_id = bool(segments) and PARTITION_METADATA in sizes
+    return segments, parse_topic_id(_small_text(filesystem, f"{folder}/{PARTITION_METADATA}")) if has_id else None
+
+
+def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:
+    """The cluster's own id, as a broker keeps it in its log directory; of a folder in a copy the one above has it."""
+    root = root.rstrip("/")
+    for folder in (root, root.rpartition("/")[0]):
+        path = f"{folder}/{META_PROPERTIES}"
+        with suppress(OSError):  # only a proof is missing: what cannot be read is read without it
+            if folder and filesystem.get_file_info(path).type == fs.FileType.File:
+                return parse_kafka_cluster_id(_small_text(filesystem, path))
+    return None
+
+
+def _small_text(filesystem: fs.FileSystem, path: str) -> str:
+    """The text of a small file; nothing where it cannot be read."""
+    try:
+        with filesystem.open_input_file(path) as source:
+            return str(source.read(IDS_BYTES_MAX).decode("utf-8", errors="replace"))
+    except OSError:
+        return ""
 
 
 def _log_start_offsets(filesystem: fs.FileSystem, root: str, uri: str) -> dict[tuple[str, int], int]:

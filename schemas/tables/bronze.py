@@ -158,4 +158,20 @@ CONFIGS = Table(
     ),
 )
 
-BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS, TOPICS, CONFIGS)
+IDENTITIES = Table(
+    layer="bronze",
+    name="identities",
+    comment="Which Kafka cluster and which internal topics the logs are of: ids as they were first captured. Logs with "
+    "another id are refused.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("kind", STRING, "CLUSTER: the cluster's own id; TOPIC: the id of an internal topic."),
+        key("topic", STRING, "Internal topic; empty for the cluster."),
+        Column("id", STRING, "The id as Kafka prints it."),
+        Column("source", STRING, "Where it was first found: folder of a broker's log directory, or live cluster."),
+        Column("seen_at", TIMESTAMP, "Start of the run that first captured it."),
+    ),
+)
+
+BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS, TOPICS, CONFIGS, IDENTITIES)

@@ -7,7 +7,16 @@ import pytest
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.settings import Recorded
 from jobs.errors import SettingsError
-from jobs.settings import CONFIG_FILE, INFERENCE_FIELDS, KEYS, PROJECT_ROOT, environment_name, load_settings
+from jobs.settings import (
+    CONFIG_FILE,
+    INFERENCE_FIELDS,
+    KEYS,
+    PROJECT_ROOT,
+    environment_name,
+    load_settings,
+    require_source,
+    source_line,
+)
 from jobs.whatif import asked
 
 
@@ -34,6 +43,32 @@ def test_environment_overrides_file_and_options_override_both(tmp_path: Path) ->
     assert (settings.cluster_id, settings.batch_decompressed_bytes_max) == ("environment", 7)
     settings = load_settings({"cluster_id": "option", "warehouse": None, "segments": ()}, environment=environment)
     assert (settings.cluster_id, settings.batch_decompressed_bytes_max) == ("option", 7)
+
+
+@pytest.mark.parametrize("place", ["option", "environment", "file"])
+@pytest.mark.parametrize("name", ["warehouse", "cluster_id"])
+def test_the_recording_is_for_nobodys_ledger(tmp_path: Path, name: str, place: str) -> None:
+    """Whoever names a warehouse or a cluster, wherever, reads no recording by having forgotten the source."""
+    config = tmp_path / "g.toml"
+    config.write_text(f'{name} = "x"' if place == "file" else "")
+    environment = {"GROUPLEDGER_CONFIG": str(config)}
+    if place == "environment":
+        environment[environment_name(name)] = "x"
+    settings = load_settings({name: "x"} if place == "option" else {}, environment=environment)
+    assert settings.segments == ()
+    with pytest.raises(SettingsError, match="--segments DIR, --bootstrap-server HOST:PORT or --dump FILE"):
+        require_source(settings)
+    for source in ("segments", "dumps", "bootstrap_servers"):
+        value = "h:1" if source == "bootstrap_servers" else ("tests/recordings/full-a/logs",)
+        require_source(load_settings({name: "x", source: value}, environment=environment))
+
+
+def test_the_recording_is_for_whoever_names_nothing() -> None:
+    """Without a word the recording is read, also where it is one source of several in a file of one's own."""
+    require_source(load_settings(environment={}))
+    assert source_line(load_settings(environment={})).startswith("source: the recording that comes with the project,")
+    named = load_settings({"segments": ("/a", "/b"), "dumps": ("/c",), "cluster_id": "k"}, environment={})
+    assert source_line(named).startswith("source: /a, /b, /c, as cluster k into ")
 
 
 def test_every_key_has_its_environment_name() -> None:

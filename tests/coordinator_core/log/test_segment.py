@@ -6,7 +6,9 @@ from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.log.segment import (
     SegmentFile,
     parse_checkpoint,
+    parse_kafka_cluster_id,
     parse_partition_folder,
+    parse_topic_id,
     select_segments,
 )
 
@@ -124,3 +126,32 @@ def test_parse_checkpoint_refuses(text: str) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         parse_checkpoint(text)
     assert "zero" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("version: 0\ntopic_id: tuRq2yAfSwCHe9V6kQcn5g", "tuRq2yAfSwCHe9V6kQcn5g"),
+        ("topic_id: tuRq2yAfSwCHe9V6kQcn5g\r\nversion: 0\n", "tuRq2yAfSwCHe9V6kQcn5g"),
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", None),
+        ("version: 0\ntopic_id: short", None),
+        ("", None),
+    ],
+)
+def test_topic_ids(text: str, expected: str | None) -> None:
+    """partition.metadata has the id of its topic, but for one of before Kafka 2.8."""
+    assert parse_topic_id(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#\n#Sat Nov 21\ncluster.id=a-B_c\nversion=1\nnode.id=1\n", "a-B_c"),
+        ("version=1\r\ncluster.id = a\r\n", "a"),
+        ("version=0\nbroker.id=1\n", None),
+        ("#cluster.id=a", None),
+    ],
+)
+def test_kafka_cluster_ids(text: str, expected: str | None) -> None:
+    """meta.properties has the cluster's own id, if the broker is of a version that writes it."""
+    assert parse_kafka_cluster_id(text) == expected

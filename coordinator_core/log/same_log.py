@@ -1,0 +1,120 @@
+"""Are two copies of a log partition copies of one log, or is one of them of a topic that was made anew?
+
+What Kafka promises of one log: a leader epoch has one leader, which writes each offset once, and epochs follow one
+another in time. The cleaner takes records away; a record that it leaves keeps its offset, key, value and time.
+
+So a record that both copies have proves one log. Where no record is in both, the first offset with two records decides:
+two records of one leader epoch are of two logs, and so are two of which the one with the lower epoch was written later:
+the tail of a leader that died is older than what its successor wrote there.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.log.chunk import BatchColumns, BoolArray, RecordChunk
+
+CLOCKS_APART_MS_MAX: Final = 60_000
+"""Clocks of two leaders may be so far apart, and a leader that lost its office may write for so long."""
+RECORDS_COMPARED_MAX: Final = 1_000
+"""Offsets that both copies have: copies of one log share nearly every one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherLog:
+    """Two records at one offset which cannot be of one log."""
+
+    offset: int
+    known_epoch: int | None
+    found_epoch: int | None
+    known_ms: int
+    found_ms: int
+
+
+def share_a_batch(known: BatchColumns, found: BatchColumns) -> bool:
+    """Do the headers of two copies agree in a batch: its offsets, leader epoch, number of records and latest time?"""
+    of_known = {key for key in _headers(known) if key is not None}
+    return any(key in of_known for key in _headers(found))
+
+
+def _headers(batches: BatchColumns) -> list[tuple[int, ...] | None]:
+    columns = (
+        batches.base_offset,
+        batches.last_offset,
+        batches.leader_epoch,
+        batches.record_count,
+        batches.max_timestamp_ms,
+    )
+    rows = zip(*(column[: 10 * RECORDS_COMPARED_MAX].tolist() for column in columns), strict=True)
+    # an emptied batch and one without a time say too little
+    return [row if row[3] > 0 and row[4] >= 0 else None for row in rows]
+
+
+def other_log(
+    known: RecordChunk,
+    found: RecordChunk,
+    *,
+    known_has_epoch: BoolArray | None = None,
+    found_has_epoch: BoolArray | None = None,
+) -> OtherLog | None:
+    """The first offset at which two copies show that they are of two logs; None where they do not.
+
+    `known_has_epoch`, `found_has_epoch`: one bool a batch, False where its header was made up. Without an epoch only
+    the beginning of a log decides.
+    """
+    offsets, of_known, of_found = np.intersect1d(
+        known.records.offset, found.records.offset, assume_unique=False, return_indices=True
+    )
+    first: OtherLog | None = None
+    rows = zip(offsets.tolist(), of_known.tolist(), of_found.tolist(), strict=True)
+    for offset, known_row, found_row in list(rows)[:RECORDS_COMPARED_MAX]:
+        known_ms = int(known.records.timestamp_ms[known_row])
+        found_ms = int(found.records.timestamp_ms[found_row])
+        if _key_and_value(known, known_row) == _key_and_value(found, found_row):
+            if known_ms == found_ms:
+                return None
+        elif first is None:
+            first = OtherLog(
+                offset,
+                _epoch(known, known_row, known_has_epoch),
+                _epoch(found, found_row, found_has_epoch),
+                known_ms,
+                found_ms,
+            )
+    return first if first is not None and _is_proof(first) else None
+
+
+def _is_proof(it: OtherLog) -> bool:
+    """Can no leader's lost tail explain the two records?"""
+    if it.known_epoch is None or it.found_epoch is None:
+        return it.offset == 0 and min(it.known_ms, it.found_ms) >= 0 and _is_apart(it.known_ms, it.found_ms)
+    if it.known_epoch == it.found_epoch:
+        return True
+    if it.found_epoch < it.known_epoch:
+        return it.known_ms >= 0 and it.found_ms - it.known_ms > CLOCKS_APART_MS_MAX
+    return it.found_ms >= 0 and it.known_ms - it.found_ms > CLOCKS_APART_MS_MAX
+
+
+def _is_apart(one_ms: int, other_ms: int) -> bool:
+    return abs(one_ms - other_ms) > CLOCKS_APART_MS_MAX
+
+
+def _epoch(chunk: RecordChunk, row: int, has_epoch: BoolArray | None) -> int | None:
+    batch = int(chunk.records.batch_index[row])
+    if chunk.batches.magic[batch] < 2 or (has_epoch is not None and not has_epoch[batch]):
+        return None
+    epoch = int(chunk.batches.leader_epoch[batch])
+    return epoch if epoch >= 0 else None
+
+
+def _key_and_value(chunk: RecordChunk, row: int) -> tuple[bytes | None, bytes | None]:
+    records, data = chunk.records, chunk.data
+
+    def part(position: int, length: int) -> bytes | None:
+        return None if length < 0 else data[position : position + length].tobytes()
+
+    return (
+        part(int(records.key_position[row]), int(records.key_length[row])),
+        part(int(records.value_position[row]), int(records.value_length[row])),
+    )

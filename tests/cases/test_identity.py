@@ -1,0 +1,121 @@
+"""Logs of another cluster, or of a topic that was made anew, never mix with what bronze has: nothing is written."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.errors import JobError, SettingsError, SourceError
+from schemas.tables import TABLES
+from tests.cases.harness import CASES, Ledger
+
+NIGHT_1: Final = CASES / "H-recreated" / "night1"
+NIGHT_2: Final = CASES / "H-recreated" / "night2"
+
+
+def copy_of(folder: Path, to: Path, *, with_ids: bool = True, cluster_id: str | None = None) -> Path:
+    """A copy of a log directory, with or without partition.metadata, with a meta.properties of a cluster."""
+    ignore = None if with_ids else shutil.ignore_patterns("partition.metadata")
+    shutil.copytree(folder, to, ignore=ignore)
+    if cluster_id is not None:
+        (to / "meta.properties").write_text(f"#\nversion=1\ncluster.id={cluster_id}\nnode.id=1\n")
+    return to
+
+
+def versions(ledger: Ledger) -> dict[str, int]:
+    """The version of every table of bronze, silver and gold."""
+    return {name: ledger.warehouse.version(table) for name, table in TABLES.items() if table.layer != "state"}
+
+
+def refused(ledger: Ledger, *folders: Path, match: str) -> str:
+    """The error of a second night, which wrote nothing."""
+    before = versions(ledger)
+    with pytest.raises(SourceError, match=match) as caught:
+        ledger.night(*folders, number=2)
+    assert versions(ledger) == before
+    return str(caught.value)
+
+
+def test_a_topic_made_anew_is_refused_by_its_id(ledger: Ledger) -> None:
+    """Another topic id in partition.metadata: the message has both ids, the folder and what to do."""
+    assert ledger.night(NIGHT_1).exit_code == 0
+    said = refused(ledger, NIGHT_2, match="deleted and made anew")
+    for part in (
+        "__consumer_offsets",
+        "AAAAAAAAAAAAAAAAAAAAAQ",
+        "AAAAAAAAAAAAAAAAAAAAAg",
+        str(NIGHT_2),
+        str(NIGHT_1),
+        "--cluster-id",
+        "--warehouse",
+    ):
+        assert part in said
+    assert ledger.night(NIGHT_1, number=3).exit_code == 0
+
+
+@pytest.mark.parametrize("ids_of", [(), (1,), (2,)])
+def test_a_topic_made_anew_is_refused_by_its_batches(ledger: Ledger, tmp_path: Path, ids_of: tuple[int, ...]) -> None:
+    """Where a folder has no topic id, other records at known offsets under a lower leader epoch tell it."""
+    first = copy_of(NIGHT_1, tmp_path / "1", with_ids=1 in ids_of)
+    second = copy_of(NIGHT_2, tmp_path / "2", with_ids=2 in ids_of)
+    assert ledger.night(first).exit_code == 0
+    said = refused(ledger, second, match="is another log than bronze")
+    assert "At offset 0 " in said and "leader epoch 0" in said and "leader epoch 4" in said
+
+
+def test_the_old_log_is_refused_behind_the_new_one(ledger: Ledger, tmp_path: Path) -> None:
+    """The order of nights does not matter: the old folder comes last."""
+    assert ledger.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False)).exit_code == 0
+    refused(ledger, copy_of(NIGHT_1, tmp_path / "1", with_ids=False), match="is another log than bronze")
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_two_logs_in_one_run_are_refused(ledger: Ledger, tmp_path: Path, with_ids: bool) -> None:
+    """Two folders of one run that cannot be of one log: not even a table is made."""
+    folders = [copy_of(it, tmp_path / it.name, with_ids=with_ids) for it in (NIGHT_1, NIGHT_2)]
+    with pytest.raises(SourceError, match="not of one log" if with_ids else "is another log than"):
+        ledger.night(*folders)
+    assert ledger.warehouse.version(TABLES["bronze.record_batches"]) <= 0
+    assert not ledger.rows("bronze.coverage")
+
+
+def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) -> None:
+    """meta.properties of the log directory, or of the folder above a copy of it, names the cluster."""
+    mine = copy_of(CASES / "X-compaction" / "full", tmp_path / "mine", cluster_id="mine-AAAAAAAAAAAAAAAAA")
+    assert ledger.night(mine).exit_code == 0
+    others = copy_of(CASES / "S-skew", tmp_path / "others", cluster_id="other-BBBBBBBBBBBBBBBB") / "logs"
+    said = refused(ledger, others, match="another Kafka cluster")
+    for part in ("mine-AAAAAAAAAAAAAAAAA", "other-BBBBBBBBBBBBBBBB", str(others), str(mine), "--cluster-id"):
+        assert part in said
+    kept = {row["kind"]: (row["id"], row["source"]) for row in ledger.rows("bronze.identities")}
+    assert kept["CLUSTER"] == ("mine-AAAAAAAAAAAAAAAAA", str(mine))
+
+
+def test_copies_of_one_log_are_no_other_log(ledger: Ledger, tmp_path: Path) -> None:
+    """A cleaned copy, and the tail of a dead leader, are of the same log: before, after, and in one run."""
+    for number, (one, other) in enumerate(
+        [
+            (CASES / "X-compaction" / "full", CASES / "X-compaction" / "cleaned"),
+            (CASES / "X-compaction" / "cleaned", CASES / "X-compaction" / "full"),
+            (CASES / "I-diverged" / "broker1", CASES / "I-diverged" / "broker2"),
+            (CASES / "I-diverged" / "broker2", CASES / "I-diverged" / "broker1"),
+        ]
+    ):
+        nights = Ledger(tmp_path / f"w{number}")
+        nights.night(one)
+        nights.night(other, number=2)
+        Ledger(tmp_path / f"both{number}").night(one, other)
+
+
+def test_the_recording_goes_into_no_ledger_of_ones_own(ledger: Ledger, tmp_path: Path) -> None:
+    """A night on a named warehouse or cluster without a source is wrong arguments, and nothing is there afterwards."""
+    with pytest.raises(SettingsError, match="no source is named") as caught:
+        ledger.night()
+    assert caught.value.exit_code == 2
+    assert isinstance(caught.value, JobError) and not ledger.root.exists()
+
+
+def test_a_night_names_its_source(ledger: Ledger) -> None:
+    """Which folder went into which cluster's rows is in what a night prints."""
+    assert f"source: {NIGHT_1}, as cluster case into {ledger.root}" in ledger.night(NIGHT_1).lines
