@@ -1,16 +1,36 @@
-"""Storms: many rebalances in a short time, and who flaps."""
+"""Storms: a group that rebalances again and again for no good, and who flaps.
 
-from bisect import bisect_left
-from collections import Counter
+A rebalance is restless if
+
+* somebody came or went in it who came and went before or afterwards: under one name (group instance id, else client id)
+  `CHANGES_MIN` times within `storm_window_ms`, or under changing names (pods that crash) so often for each member that
+  the family of client ids has at most;
+* or a member was thrown out in it, and that is more than a guess;
+* or nobody came or went, and no topic grew: members only joined again.
+
+`storm_generation_count` restless rebalances within `storm_window_ms` are a storm. Members that come one after the
+other, or go, rolling deployments, restarts of a whole group, and follow-ups are none, however many rebalances they
+take.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.departures import EXPIRED, GUESS
+from coordinator_core.inference.rollouts import FOLLOW_UPS, client_family
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
-CHANGES_MIN: Final = 3
-"""To come and go once is no flapping; to come again is."""
+CHANGES_MIN: Final = 4
+"""To come, go and come again is a restart; to go once more is flapping."""
+EXPLAINED: Final = frozenset({"FIRST", "PARTITIONS_CHANGED", "GROUP_CONVERTED", "GROUP_EMPTIED"})
+"""Causes of rebalances in which nobody comes or goes for the group's own reasons."""
+
+Name = str | tuple[str, ...]
+"""Of a member, or of the family of its client id."""
 
 
 def with_storms(
@@ -20,24 +40,36 @@ def with_storms(
     members: Iterable[MemberRow],
     settings: InferenceSettings,
 ) -> list[RebalanceRow]:
-    """The rebalances of one group, in order, marked where they are of a storm.
+    """The rebalances of one group, in order, marked where they are of a storm, the follow-ups within it too.
 
-    A rebalance is of a storm if `storm_generation_count` of them, itself one, began within `storm_window_ms`. Storms
-    that overlap are one. `log_offsets` are those of the generations they led to, and `explained`, for each rebalance,
-    ids of members that came or went for a known reason, which is no flapping.
+    `log_offsets` are those of the generations they led to, and `explained`, for each rebalance, ids of members that
+    came or went in a rolling deployment.
     """
     marked = list(rebalances)
-    names = _Names(members)
-    for first, last in _storms([row.started_at for row in rebalances], settings):
-        storm = slice(first, last + 1)
-        flapping = _flapping(rebalances[storm], log_offsets[storm], explained[storm], names)
-        for index in range(first, last + 1):
+    changes = _Changes(rebalances, log_offsets, explained, _Names(members), settings.storm_window_ms)
+    restless = [index for index, row in enumerate(rebalances) if _is_restless(row) or changes.is_flapping(index)]
+    starts_ms = [rebalances[index].started_at for index in restless]
+    of_storm = set(restless) | {index for index, row in enumerate(rebalances) if row.cause_methods[0] in FOLLOW_UPS}
+    for first, last in _storms(starts_ms, settings):
+        storm = [index for index in range(restless[first], restless[last] + 1) if index in of_storm]
+        flapping = changes.flapping(storm)
+        for index in storm:
             marked[index] = marked[index]._replace(in_storm=True, flapping_members=flapping)
     return marked
 
 
+def _is_restless(row: RebalanceRow) -> bool:
+    """By what it tells alone."""
+    causes = zip(row.causes, row.cause_confidences, strict=True)
+    if any(cause == EXPIRED and confidence != GUESS for cause, confidence in causes):
+        return True
+    if row.members_joined or row.members_left or not row.member_count:
+        return False
+    return EXPLAINED.isdisjoint(row.causes) and FOLLOW_UPS.isdisjoint(row.cause_methods)
+
+
 def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple[int, int]]:
-    """First and last index of each storm."""
+    """First and last index of each storm; storms that overlap are one."""
     storms: list[tuple[int, int]] = []
     count = max(settings.storm_generation_count, 1)
     for last in range(count - 1, len(starts_ms)):
@@ -51,30 +83,100 @@ def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple
     return storms
 
 
-def _flapping(
-    storm: Sequence[RebalanceRow], log_offsets: Sequence[int], explained: Sequence[Set[str]], names: "_Names"
-) -> tuple[str, ...]:
-    """Who came and went again and again: by group instance id, or client id, since each time is another member id."""
-    changes = Counter[str]()
-    for row, place, known in zip(storm, log_offsets, explained, strict=True):
-        changes.update(names.at(member_id, place + 1) for member_id in row.members_joined if member_id not in known)
-        changes.update(names.at(member_id, place) for member_id in row.members_left if member_id not in known)
-    return tuple(sorted(name for name, count in changes.items() if name and count >= CHANGES_MIN))
+class _Changes:
+    """Who came and went in the rebalances of one group, those of rolling deployments left out."""
+
+    def __init__(
+        self,
+        rebalances: Sequence[RebalanceRow],
+        log_offsets: Sequence[int],
+        explained: Sequence[Set[str]],
+        names: "_Names",
+        window_ms: int,
+    ) -> None:
+        self._window_ms = window_ms
+        self._names = names
+        self._log_offsets = log_offsets
+        self._starts_ms = [row.started_at for row in rebalances]
+        self._of: list[list[tuple[str, tuple[str, ...]]]] = []
+        """By rebalance, name and family of each that came or went."""
+        self._times: dict[Name, list[int]] = defaultdict(list)
+        for row, place, known in zip(rebalances, log_offsets, explained, strict=True):
+            changed = [names.at(member_id, place + 1) for member_id in row.members_joined if member_id not in known]
+            changed += [names.at(member_id, place) for member_id in row.members_left if member_id not in known]
+            self._of.append(changed)
+            for name, family in changed:
+                self._times[name].append(row.started_at)
+                self._times[family].append(row.started_at)
+        for times in self._times.values():
+            times.sort()
+
+    def is_flapping(self, index: int) -> bool:
+        """Did somebody come or go in a rebalance who did so again and again around it?"""
+        at_ms = self._starts_ms[index]
+        return any(
+            self._is_often(name, CHANGES_MIN, at_ms)
+            or (
+                self._is_often(family, CHANGES_MIN, at_ms)
+                and self._is_often(family, CHANGES_MIN * self._most(family, index), at_ms)
+            )
+            for name, family in self._of[index]
+        )
+
+    def _most(self, family: tuple[str, ...], index: int) -> int:
+        """Members of a family in the window around a rebalance, at most."""
+        at_ms = self._starts_ms[index]
+        return max(
+            self._names.most_around(family, place)
+            for place, start_ms in zip(self._log_offsets, self._starts_ms, strict=True)
+            if abs(start_ms - at_ms) <= self._window_ms
+        )
+
+    def _is_often(self, name: Name, count: int, at_ms: int) -> bool:
+        """Is a change at a time one of so many within the window?"""
+        times = self._times[name]
+        first, end = bisect_left(times, at_ms), bisect_right(times, at_ms)
+        return any(
+            times[start + count - 1] - times[start] <= self._window_ms
+            for start in range(max(first - count + 1, 0), min(end, len(times) - count + 1))
+        )
+
+    def flapping(self, storm: Iterable[int]) -> tuple[str, ...]:
+        """The names of who came and went so in some rebalances."""
+        counts = Counter(name for index in storm for name, _ in self._of[index])
+        return tuple(sorted(name for name, count in counts.items() if name and count >= CHANGES_MIN))
 
 
 class _Names:
-    """Group instance ids, or client ids, of members. One member id may come back under another name."""
+    """Group instance ids, or client ids, of members, and the families of those. One member id may come back under
+    another name."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
-        self._begins: dict[str, list[tuple[int, str]]] = {}
+        self._begins: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._came: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        self._went: dict[tuple[str, ...], list[int]] = defaultdict(list)
         for member in members:
             name = member.instance_id or member.client_id
-            self._begins.setdefault(member.member_id, []).append((member.from_log_offset, name))
+            self._begins[member.member_id].append((member.from_log_offset, name))
+            family = client_family(name)
+            self._came[family].append(member.from_log_offset)
+            if member.to_log_offset is not None:
+                self._went[family].append(member.to_log_offset)
         for begins in self._begins.values():
             begins.sort()
+        for places in (*self._came.values(), *self._went.values()):
+            places.sort()
 
-    def at(self, member_id: str, log_offset: int) -> str:
-        """The name of the member that began last before a place in the log; none where none did."""
+    def at(self, member_id: str, log_offset: int) -> tuple[str, tuple[str, ...]]:
+        """The name of the member that began last before a place in the log, and its family; none where none did."""
         begins = self._begins.get(member_id, ())
         index = bisect_left(begins, (log_offset, "")) - 1
-        return begins[index][1] if index >= 0 else ""
+        name = begins[index][1] if index >= 0 else ""
+        return name, client_family(name)
+
+    def most_around(self, family: tuple[str, ...], log_offset: int) -> int:
+        """Members of a family before or after the operation that ends at a place, whichever is more."""
+        came, went = self._came.get(family, []), self._went.get(family, [])
+        before = bisect_left(came, log_offset) - bisect_left(went, log_offset)
+        after = bisect_right(came, log_offset) - bisect_right(went, log_offset)
+        return max(before, after, 1)

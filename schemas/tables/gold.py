@@ -121,11 +121,11 @@ REBALANCES = Table(
             "Of unowned_partition_ms, what no rebalance caused: a member no longer subscribed to a topic, and lost its "
             "partitions without a new epoch (partition_owners.gap_cause REVOKED_IN_EPOCH).",
         ),
-        Column("in_storm", BOOLEAN, "One of many generations in a short time."),
+        Column("in_storm", BOOLEAN, "Of a storm: members flap, are thrown out or only join again, many times."),
         Column(
             "flapping_members",
             ArrayOf(STRING),
-            "Who came or went more than once in the storm: group instance ids, else client ids.",
+            "Who came and went again and again in the storm: group instance ids, else client ids.",
             is_personal=True,
         ),
         Column("cause_methods", ArrayOf(STRING), "The rule by which each of `causes` was inferred, in their order."),

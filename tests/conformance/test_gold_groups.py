@@ -135,7 +135,9 @@ def test_sums_of_the_finer_are_the_coarser(recording: Recording, warehouse_of: W
         days["rebalances", day.group_id] += day.rebalance_count
         days["storms", day.group_id] += day.storm_rebalance_count
         days["odd", day.group_id] += day.commit_anomaly_count
-    with_days = [row for row in gold.rebalances if row.group_type != "SHARE"]  # those of share groups count other things
+    with_days = [
+        row for row in gold.rebalances if row.group_type != "SHARE"
+    ]  # those of share groups count other things
     rows_of = Counter(("rebalances", row.group_id) for row in with_days)
     rows_of += Counter(("storms", row.group_id) for row in with_days if row.in_storm)
     rows_of += Counter(("odd", row.group_id) for row in gold.anomalies)
