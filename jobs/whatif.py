@@ -164,14 +164,15 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     if total.group_type == "SHARE":
         out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
     else:
-        for name, cell in zip(MEASURES, _measures(total), strict=True):
-            out.write(f"{name}: {cell}\n")
+        recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)
+        for name, cell, number in zip(MEASURES, _measures(total), recorded, strict=True):
+            out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
     if total.assumptions:
         out.write("\nassumed:\n")
         out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)
 
 
-MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms")
+MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
 REBALANCE_COLUMNS: Final = (
     "at",
     "generation",
@@ -201,7 +202,7 @@ def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:
     return (at, row.generation, row.recorded, row.verdict, row.would_be, shift, *_measures(row), row.confidence)
 
 
-def _measures(row: WhatIfRow) -> tuple[str, str, str]:
+def _measures(row: WhatIfRow) -> tuple[str, str, str, str]:
     """Each as `before -> after`."""
     return (
         f"{_span(row.rebalances_before_min, row.rebalances_before_max)} -> "
@@ -209,6 +210,8 @@ def _measures(row: WhatIfRow) -> tuple[str, str, str]:
         f"{_span(row.moved_before_min, row.moved_before_max)} -> {_span(row.moved_after_min, row.moved_after_max)}",
         f"{_span(row.unowned_ms_before_min, row.unowned_ms_before_max)} -> "
         f"{_span(row.unowned_ms_after_min, row.unowned_ms_after_max)}",
+        f"{_span(row.not_served_ms_before_min, row.not_served_ms_before_max)} -> "
+        f"{_span(row.not_served_ms_after_min, row.not_served_ms_after_max)}",
     )
 
 

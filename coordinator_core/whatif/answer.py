@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.settings import Question, WhatIfError
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
@@ -53,6 +55,13 @@ class WhatIfRow(NamedTuple):
     unowned_ms_before_max: int | None = None
     unowned_ms_after_min: int | None = None
     unowned_ms_after_max: int | None = None
+    not_served_ms_before_min: int | None = None
+    not_served_ms_before_max: int | None = None
+    not_served_ms_after_min: int | None = None
+    not_served_ms_after_max: int | None = None
+    moved_recorded: int | None = None
+    unowned_ms_recorded: int | None = None
+    """Of a total: as gold.rebalances has them of the rebalances that were recorded."""
     deliveries_min: int | None = None
     deliveries_max: int | None = None
     """How many deliveries more (negative: fewer): of each offset of a range; of all records in a total."""
@@ -88,9 +97,17 @@ def answer_group(
         raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
     story = story_of(life, question.recorded, configs, from_ms=from_ms, to_ms=to_ms)
     answers, totals = compare(story, question.changed)
+    in_gold = {
+        (row.incarnation, row.to_generation): row for row in audit_group(life, InferenceSettings(), configs).rebalances
+    }
+    recorded = [in_gold[one.incarnation, one.generation] for one in story.rebalances]
     frame = (story.group_id, story.group_type)
     asked = " ".join(question.texts)
-    return [*(_rebalance_row(frame, asked, answer) for answer in answers), _total_row(frame, asked, answers, totals)]
+    total = _total_row(frame, asked, answers, totals)._replace(
+        moved_recorded=sum(row.partitions_moved for row in recorded),
+        unowned_ms_recorded=sum(row.unowned_partition_ms for row in recorded),
+    )
+    return [*(_rebalance_row(frame, asked, answer) for answer in answers), total]
 
 
 def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) -> WhatIfRow:
@@ -120,6 +137,8 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) 
         *answer.moved,
         *answer.recorded_unowned_ms,
         *answer.unowned_ms,
+        *answer.recorded_not_served_ms,
+        *answer.not_served_ms,
         confidence=answer.confidence,
         assumptions=answer.assumptions,
     )
@@ -147,6 +166,8 @@ def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAn
         *totals.moved,
         *totals.recorded_unowned_ms,
         *totals.unowned_ms,
+        *totals.recorded_not_served_ms,
+        *totals.not_served_ms,
         assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
     )
 

@@ -83,10 +83,13 @@ class RebalanceAnswer:
     """The same under the recorded settings."""
     moved: Range
     recorded_moved: Range
-    """Partitions which another process owned afterwards."""
+    """Partitions that changed owner, as gold.rebalances counts them."""
     unowned_ms: Range
     recorded_unowned_ms: Range
-    """Sum over partitions of the time without a living owner."""
+    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
+    not_served_ms: Range
+    recorded_not_served_ms: Range
+    """Sum over partitions of the time without a living owner: also until the coordinator found out that one died."""
     confidence: str | None
     assumptions: tuple[str, ...]
 
@@ -104,6 +107,8 @@ class Totals:
     moved: Range
     recorded_unowned_ms: Range
     unowned_ms: Range
+    recorded_not_served_ms: Range
+    not_served_ms: Range
     readings: int
 
 
@@ -226,6 +231,8 @@ def _answer(story: Story, changes: Changes, rebalance: Rebalance, ways: Sequence
         _range([way.before.moved_count for way in ways]),
         _range([sum(one.unowned_ms for one in way.after) for way in ways]),
         _range([way.before.unowned_ms for way in ways]),
+        _range([sum(one.not_served_ms for one in way.after) for way in ways]),
+        _range([way.before.not_served_ms for way in ways]),
         confidence,
         _assumptions(story, changes, facts, rebalance.is_first),
     )
@@ -250,6 +257,8 @@ def _not_reproduced(rebalance: Rebalance, story: Story | None = None) -> Rebalan
         None,
         NOTHING,
         Range(1, 1),
+        NOTHING,
+        NOTHING,
         NOTHING,
         NOTHING,
         NOTHING,
@@ -286,6 +295,8 @@ def _added(story: Story, changes: Changes, pairs: Sequence[_Pair]) -> list[Rebal
                 NOTHING,
                 _range([one.unowned_ms for one in found]),
                 NOTHING,
+                _range([one.not_served_ms for one in found]),
+                NOTHING,
                 LIKELY if is_in_all else None,
                 _assumptions(story, changes, facts, is_first=False),
             )
@@ -307,6 +318,8 @@ def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
             (Verdict.ADDED.value, Verdict.KEPT.value),
             None,
             Range(0, ADDED_MAX[story.protocol_name == COOPERATIVE]),
+            NOTHING,
+            NOTHING,
             NOTHING,
             NOTHING,
             NOTHING,
@@ -391,6 +404,8 @@ def _totals(story: Story, pairs: Sequence[_Pair], reproduced_count: int, may_be_
         _range([one.moved_count for one in after]),
         _range([one.unowned_ms for one in before]),
         _range([one.unowned_ms for one in after]),
+        _range([one.not_served_ms for one in before]),
+        _range([one.not_served_ms for one in after]),
         len(pairs),
     )
 

@@ -13,6 +13,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.history.groups import GroupRows
+from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.inference.groups import audit_group
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.rows import RebalanceRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.records import decode_chunk
 from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
 from coordinator_core.simulate.clients.machine import Client, SlowPoll, TopicsChanged
@@ -45,18 +52,30 @@ class Played:
     marks: frozenset[Mark]
     follow_up_count: int = 0
     moved_count: int = 0
-    """Partitions which another client owned afterwards."""
+    """Partitions that changed owner, as gold.rebalances counts them."""
     unowned_ms: int = 0
-    """Sum over partitions of the time until somebody alive owned them again."""
+    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
+    not_served_ms: int = 0
+    """Sum over partitions of the time until somebody alive owned them again: a member that died owns its own until the
+    coordinator finds out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """All rebalances in the order of time, and the sums, also of what moved or had no owner without a rebalance."""
+    """All rebalances in the order of time, and the sums; of what was not served also where there was no rebalance."""
 
     rebalances: tuple[Played, ...]
-    moved_count: int
-    unowned_ms: int
+    not_served_ms: int
+
+    @property
+    def moved_count(self) -> int:
+        """Partitions that changed owner."""
+        return sum(one.moved_count for one in self.rebalances)
+
+    @property
+    def unowned_ms(self) -> int:
+        """Partition time without an owner."""
+        return sum(one.unowned_ms for one in self.rebalances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +240,7 @@ class _Stage:
 
     def _rebalances(self) -> list[Played]:
         acts = _ActsBySlot(self._acts)
+        gold = {row.to_generation: row for row in self._gold()}
         played: list[Played] = []
         before: dict[str, str] = {}
         generation = 0
@@ -239,10 +259,33 @@ class _Stage:
                 if found or not played:
                     played.append(Played(at_ms, found))
                 else:
+                    played[-1] = replace(played[-1], follow_up_count=played[-1].follow_up_count + 1)
+                if (row := gold.get(line["generation"])) is not None:
                     last = played[-1]
-                    played[-1] = replace(last, follow_up_count=last.follow_up_count + 1)
+                    played[-1] = replace(
+                        last,
+                        moved_count=last.moved_count + row.partitions_moved,
+                        unowned_ms=last.unowned_ms + row.unowned_partition_ms,
+                    )
             before, generation = members, line["generation"]
         return played
+
+    def _gold(self) -> Sequence[RebalanceRow]:
+        """What an audit makes of the log that the play wrote."""
+        (log,) = self._world.cluster.groups.logs
+        replay, groups = OffsetsLogReplay(), GroupRows()
+        for batch in log.stored_batches():
+            groups.extend(replay.feed(decode_chunk(batch.data, crc="skip")).groups)
+        groups.extend(replay.finish().groups)
+        life = GroupLife(
+            self._story.group_id,
+            log.partition,
+            tuple(groups.generations),
+            tuple(groups.members),
+            tuple(groups.assignments),
+            tuple(groups.events),
+        )
+        return audit_group(life, InferenceSettings()).rebalances
 
     def _identity(self, member_id: str, client_id: str) -> str:
         """Static members are who they are; a dynamic one which comes back is another."""
@@ -283,25 +326,21 @@ class _ActsBySlot:
 
 
 def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], from_ms: int) -> Play:
-    """Add what moved, and how long nobody had it, to the rebalance after which it had an owner again."""
+    """Add how long nobody served what had an owner, to the rebalance after which it had one again."""
     played = [one for one in rebalances if one.at_ms >= from_ms]
     by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for line in owners:
         by_partition[line["topic"], line["partition"]].append(line)
-    all_moved = all_unowned_ms = 0
+    all_not_served_ms = 0
     for lines in by_partition.values():
         lines.sort(key=lambda line: line["from_ms"])
         for old, new in pairwise(lines):
             if new["from_ms"] < from_ms:
                 continue
-            moved = int(old["client_id"] != new["client_id"])
             until_ms = new["from_ms"] if old["to_ms"] is None else old["to_ms"]
-            unowned_ms = max(0, new["from_ms"] - until_ms)
-            all_moved, all_unowned_ms = all_moved + moved, all_unowned_ms + unowned_ms
+            not_served_ms = max(0, new["from_ms"] - until_ms)
+            all_not_served_ms += not_served_ms
             index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
             if index >= 0 and until_ms <= played[index].at_ms + SETTLED_MS:
-                one = played[index]
-                played[index] = replace(
-                    one, moved_count=one.moved_count + moved, unowned_ms=one.unowned_ms + unowned_ms
-                )
-    return Play(tuple(played), all_moved, all_unowned_ms)
+                played[index] = replace(played[index], not_served_ms=played[index].not_served_ms + not_served_ms)
+    return Play(tuple(played), all_not_served_ms)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.groups import audit_group
+from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
 from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.lives import End
@@ -170,6 +172,7 @@ def test_the_recorded_settings_change_nothing() -> None:
     assert all(answer.shift_ms == (0, 0) for answer in answers)
     assert totals.rebalances == totals.recorded_rebalances
     assert totals.unowned_ms == totals.recorded_unowned_ms
+    assert totals.not_served_ms == totals.recorded_not_served_ms
 
 
 def test_a_static_deploy_saves_all_its_rebalances() -> None:
@@ -180,7 +183,8 @@ def test_a_static_deploy_saves_all_its_rebalances() -> None:
     assert all(answer.rebalances == (0, 0) and answer.confidence == "LIKELY" for answer in avoided)
     assert "SAME_CLIENT" in avoided[0].assumptions
     assert totals.moved == (0, 0) != totals.recorded_moved
-    assert totals.unowned_ms.least > 3 * 2 * 10_000 * 0.9
+    assert totals.not_served_ms.least > 3 * 2 * 10_000 * 0.9
+    assert totals.unowned_ms == (0, 0)
 
 
 def test_a_longer_session_costs_time_without_an_owner() -> None:
@@ -188,7 +192,9 @@ def test_a_longer_session_costs_time_without_an_owner() -> None:
     answers, totals = _compared(Case(CRASH), "session.timeout.ms=60000")
     moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
     assert moved.shift_ms is not None and abs(moved.shift_ms.least - 30_000) < 6000
-    assert totals.unowned_ms.least - totals.recorded_unowned_ms.least == pytest.approx(2 * 30_000, rel=0.2)
+    longer_ms = totals.not_served_ms.least - totals.recorded_not_served_ms.least
+    assert longer_ms == pytest.approx(2 * 30_000, rel=0.2)
+    assert totals.unowned_ms == totals.recorded_unowned_ms
 
 
 LONG_SESSION = Case(CRASH, protocol="consumer", assignor="", consumer_session_ms=60_000)
@@ -372,3 +378,15 @@ def test_other_groups_are_refused(group_id: str, words: str) -> None:
     """Members of streams and Connect groups cannot be played."""
     with pytest.raises(WhatIfError, match=words):
         story_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
+
+
+def test_what_is_played_is_counted_as_gold_counts() -> None:
+    """Under its own settings a story moves as many partitions, and leaves them without an owner for as long, as
+    gold.rebalances has of the log; the total names those numbers too."""
+    life = Case(MIXED).run().life("g")
+    gold = audit_group(life, InferenceSettings()).rebalances
+    total = answer_group(life, question_of(["session.timeout.ms=30000"]))[-1]
+    assert total.moved_recorded == sum(row.partitions_moved for row in gold) > 0
+    assert total.unowned_ms_recorded == sum(row.unowned_partition_ms for row in gold)
+    assert total.moved_before_min is not None and total.moved_before_max is not None
+    assert total.moved_before_min <= total.moved_recorded <= total.moved_before_max
