@@ -789,18 +789,35 @@ def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
     ] = None,
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="Run statements that change tables, too: by default they are refused."),
+    ] = False,
     warehouse: WarehouseOption = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-id", metavar="NAME", help="Show the rows of this Kafka cluster alone. [default: of all clusters]"
+        ),
+    ] = None,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e."""
+    """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
+
+    It reads: statements that change tables need --write.
+    """
 
     def job() -> int:
-        from jobs.sql import Catalogue, run_query, shell  # noqa: PLC0415
+        from jobs.sql import Catalogue, has_metastore, run_query, shell  # noqa: PLC0415
 
-        settings = _settings(warehouse)
+        if write and cluster_id is not None:
+            raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names stand for views")
+        settings = _settings(warehouse, cluster_id)
         session, tables, _ = open_session("sql", settings)
-        catalogue = Catalogue(session, tables)
+        if cluster_id is not None and has_metastore(session):
+            _tell("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")
+        catalogue = Catalogue(session, tables, cluster_id=cluster_id, may_write=write)
         if not catalogue.table_names:
             raise JobError(f"no tables in {settings.warehouse}: run {command('nightly')} first")
         if execute is None:

@@ -117,6 +117,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("What a column means:", 'sql -e "describe table gold.rebalances"'),
         ("A shell; statements end with a semicolon:", "sql"),
         ("For another program:", 'sql --format json -e "select * from gold.group_summary"'),
+        (
+            "One cluster of a warehouse that has several:",
+            'sql --cluster-id orders -e "select count(*) from gold.rebalances"',
+        ),
     ),
     "maintain": (
         ("What would be done:", "maintain --dry-run"),

@@ -134,7 +134,7 @@ def keep_identities(
     if new:
         warehouse.ensure(IDENTITIES)
         rows = [{**it._asdict(), "cluster_id": cluster_id, "seen_at": seen_at} for it in new]
-        application = f"identity/{cluster_id}"
+        application = f"groupledger/identity/{cluster_id}"
         version = max(epoch_ms(seen_at), warehouse.last_version(IDENTITIES, application) + 1)
         made = pa.Table.from_pylist(rows, schema=arrow_schema(IDENTITIES))
         warehouse.write(IDENTITIES, made, app_id=application, version=version)

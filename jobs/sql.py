@@ -5,6 +5,8 @@ no path and no value of ours is put into SQL text.
 
 While a replay or an audit is under way, or after one that broke off, the names of its tables stand for what the last
 whole run left (`held`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
+
+Statements that write are refused (`read_only`), unless `sql --write` allows them.
 """
 
 import base64
@@ -29,6 +31,7 @@ from rich.text import Text
 from jobs.answers import csv_cell, csv_line, json_line, printable
 from jobs.errors import JobError
 from jobs.held import Held, held_versions
+from jobs.read_only import writing_part
 from jobs.sinks import Warehouse
 from jobs.stores import spark_uri
 from jobs.views import DEFINITIONS, Definition, definitions_named_in
@@ -54,15 +57,22 @@ class Catalogue:
     they show whole runs only.
     """
 
-    def __init__(self, session: SparkSession, warehouse: Warehouse) -> None:
+    def __init__(
+        self, session: SparkSession, warehouse: Warehouse, *, cluster_id: str | None = None, may_write: bool = False
+    ) -> None:
+        """`cluster_id`: names of tables stand for the rows of this cluster alone. `may_write`: statements that change
+        something are run, too."""
         self.session = session
         self._warehouse = warehouse
+        self._may_write = may_write
         self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
         self._held: Mapping[Table, Held] = {}
         self._known: dict[Table, Held] = {}
         """Tables which are made known, each with what is held of it."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
+        # a metastore's tables are shared, and stand for all rows
+        self._cluster_id = None if self._is_persistent else cluster_id
         self.table_names = tuple(table.full_name for table in self._tables)
         """Full names of the tables which are there."""
         for layer in dict.fromkeys(table.layer for table in self._tables):
@@ -72,7 +82,14 @@ class Catalogue:
 
     def frame(self, statement: str) -> DataFrame:
         """What a statement gives. Spark settles which versions of tables it reads while it plans: where a run began in
-        that moment, it plans again."""
+        that moment, it plans again. Raises SqlError for one that writes, unless that is allowed."""
+        if not self._may_write:
+            writing = writing_part(self.session, statement)
+            if writing is not None:
+                raise SqlError(
+                    f"the ledger is read-only here, and this statement may change something ({writing}): nothing was "
+                    "done. A temporary view may hold what you need; `sql --write` runs it all the same"
+                )
         self.prepare(statement)
         frame = self.session.sql(statement)
         if statement.lower().lstrip(" (").startswith(QUERIES) and self._held_now() != self._held:
@@ -112,7 +129,7 @@ class Catalogue:
             elif is_there:  # of another moment, or of another warehouse in this session
                 self._forget(table.full_name)
                 is_there = False
-            if wanted:
+            if wanted or self._cluster_id is not None:
                 self._hold(table, path, wanted)
             elif not is_there:
                 self.session.catalog.createTable(table.full_name, path=path, source="delta")
@@ -127,15 +144,15 @@ class Catalogue:
         state.catalog().dropTable(state.sqlParser().parseTableIdentifier(name), True, False)
 
     def _hold(self, table: Table, path: str, held: Held) -> None:
-        """Make a table known as the last whole runs left it."""
+        """Make a table known as the last whole runs left it, and of one cluster alone where that is asked for."""
         newest = f"{NEWEST}.{table.layer}_{table.name}"
         self.session.sql(f"CREATE DATABASE IF NOT EXISTS {NEWEST}")
         self._forget(newest)
         self.session.catalog.createTable(newest, path=path, source="delta")
         fields = self.session.table(newest).schema.fields
-        parts = [f"SELECT * FROM {newest} WHERE cluster_id NOT IN ({', '.join(map(_literal, held))})"]
+        parts = [f"SELECT * FROM {newest} WHERE {self._newest_rows(held)}"]
         for cluster_id, version in held.items():
-            if version is not None:
+            if version is not None and self._cluster_id in (None, cluster_id):
                 of_version = f"{newest} VERSION AS OF {version}"
                 stored = set(self.session.sql(f"SELECT * FROM {of_version}").columns)
                 columns = ", ".join(
@@ -144,6 +161,11 @@ class Catalogue:
                 )
                 parts.append(f"SELECT {columns} FROM {of_version} WHERE cluster_id = {_literal(cluster_id)}")
         self.session.sql(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL '.join(parts)}")
+
+    def _newest_rows(self, held: Held) -> str:
+        """The condition of rows that are shown as they are now."""
+        is_other = f"cluster_id NOT IN ({', '.join(map(_literal, held))})" if held else "true"
+        return is_other if self._cluster_id is None else f"cluster_id = {_literal(self._cluster_id)} AND {is_other}"
 
     def _define(self, definition: Definition) -> None:
         """Make a view or function, unless it is there or a table which it reads is not."""
