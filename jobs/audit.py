@@ -24,12 +24,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups
 from jobs.audit_shares import audit_shares, share_days
-from jobs.audit_work import AuditDone, AuditParts, AuditWork
+from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
@@ -48,10 +49,11 @@ from jobs.silver_format import SILVER_FORMAT, other_version, require_current_sil
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.tasks import run_tasks, tapered
+from jobs.times import epoch_ms
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
-from schemas.tables.silver import CONFIGS, SILVER_TABLES
+from schemas.tables.silver import CONFIGS, SILVER_TABLES, TOPICS
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
 AUDIT_FORMAT: Final = 12
@@ -71,6 +73,11 @@ END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
 SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS})
 """In `settings` of state.audits: what came from tables. The rest are settings and formats."""
+REMOVED_TOPICS: Final = "removed_topics"
+REMOVED_UNTIL: Final = "removed_until_ms"
+REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL})
+"""The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
+are audited from their beginning, others not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,8 @@ def _audit(
         END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
         SESSION_CONFIGS: _session_configs(run),
     }
+    removals = _removals(run)
+    sources |= {REMOVED_TOPICS: _sum_of(removals), REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1)}
     settings = sources | dataclasses.asdict(inference)
     is_done = newest.replay_version == run.replay_version and newest.settings == settings
     if is_done and not newest.has_broken_off and not rebuild:
@@ -177,6 +186,7 @@ def _audit(
         # where ends of topics were sampled, every commit has a row in gold.lag_history
         keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],
         audited_version=newest.replay_version,
+        removed_since_ms=_removed_since_ms(removals, newest.settings),
         group_files=_group_files(run),
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
@@ -244,6 +254,25 @@ def _session_configs(run: WholeRun) -> str:
     return blake2b("\n".join(told).encode(), digest_size=16).hexdigest()
 
 
+def _removals(run: WholeRun) -> list[tuple[int, str]]:
+    """When topics were removed (ms), as the metadata log tells it, and their ids; in the order of time."""
+    rows = run.read(TOPICS).to_pylist()
+    removed = (row for row in rows if row["valid_to"] is not None and row["learned_from"] == CLUSTER_METADATA)
+    return sorted((epoch_ms(row["valid_to"]), row["topic_id"]) for row in removed)
+
+
+def _sum_of(removals: Sequence[tuple[int, str]]) -> str:
+    return blake2b(json.dumps(removals).encode(), digest_size=16).hexdigest()
+
+
+def _removed_since_ms(removals: Sequence[tuple[int, str]], before: Mapping[str, Any]) -> int:
+    """The time of the first removal that an audit did not know: `before` are its settings."""
+    until_ms = before.get(REMOVED_UNTIL, -1)
+    known = [removal for removal in removals if removal[0] <= until_ms]
+    new = removals if before.get(REMOVED_TOPICS) != _sum_of(known) else removals[len(known) :]
+    return min((at_ms for at_ms, _ in new), default=NEVER_MS)
+
+
 def _plan(
     warehouse: Warehouse,
     cluster_id: str,
@@ -261,7 +290,7 @@ def _plan(
         rebuild
         or not newest.is_known
         or newest.has_broken_off
-        or not same >= settings.keys() - SOURCES
+        or not same >= settings.keys() - SOURCES - REMOVALS
         or is_renamed_since(warehouse, cluster_id, newest.replay_version)
     ):
         return AuditPlan(logs, {(log.topic, log.partition): Step.AFRESH for log in logs}, is_resting=False)

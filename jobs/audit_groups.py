@@ -13,6 +13,7 @@ import numpy as np
 from coordinator_core.inference.broken_rules import group_anomalies
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
+from coordinator_core.inference.deletions import CLOCKS_MS, Removed
 from coordinator_core.inference.group_past import (
     GroupBefore,
     GroupedCommits,
@@ -35,7 +36,7 @@ from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
-from jobs.share_reader import configs
+from jobs.share_reader import configs, removed_topics
 from jobs.silver_reader import OPEN_ROWS, GroupBundle, bundles, bundles_with, group_bundles, new_commits
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
@@ -53,7 +54,7 @@ GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMA
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
-    known = configs(work.files)
+    known, removed = configs(work.files), removed_topics(work.files)
     lags = LagWriter(work.files, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
@@ -61,26 +62,34 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
-        if saved is not None and log_partition in work.resting:
+        if saved is not None and log_partition in work.resting and not late_groups(saved, work):
             for table in GROUP_GOLD:
                 carried[table][log_partition] = {}
             parts.carry_broken_rules(log_partition)
             left = saved
         elif saved is not None and work.keeps_groups:
-            audited = _NewAudit(work, parts, known, log_partition, saved)
+            audited = _NewAudit(work, parts, known, removed, log_partition, saved)
             left = audited.run()
             for table, made_anew in audited.made_anew.items():
                 carried[table][log_partition] = made_anew
             hosts[log_partition] = audited.hosts
         else:
-            left = _audit_all(log_partition, work, parts, known, lags)
+            left = _audit_all(log_partition, work, parts, known, removed, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
     for table, of_logs in carried.items():
         parts.carry(table, of_logs, hosts)
 
 
-def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, lags: LagWriter) -> SavedGroups:
+def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
+    """Groups of which offsets were deleted when a topic was removed, which the metadata log tells only now."""
+    since_ms = work.removed_since_ms - CLOCKS_MS
+    return {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
+
+
+def _audit_all(
+    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, removed: Removed, lags: LagWriter
+) -> SavedGroups:
     """Audit the groups of a log partition from their beginning."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     for bundle in group_bundles(work.files, log_partition):
@@ -89,7 +98,7 @@ def _audit_all(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
         for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
             lags.add(life)
             if life.group_id not in plain.pasts:
-                judged = judge_group(life, work.inference, known)
+                judged = judge_group(life, work.inference, known, removed=removed)
                 made.add(judged)
                 kept.add(judged)
                 del judged  # before more is read: its commits may be many
@@ -212,13 +221,21 @@ class _NewAudit:
     """The audit of what is new in one log partition: so many groups at a time as fit into memory."""
 
     def __init__(
-        self, work: AuditWork, parts: AuditParts, known: Configs, log_partition: int, saved: SavedGroups
+        self,
+        work: AuditWork,
+        parts: AuditParts,
+        known: Configs,
+        removed: Removed,
+        log_partition: int,
+        saved: SavedGroups,
     ) -> None:
         self._work = work
         self._parts = parts
         self._known = known
+        self._removed = removed
         self._log_partition = log_partition
         self._saved = saved
+        self._late = late_groups(saved, work)
         self._place = work.next_offsets[log_partition]
         # what became of transactions that were open is new, too
         self._begin = min([self._place, *saved.commits.pending.tolist()])
@@ -245,6 +262,7 @@ class _NewAudit:
         work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
         versions = changed_versions(work.group_files.get(log_partition, ())).items()
         changed = {group_id for group_id, version in versions if version is None or version > work.audited_version}
+        changed |= self._late
         weights = {OFFSET_COMMITS: NEW_COMMIT_WEIGHT}
         kept: list[Piece] = []
         seen: set[str] = set()
@@ -262,7 +280,7 @@ class _NewAudit:
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
             plain = _judge_plain(bundle, work, self._made)
             for life in bundle.lives(plain.pasts.keys()):
-                self._made.add(judge_group(life, work.inference, self._known))
+                self._made.add(judge_group(life, work.inference, self._known, removed=self._removed))
             del bundle  # before more is read
         self._carry()
         kept.append(saved.commits.of_some(seen, are_others=True).piece)
@@ -315,7 +333,7 @@ class _NewAudit:
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
-            stood = judge_standing(life, self._work.inference, before)
+            stood = judge_standing(life, self._work.inference, before, self._removed)
         except PastTooShort:
             self._judge_whole(group_id)
             return
@@ -332,13 +350,16 @@ class _NewAudit:
     def _judge(self, life: GroupLife, is_new: BoolArray, settled: Settled | None) -> None:
         """Audit one group from where the last audit stopped, if what is kept of it will do."""
         group_id = life.group_id
+        if group_id in self._late:
+            self._judge_whole(group_id)
+            return
         past = self._saved.pasts.get(group_id)
         before = None
         if past is not None:
             heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
             before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
-            judged = judge_group(life, self._work.inference, self._known, before)
+            judged = judge_group(life, self._work.inference, self._known, before, self._removed)
         except PastTooShort:
             self._judge_whole(group_id)
         else:

@@ -32,6 +32,8 @@ from schemas.tables.state import AUDITED_LOGS
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
 """Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
 log partitions share one."""
+NEVER_MS: Final = 2**62
+"""Later than any time."""
 WAITING_ROWS_MAX: Final = 10_000
 """To make columns of rows has its price, too: those of several log partitions are made at once."""
 
@@ -62,6 +64,8 @@ class AuditWork:
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, the files of state.groups."""
 
+    removed_since_ms: int = NEVER_MS
+    """The metadata log tells since the last audit that topics were removed, at this time or later."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver is of it."""
 

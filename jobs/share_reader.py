@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.columns import distinct, joined
 from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.deletions import Removed
 from coordinator_core.inference.share_log import (
     GroupStays,
     ShareKeys,
@@ -32,7 +34,7 @@ from jobs.arrow_columns import (
 )
 from jobs.share_state import SavedShares
 from jobs.silver_reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
-from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES
+from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES, TOPICS
 
 SHARE: Final = "SHARE"
 STILL_THERE_MS: Final = 2**62
@@ -230,6 +232,17 @@ def share_members(files: SilverFiles) -> ShareMembers:
 def configs(files: SilverFiles) -> Configs:
     """How groups, topics and brokers were configured, where the metadata log was captured."""
     return Configs(rows_of(files.scan(CONFIGS, ConfigRow._fields), ConfigRow))
+
+
+def removed_topics(files: SilverFiles) -> Removed:
+    """When topics were removed, where the metadata log was captured."""
+    rows = files.scan(TOPICS, ("topic", "valid_to", "learned_from"))
+    rows = rows.filter(pc.and_(pc.is_valid(rows["valid_to"]), pc.equal(rows["learned_from"], CLUSTER_METADATA)))
+    removed: dict[str, list[int]] = {}
+    for topic, at_ms in zip(rows["topic"].to_pylist(), epoch_ms_column(rows["valid_to"]).tolist(), strict=True):
+        if topic is not None:
+            removed.setdefault(topic, []).append(at_ms)
+    return {topic: sorted(times) for topic, times in removed.items()}
 
 
 def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:

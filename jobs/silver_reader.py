@@ -19,7 +19,7 @@ from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import GroupedCommits
-from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.ordering import is_ascending, ordered_by
 from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
 from coordinator_core.inference.settled import Settled
@@ -78,6 +78,7 @@ COMMIT_COLUMNS: Final = (
     "outcome",
     "change",
     "is_transactional",
+    "expire_time",
 )
 COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
 
@@ -911,6 +912,14 @@ def _numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> I32:
     return of_text[codes]
 
 
+def _expiry_column(column: pa.ChunkedArray) -> I64:
+    """Times as epoch milliseconds; NO_EXPIRY: null, as nearly all are."""
+    if column.null_count == len(column):
+        return np.full(len(column), NO_EXPIRY, np.int64)
+    found = epoch_ms_column(column)
+    return np.where(found < 0, NO_EXPIRY, found)
+
+
 def _commit_columns(rows: pa.Table) -> dict[str, Any]:
     """Columns of `GroupCommits`, but for the topics; of those that are the same, one."""
     columns = {
@@ -924,6 +933,7 @@ def _commit_columns(rows: pa.Table) -> dict[str, Any]:
         "outcome": indices_in(rows["outcome"], OUTCOMES),
         "change": indices_in(rows["change"], CHANGES),
         "is_transactional": rows["is_transactional"].fill_null(False).to_numpy(),
+        "expire_at_ms": _expiry_column(rows["expire_time"]),
     }
     for name, other in APPLIED_AS_RECORDED.items():
         if np.array_equal(columns[name], columns[other]):

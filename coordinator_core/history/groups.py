@@ -573,8 +573,10 @@ class GroupHistory:
             return
         member_id = new.member_id
         offset = step.member_at.get(member_id, step.generation_at)
-        if views.subscription(old) != views.subscription(new):
-            step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id)
+        was, now = views.subscription(old), views.subscription(new)
+        if was != now and was is not None and now is not None:
+            details = views.subscription_details(old, new)
+            step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
         if views.description(old) != views.description(new):
             step.say("MEMBER_UPDATED", offset, member_id=member_id)
         if views.server_assignor(old) != views.server_assignor(new):

@@ -3,7 +3,8 @@
 The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -193,16 +194,51 @@ def subscription(member: Member) -> object:
     """What a member subscribes to, comparable: another value means SUBSCRIPTION_CHANGED."""
     match member:
         case ClassicMember():
-            try:
-                return _subscribed_topics(member.subscription)
-            except DecodeError:
-                return member.subscription
+            return _topics_of_classic(member)
         case ConsumerMember():
             return frozenset(member.subscribed_topic_names), member.subscribed_topic_regex
         case ShareMember():
             return frozenset(member.subscribed_topic_names)
         case StreamsMember():
             return member.topology_epoch
+
+
+def _topics_of_classic(member: ClassicMember) -> frozenset[str] | None:
+    """None where the bytes cannot be read. They are not compared themselves: user data and owned partitions, which
+    are among them, change with each join."""
+    try:
+        return _subscribed_topics(member.subscription)
+    except DecodeError:
+        return None
+
+
+def subscription_details(old: Member, new: Member) -> dict[str, str]:
+    """What a member subscribed to before and after, as JSON: topics, sorted, and patterns. Nothing for members of
+    streams groups: the topology says what they read."""
+    match old, new:
+        case ClassicMember(), ClassicMember():
+            before, after = _topics_of_classic(old), _topics_of_classic(new)
+            return {} if before is None or after is None else _details_of_topics(before, after)
+        case ConsumerMember(), ConsumerMember():
+            details = _details_of_topics(old.subscribed_topic_names, new.subscribed_topic_names)
+            if old.subscribed_topic_regex or new.subscribed_topic_regex:
+                details |= {
+                    "regex_before": old.subscribed_topic_regex or "",
+                    "regex_after": new.subscribed_topic_regex or "",
+                }
+            return details
+        case ShareMember(), ShareMember():
+            return _details_of_topics(old.subscribed_topic_names, new.subscribed_topic_names)
+        case _:
+            return {}
+
+
+def _details_of_topics(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
+    return {TOPICS_BEFORE: json.dumps(sorted(before)), "topics_after": json.dumps(sorted(after))}
+
+
+TOPICS_BEFORE: Final = "topics_before"
+"""Detail of SUBSCRIPTION_CHANGED: the topics that the member subscribed to until then."""
 
 
 def description(member: Member) -> object:

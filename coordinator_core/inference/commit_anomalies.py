@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from coordinator_core.history.rows import EventRow, GenerationRow
-from coordinator_core.inference.deletions import Deletions
+from coordinator_core.inference.deletions import NOTHING_REMOVED, Deletions, Removed
 from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
@@ -75,11 +75,13 @@ def find_anomalies(
     settings: InferenceSettings,
     is_new: BoolArray | None = None,
     stays: Sequence[int] | None = None,
+    removed: Removed = NOTHING_REMOVED,
 ) -> list[AnomalyRow]:
     """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`.
 
     `is_new`: which of the commits are to be judged; of those before, only what is needed for that is there
-    (`group_past`). `stays`: what `stalled` found, where that is known.
+    (`group_past`). `stays`: what `stalled` found, where that is known. `removed`: topics that the metadata log shows
+    removed.
     """
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
@@ -95,7 +97,7 @@ def find_anomalies(
     if is_new is None:
         verdicts |= _set_once(commits, groups)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
-    verdicts |= _deleted(life, groups, settings)
+    verdicts |= _deleted(life, groups, settings, removed)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
     if not verdicts:
@@ -350,12 +352,14 @@ def _are_plain_first(outcome: I8, change: I8, is_transactional: BoolArray) -> bo
     return True
 
 
-def _deleted(life: GroupLife, groups: GenerationsAt, settings: InferenceSettings) -> dict[int, Verdict]:
+def _deleted(
+    life: GroupLife, groups: GenerationsAt, settings: InferenceSettings, removed: Removed
+) -> dict[int, Verdict]:
     commits = life.commits
     rows = _rows(commits.change == DELETE)
     if not rows:
         return {}
-    causes = Deletions(life, settings)
+    causes = Deletions(life, settings, removed)
     return {
         row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
         for row, why in causes.of(rows, groups.at).items()

@@ -6,24 +6,30 @@ The coordinator deletes them in four cases, and writes the same tombstone in eac
 * GROUP_DELETED: all offsets of a group and the group itself, in one operation (deleteGroups).
 * OFFSETS_DELETED: some partitions, as an admin client asked (deleteOffsets). Refused for a topic that a member of the
   group is subscribed to.
-* EXPIRED: what is older than `offsets.retention.minutes` (cleanupExpiredOffsets), at a check every
-  `offsets.retention.check.interval.ms`; never of a subscribed topic. If nothing is left of an empty group, the group
-  goes in the same operation.
+* EXPIRED: what is older than its retention (cleanupExpiredOffsets), at a check every
+  `offsets.retention.check.interval.ms`. If nothing is left of an empty group, the group goes in the same operation.
 
-Nothing but the deletion of the topic takes offsets from a group that is subscribed to it: that is certain. Retention
-is a whole number of minutes, so nothing younger than one minute has expired. The rest is as likely as the settings of
-the broker are known.
+What expires hangs on the broker. Before 2.1 the value itself says when (expireTimestamp), whether the group reads the
+topic or not; brokers since write that too where a client asks for a retention. From 2.1 on `offsets.retention.minutes`
+counts, and a subscribed topic is spared; but until 3.1 not while its classic group rebalances (KAFKA-13636).
+
+So it is proven that a topic was deleted where the metadata log shows it, or where the group was subscribed to it,
+nothing of it was kept, and it cannot have expired: groups other than classic have no such gap, and no retention is
+shorter than a minute. It is proven that an offset expired where its own expiry had passed at the check. The rest is as
+likely as the settings of the broker are known.
 """
 
-from bisect import bisect_left
+import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.history.rows import GenerationRow
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.history.views import TOPICS_BEFORE
+from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I32
@@ -34,8 +40,22 @@ GROUP_DELETED: Final = "GROUP_DELETED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
 EXPIRED: Final = "EXPIRED"
 
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+
+CLASSIC: Final = "CLASSIC"
+
 RETENTION_MIN_MS: Final = 59_000
 """One minute, less what the times of two records may be off."""
+SUBSCRIBED_TOPIC: Final = "SUBSCRIBED_TOPIC"
+"""Method: a member was subscribed to the topic."""
+REMOVAL_MS: Final = 30_000
+"""The coordinators delete the offsets of a topic so long after the controller removed it, at most."""
+CLOCKS_MS: Final = 1_000
+"""The clocks of two brokers may be so far apart: then the removal may have a later time than its tombstones."""
+TOGETHER_MS: Final = 10_000
+"""A broker with ZooKeeper is told of the deletion of a topic in several requests, all within so long."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -64,12 +84,19 @@ class _Step(NamedTuple):
     last_log_offset: int
 
 
-class Deletions:
-    """The deletions of one group."""
+Removed = Mapping[str, Sequence[int]]
+"""Topic -> when the metadata log says that it was removed (ms), ascending."""
+NOTHING_REMOVED: Final[Removed] = {}
 
-    def __init__(self, life: GroupLife, settings: InferenceSettings) -> None:
+
+class Deletions:
+    """The deletions of one group. `removed`: topics that the metadata log shows removed."""
+
+    def __init__(self, life: GroupLife, settings: InferenceSettings, removed: Removed = NOTHING_REMOVED) -> None:
         self._life = life
         self._settings = settings
+        self._removed = removed
+        self._subscriptions = _Subscriptions(life)
         self._group_deleted = {
             event.at: event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"
         }
@@ -80,26 +107,68 @@ class Deletions:
         causes: dict[int, Why] = {}
         for step in self._steps(rows):
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
-            ages = [age for row in step.rows if (age := self._age_ms(row, generation)) is not None]
+            offsets = {row: self._deleted(row, generation) for row in step.rows}
             for row in step.rows:
-                causes[row] = self._why(row, step, ages)
+                causes[row] = self._why(row, step, offsets, generation)
         return causes
 
-    def _why(self, row: int, step: _Step, ages: Sequence[int]) -> Why:
-        if self._is_subscribed(row):
-            return Why(TOPIC_DELETED, "SUBSCRIBED_TOPIC", "CERTAIN")
-        with_group = self._group_deleted.get(step.at_ms, -1) > step.last_log_offset
+    def _why(self, row: int, step: _Step, offsets: Mapping[int, "_Deleted"], generation: GenerationRow | None) -> Why:
+        commits = self._life.commits
+        removal = self._removal_before(commits.topics[commits.topic[row]], step.at_ms)
+        if removal == CERTAIN:
+            return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
+        may_have_expired = all(offset.may_have_expired for offset in offsets.values())
+        ages = [offset.age_ms for offset in offsets.values() if offset.age_ms is not None]
+        age_ms = min(ages, default=None)
+        expired = self._expired(offsets[row].expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
+        if expired is not None and offsets[row].expire_at_ms is not None:
+            return expired
+        others = self._others(row, step)
+        if self._subscriptions.holds(row, step.at_ms):
+            if others.are_kept:
+                return self._of_some_subscribed(expired, may_have_expired)
+            is_proven = not may_have_expired or (generation is not None and generation.group_type != CLASSIC)
+            if expired is not None and not is_proven:
+                return expired
+            is_proven = is_proven and not others.came_later
+            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, CERTAIN if is_proven else LIKELY)
+        if removal == LIKELY and not others.are_kept:
+            return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
+        if not may_have_expired:
+            if self._group_deleted.get(step.at_ms, -1) > step.last_log_offset:
+                return Why(GROUP_DELETED, "WITH_ITS_GROUP", LIKELY)
+            if others.are_kept:
+                return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", LIKELY)
+            return Why(None, "YOUNGER_THAN_RETENTION", CERTAIN)
+        return UNKNOWN if expired is None else expired
+
+    def _of_some_subscribed(self, expired: Why | None, may_have_expired: bool) -> Why:
+        """The topic is there, and a member subscribed to it: no admin deletes an offset of it."""
+        if expired is not None:
+            return expired
+        if may_have_expired:
+            return Why(EXPIRED, "EXPIRED_IN_REBALANCE", GUESS)
+        # between the end of the join phase and the record of the generation its subscriptions are not in the log yet
+        return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
+
+    def _expired(self, expire_at_ms: int | None, age_ms: int | None, at_ms: int) -> Why | None:
+        """That an offset which may have expired did, if its expiry or the least age of the operation shows it."""
         settings = self._settings
-        expiry_ends_ms = settings.offsets_retention_ms + 2 * settings.offsets_retention_check_interval_ms
-        if ages and min(ages) < RETENTION_MIN_MS:
-            if with_group:
-                return Why(GROUP_DELETED, "WITH_ITS_GROUP", "LIKELY")
-            if self._has_other_partitions(row, step):
-                return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", "LIKELY")
-            return Why(None, "YOUNGER_THAN_RETENTION", "CERTAIN")
-        if ages and settings.offsets_retention_ms <= min(ages) <= expiry_ends_ms:
-            return Why(EXPIRED, "AGE_AT_RETENTION", "LIKELY")
-        return UNKNOWN
+        check_ms = 2 * settings.offsets_retention_check_interval_ms
+        if expire_at_ms is not None:
+            is_at_check = at_ms <= expire_at_ms + check_ms
+            return Why(EXPIRED, "EXPIRE_TIME", CERTAIN if is_at_check else LIKELY)
+        if age_ms is None:
+            return None
+        is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
+        return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
+
+    def _removal_before(self, topic: str, at_ms: int) -> str | None:
+        """CERTAIN: the topic was removed just before; LIKELY: about then."""
+        times = self._removed.get(topic, ())
+        if any(0 <= at_ms - removed_ms <= REMOVAL_MS for removed_ms in times):
+            return CERTAIN
+        return LIKELY if any(0 < removed_ms - at_ms <= CLOCKS_MS for removed_ms in times) else None
 
     def _steps(self, rows: Sequence[int]) -> Iterable[_Step]:
         """Tombstones which follow each other in the log at one millisecond are of one operation."""
@@ -137,40 +206,109 @@ class Deletions:
         commits = self._life.commits
         return bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
 
-    def _age_ms(self, row: int, generation: GenerationRow | None) -> int | None:
-        """How old, at most, the offset was for the retention check when it was deleted.
+    def _deleted(self, row: int, generation: GenerationRow | None) -> "_Deleted":
+        """The offset that a tombstone took.
 
-        It counts from the commit; in a classic group without members from when the group became empty.
+        Its age, for the retention check, counts from the commit; in a classic group without members from when the group
+        became empty.
         """
         commits = self._life.commits
         rows = self._applied[int(commits.topic[row]), int(commits.partition[row])]
         place = self._last_before(rows, row)
         if place < 0 or commits.change[rows[place]] == _DELETE:
-            return None
-        base_ms = int(commits.recorded_at_ms[rows[place]])
-        if generation is not None and generation.group_type == "CLASSIC" and generation.member_count == 0:
+            return _Deleted(None, None, True)
+        at_ms, base_ms = int(commits.recorded_at_ms[row]), int(commits.recorded_at_ms[rows[place]])
+        if NONE_MS in {at_ms, base_ms}:
+            return _Deleted(None, None, True)
+        expire_at_ms = int(commits.expire_at_ms[rows[place]])
+        if expire_at_ms != NO_EXPIRY:
+            return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms)
+        if generation is not None and generation.group_type == CLASSIC and generation.member_count == 0:
             base_ms = min(base_ms, generation.valid_from)
-        return int(commits.recorded_at_ms[row]) - base_ms
+        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS)
 
-    def _is_subscribed(self, row: int) -> bool:
-        """A member was subscribed to the topic by name."""
-        commits = self._life.commits
-        topic, log_offset = commits.topics[commits.topic[row]], int(commits.log_offset[row])
-        return any(
-            topic in (member.subscribed_topics or ())
-            and member.from_log_offset <= log_offset
-            and (member.to_log_offset is None or log_offset < member.to_log_offset)
-            for member in self._life.members
-        )
-
-    def _has_other_partitions(self, row: int, step: _Step) -> bool:
-        """Another partition of the topic kept its offset: the topic went on."""
+    def _others(self, row: int, step: _Step) -> "_Others":
+        """What became of the other partitions of the topic."""
         commits = self._life.commits
         deleted = {int(commits.partition[other]) for other in step.rows if commits.topic[other] == commits.topic[row]}
+        are_kept = came_later = False
         for (topic, partition), rows in self._applied.items():
             if topic != commits.topic[row] or partition in deleted:
                 continue
             place = self._last_before(rows, row)
+            later = rows[place + 1 :]
             if place >= 0 and commits.change[rows[place]] != _DELETE:
-                return True
-        return False
+                are_kept |= not self._is_deleted_by(later, step.at_ms + TOGETHER_MS)
+            came_later |= bool((commits.change[later] != _DELETE).any())
+        return _Others(are_kept, came_later)
+
+    def _is_deleted_by(self, rows: I32, at_ms: int) -> bool:
+        """Is the next that becomes of a partition that its offset is deleted, soon?"""
+        commits = self._life.commits
+        return bool(len(rows)) and commits.change[rows[0]] == _DELETE and int(commits.applied_at_ms[rows[0]]) <= at_ms
+
+
+class _Deleted(NamedTuple):
+    """An offset when it was deleted."""
+
+    age_ms: int | None
+    """For the retention check, at most; None where it does not go by that, or the log does not show it."""
+    expire_at_ms: int | None
+    """What its own value says."""
+    may_have_expired: bool
+
+
+class _Others(NamedTuple):
+    """What became of the other partitions of a topic of which an offset was deleted."""
+
+    are_kept: bool
+    """One kept its offset: the topic is there."""
+    came_later: bool
+    """One was committed after."""
+
+
+class _Subscriptions:
+    """What the members of one group were subscribed to by name, at any place in the log."""
+
+    def __init__(self, life: GroupLife) -> None:
+        self._life = life
+        self._begins = [row.from_log_offset for row in life.generations]
+        self._changes: dict[str, list[EventRow]] = {}
+        for event in life.events:
+            if event.event_type == "SUBSCRIPTION_CHANGED" and event.member_id is not None:
+                self._changes.setdefault(event.member_id, []).append(event)
+
+    def holds(self, row: int, at_ms: int) -> bool:
+        """Is it proven that a member was subscribed to the topic of a commit when this was written?
+
+        A classic generation is written when its leader has synced, but its subscriptions count from the end of the
+        join phase: within that time a member must be subscribed in both generations.
+        """
+        commits = self._life.commits
+        topic, log_offset = commits.topics[commits.topic[row]], int(commits.log_offset[row])
+        if not self._is_subscribed(topic, log_offset):
+            return False
+        index = bisect_right(self._begins, log_offset)
+        if index == len(self._begins):
+            return True
+        following = self._life.generations[index]
+        if following.current_state_at is None or following.current_state_at > at_ms:
+            return True
+        return self._is_subscribed(topic, following.from_log_offset)
+
+    def _is_subscribed(self, topic: str, log_offset: int) -> bool:
+        return any(
+            member.from_log_offset <= log_offset
+            and (member.to_log_offset is None or log_offset < member.to_log_offset)
+            and topic in self._topics(member, log_offset)
+            for member in self._life.members
+        )
+
+    def _topics(self, member: MemberRow, log_offset: int) -> Sequence[str]:
+        """What a member was subscribed to: what the next change says that it was before, else what it is at its end."""
+        end = member.to_log_offset
+        for event in self._changes.get(member.member_id, ()):
+            if event.log_offset > log_offset and (end is None or event.log_offset <= end):
+                before: list[str] = json.loads(event.details.get(TOPICS_BEFORE, "[]"))
+                return before
+        return member.subscribed_topics or ()

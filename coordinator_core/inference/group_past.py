@@ -9,7 +9,8 @@ said of commits before stays. Where that may not be so, the group is judged from
 * it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
 * a generation is missing behind its last one, that lost its members by and by, or it had none before;
 * an offset which outlived the group is first committed again: then it had not;
-* a member subscribes to other topics, and offsets were deleted: silver tells what it was subscribed to last;
+* offsets were deleted, and what comes says more of why: a classic generation whose join phase was over by then, a
+  commit to another partition of a topic that is said to have been deleted, further tombstones within seconds;
 * one operation is in both parts.
 
 A member's host, too, is told as it was last: where one changed, what was said of commits to its partitions is told
@@ -39,11 +40,12 @@ from coordinator_core.inference.commit_anomalies import (
     jumps,
 )
 from coordinator_core.inference.days import SHARE, UNKNOWN_TYPE, DayCounts
+from coordinator_core.inference.deletions import CERTAIN, SUBSCRIBED_TOPIC, TOGETHER_MS, TOPIC_DELETED
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
-from coordinator_core.inference.rows import OwnerRow, RebalanceRow
+from coordinator_core.inference.rows import AnomalyRow, OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.settled import PastTooShort, Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
@@ -98,6 +100,8 @@ class GroupFacts(NamedTuple):
     """When its last event was; -1: it has none."""
     tombstone_ms: int
     """When the last tombstone of its offsets was written; -1: nobody knows; NO_TOMBSTONE: none was."""
+    has_lost_topic: bool
+    """One of its tombstones is called certain proof that a subscribed topic was deleted."""
     changed_ms: int
     """When a member came or went last; -1: never."""
     member_count: int
@@ -162,9 +166,8 @@ class GroupBefore:
         if _is_emptied_otherwise(life.generations, past):
             raise PastTooShort("members went within a generation, or generations are missing")
         new_events = [event for event in life.events if event.log_offset >= self.from_log_offset]
-        is_subscribed_anew = any(event.event_type == "SUBSCRIPTION_CHANGED" for event in new_events)
-        if is_subscribed_anew and past.tombstone_ms != NO_TOMBSTONE:
-            raise PastTooShort("why offsets were deleted goes by subscriptions")
+        if self._says_more_of_deletions(life.generations, new):
+            raise PastTooShort("why offsets were deleted goes by what came after")
         times = {event.at for event in new_events}
         times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
         if {past.event_ms, past.tombstone_ms} & times:
@@ -174,6 +177,28 @@ class GroupBefore:
         outlived = ~self.is_new & (commits.outcome == APPLIED) & (commits.applied_log_offset < past.deleted_at)
         if outlived.any() and (new.change == FIRST).any():
             raise PastTooShort("an offset outlived its group, or did not")
+
+    def _says_more_of_deletions(self, generations: Iterable[GenerationRow], new: GroupCommits) -> bool:
+        past = self.past
+        if past.tombstone_ms == NO_TOMBSTONE:
+            return False
+        if past.has_lost_topic and bool((new.change == FIRST).any()):
+            return True
+        deleted_ms = new.recorded_at_ms[new.change == DELETE]
+        if bool((deleted_ms <= past.tombstone_ms + TOGETHER_MS).any()):
+            return True
+        return any(
+            row.from_log_offset >= self.from_log_offset
+            and row.current_state_at is not None
+            and row.current_state_at <= past.tombstone_ms
+            for row in generations
+        )
+
+
+def has_lost_topic(anomalies: Iterable[AnomalyRow]) -> bool:
+    """Is a subscribed topic said to have been deleted, certainly, and yet not because the metadata log shows it?"""
+    certain = TOPIC_DELETED, SUBSCRIBED_TOPIC, CERTAIN
+    return any((row.likely_cause, row.method, row.confidence) == certain for row in anomalies)
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:
@@ -193,6 +218,7 @@ def group_facts(
     life: GroupLife,
     departed: Departed,
     rebalances: Iterable[RebalanceRow],
+    anomalies: Iterable[AnomalyRow],
     settings: InferenceSettings,
     before: GroupBefore | None = None,
     settled: Settled | None = None,
@@ -226,6 +252,7 @@ def group_facts(
         deleted_at=max(deleted_ats, default=-1),
         event_ms=max(life.events, key=lambda event: (event.log_offset, event.event_index)).at if life.events else -1,
         tombstone_ms=int(tombstones[-1]) if len(tombstones) else NO_TOMBSTONE if past is None else past.tombstone_ms,
+        has_lost_topic=has_lost_topic(anomalies) or (past is not None and past.has_lost_topic),
         changed_ms=max(changes, default=-1),
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),

@@ -17,6 +17,7 @@ from coordinator_core.inference.days import (
     late_counts,
     share_group_days,
 )
+from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.departures import Departed, find_departures
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.heard import Stretch, Times, heard_of
@@ -81,18 +82,27 @@ class Judged:
     """From where the next audit may go on."""
 
 
-def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
+def audit_group(
+    life: GroupLife,
+    settings: InferenceSettings,
+    configs: Configs = NO_CONFIGS,
+    removed: Removed = NOTHING_REMOVED,
+) -> GroupGold:
     """All that is inferred of one group. A function of the set of rows: their order does not matter."""
-    return judge_group(in_order(life), settings, configs).gold
+    return judge_group(in_order(life), settings, configs, removed=removed).gold
 
 
 def judge_group(
-    life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS, before: GroupBefore | None = None
+    life: GroupLife,
+    settings: InferenceSettings,
+    configs: Configs = NO_CONFIGS,
+    before: GroupBefore | None = None,
+    removed: Removed = NOTHING_REMOVED,
 ) -> Judged:
     """All that is inferred of one group, its rows in the order of the log (`in_order`).
 
     `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
-    where the group is to be judged from its beginning.
+    where the group is to be judged from its beginning. `removed`: topics that the metadata log shows removed.
     """
     came_from = None if before is None else before.settled
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
@@ -118,9 +128,9 @@ def judge_group(
     applied = applied_by_partition(life.commits)
     stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
     del applied  # as long as the commits
-    anomalies = find_anomalies(life, owners, settings, is_new, stays)
+    anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
     settled = settle(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, departed, rebalances.rows, settings, before, settled)
+    past = group_facts(life, departed, rebalances.rows, anomalies, settings, before, settled)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

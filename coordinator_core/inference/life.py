@@ -10,6 +10,8 @@ from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
 NONE_MS = -1
 """Stands for a time which is not there, in columns."""
+NO_EXPIRY: Final = 0
+"""The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,13 @@ class GroupCommits:
     change: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
     """Index into `offsets.lane.CHANGES`; -1 unless applied."""
     is_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    expire_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """When the value itself says that the offset expires, as brokers before 2.1 wrote it; NO_EXPIRY: it does not. May
+    be left out where no value does."""
+
+    def __post_init__(self) -> None:
+        if len(self.expire_at_ms) != len(self.log_offset):
+            object.__setattr__(self, "expire_at_ms", np.full(len(self.log_offset), NO_EXPIRY, np.int64))
 
     def __len__(self) -> int:
         return len(self.log_offset)

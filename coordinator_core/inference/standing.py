@@ -6,12 +6,14 @@ newest generation, its members, and what they own. Where that does not decide it
 which something is new (`may_stand`), or from its beginning (PastTooShort).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_anomalies
-from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts
+from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
+from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, has_lost_topic
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import STREAMS, partition_owners
 from coordinator_core.inference.rows import AnomalyRow
@@ -59,7 +61,9 @@ def open_rows(life: GroupLife) -> GroupLife:
     )
 
 
-def judge_standing(life: GroupLife, settings: InferenceSettings, before: GroupBefore) -> Stood:
+def judge_standing(
+    life: GroupLife, settings: InferenceSettings, before: GroupBefore, removed: Removed = NOTHING_REMOVED
+) -> Stood:
     """What is inferred of the new commits of a group. `life`: how it stands (`open_rows`), with the commits that are
     kept of before and the new ones. Of what was `before`, nothing need be settled.
 
@@ -69,11 +73,11 @@ def judge_standing(life: GroupLife, settings: InferenceSettings, before: GroupBe
     owners = partition_owners(life)
     if any(row.is_double for row in owners):
         raise PastTooShort("who of two had a partition first is told by what is over")
-    anomalies = find_anomalies(life, owners, settings, before.is_new)
-    return Stood(anomalies, _facts(before.past, life.commits, before.is_new))
+    anomalies = find_anomalies(life, owners, settings, before.is_new, removed=removed)
+    return Stood(anomalies, _facts(before.past, life.commits, anomalies, before.is_new))
 
 
-def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupFacts:
+def _facts(past: GroupFacts, commits: GroupCommits, anomalies: Iterable[AnomalyRow], is_new: BoolArray) -> GroupFacts:
     """As `group_past.group_facts` has them after the new ones of some commits."""
     is_tombstone = is_new & (commits.committed_offset < 0)
     is_deletion = is_new & (commits.change == DELETE)
@@ -84,4 +88,5 @@ def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupF
         # each tombstone is an event, whatever became of it
         event_ms=int(told[is_tombstone][-1]) if is_tombstone.any() else past.event_ms,
         tombstone_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
+        has_lost_topic=past.has_lost_topic or has_lost_topic(anomalies),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commit_anomalies import RESETS_MAX, find_anomalies
-from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
@@ -57,6 +57,7 @@ def commits_of(*rows: dict[str, Any]) -> GroupCommits:
         outcome=np.array([OUTCOMES.index(row["outcome"]) for row in rows], np.int8),
         change=np.array([CHANGES.index(row["change"]) if row["outcome"] == "APPLIED" else -1 for row in rows], np.int8),
         is_transactional=column("is_transactional", np.bool_),
+        expire_at_ms=np.array([row.get("expire", NO_EXPIRY) for row in rows], np.int64),
     )
 
 
@@ -234,6 +235,37 @@ DELETE_AT = 6000
     [
         # a member is subscribed: only the topic's own deletion takes its offsets
         ([commit(1, 5), commit(50, None, 5)], {}, "TOPIC_DELETED", "CERTAIN"),
+        # a member is subscribed, but another partition keeps its offset: until 3.1 some expire while a group rebalances
+        (
+            [commit(1, 5), commit(2, 5, partition=1), commit(50, None, 5, at=2 * MINUTE_MS)],
+            {},
+            "EXPIRED",
+            "GUESS",
+        ),
+        (
+            [commit(1, 5), commit(2, 5, partition=1), commit(50, None, 5, at=7 * DAY_MS + MINUTE_MS)],
+            {},
+            "EXPIRED",
+            "LIKELY",
+        ),
+        # all are gone, but they may have expired
+        ([commit(1, 5), commit(50, None, 5, at=2 * MINUTE_MS)], {}, "TOPIC_DELETED", "LIKELY"),
+        # the value's own expiry
+        ([commit(1, 5, expire=400), commit(50, None, 5)], {}, "EXPIRED", "CERTAIN"),
+        ([commit(1, 5, expire=400), commit(50, None, 5, at=3 * DAY_MS)], {}, "EXPIRED", "LIKELY"),
+        ([commit(1, 5, expire=501), commit(50, None, 5)], {}, "TOPIC_DELETED", "CERTAIN"),
+        (
+            [commit(1, 5, expire=400), commit(2, 5, partition=1, expire=900), commit(50, None, 5)],
+            {},
+            "EXPIRED",
+            "CERTAIN",
+        ),
+        (
+            [commit(1, 5, expire=400), commit(150, None, 5)],
+            {"events": (event(151, "GROUP_DELETED")._replace(at=1500),)},
+            "EXPIRED",
+            "CERTAIN",
+        ),
         # another partition keeps its offset
         ([commit(1, 5), commit(2, 5, partition=1), commit(150, None, 5)], {}, "OFFSETS_DELETED", "LIKELY"),
         ([commit(1, 5), commit(150, None, 5)], {"events": (event(150, "GROUP_DELETED"),)}, None, "CERTAIN"),
@@ -256,3 +288,23 @@ def test_why_an_offset_went_away(
     (row,) = found(life_of(*rows, **parts))
     assert (row.kind, row.from_offset, row.to_offset) == ("DELETED", 5, None)
     assert (row.likely_cause, row.confidence) == (cause, confidence)
+
+
+@pytest.mark.parametrize(
+    ("removed_ms", "rows", "why"),
+    [
+        (456, [commit(50, None, 5)], ("TOPIC_DELETED", "METADATA_LOG", "CERTAIN")),
+        # nobody is subscribed, and it is older than any retention
+        (8 * DAY_MS - 44, [commit(150, None, 5, at=8 * DAY_MS)], ("TOPIC_DELETED", "METADATA_LOG", "CERTAIN")),
+        (1_700, [commit(150, None, 5)], ("TOPIC_DELETED", "METADATA_LOG", "LIKELY")),
+        (5_000, [commit(150, None, 5)], (None, "YOUNGER_THAN_RETENTION", "CERTAIN")),
+        (100, [commit(150, None, 5, at=MINUTE_MS)], (None, "TOMBSTONE", "CERTAIN")),
+    ],
+)
+def test_a_topic_that_the_metadata_log_shows_removed(
+    removed_ms: int, rows: list[dict[str, Any]], why: tuple[str | None, str, str]
+) -> None:
+    """Its offsets go within moments, whoever is subscribed to it; a removal later or long before explains nothing."""
+    life = life_of(commit(1, 5), *rows)
+    (row,) = find_anomalies(life, OWNERS, SETTINGS, removed={"t": (removed_ms,)})
+    assert (row.likely_cause, row.method, row.confidence) == why

@@ -79,16 +79,61 @@ def test_a_member_that_comes_back_from_another_host() -> None:
 
 @pytest.mark.parametrize("without_time", [pytest.param((), id="timed"), pytest.param((2,), id="without time")])
 def test_a_member_that_subscribes_to_other_topics(without_time: tuple[int, ...]) -> None:
-    """Why an offset was deleted, at a time or at none, goes by what silver says now of its group's subscriptions."""
+    """Why an offset was deleted goes by what the member was subscribed to then, whatever it subscribes to later."""
     first = [generation(1, {"m": [0]}), commit(10), commit(None)]
     batches = batches_of([*first, generation(2, {"m": [0]}, topics={"m": ["u"]})], without_time=without_time)
     nights = Nights(SETTINGS)
     now: Replayed | None = None
-    for some, method in (
-        (batches[: len(first)], "SUBSCRIBED_TOPIC"),
-        (batches[len(first) :], "YOUNGER_THAN_RETENTION"),
-    ):
+    certain = "LIKELY" if without_time else "CERTAIN"
+    for some in (batches[: len(first)], batches[len(first) :]):
         now = Replayed(now, some)
         nights.audit(now, end_of(some, nights.place))
-        assert_same(nights, now, method)
-        assert [row.method for row in nights.gold[GROUP].anomalies] == [method]
+        assert_same(nights, now, len(some))
+        found = [(row.likely_cause, row.method, row.confidence) for row in nights.gold[GROUP].anomalies]
+        assert found == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", certain)]
+
+
+def nights_of(*parts: list[bytes]) -> list[tuple[str | None, str, str]]:
+    """Why the first offset was deleted, as nights of some batches each said at last; each says what one audit says."""
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for some in parts:
+        now = Replayed(now, some)
+        nights.audit(now, end_of(some, nights.place))
+        assert_same(nights, now, len(some))
+    deleted = [row for row in nights.gold[GROUP].anomalies if row.kind == "DELETED"]
+    return [(row.likely_cause, row.method, row.confidence) for row in deleted]
+
+
+def test_an_admin_deletes_offsets_while_a_member_had_unsubscribed() -> None:
+    """That the member is subscribed to the topic again by the end of its time in the group proves nothing."""
+    told = [
+        generation(1, {"m": [0, 1]}),
+        commit(10),
+        commit(10, 1),
+        generation(2, {"m": []}, topics={"m": ["u"]}),
+        commit(None),
+        generation(3, {"m": [0, 1]}),
+    ]
+    batches = batches_of(told)
+    for cut in range(1, len(batches)):
+        assert nights_of(batches[:cut], batches[cut:]) == [("OFFSETS_DELETED", "SOME_PARTITIONS_OF_A_TOPIC", "LIKELY")]
+
+
+def test_a_topic_that_goes_on() -> None:
+    """That a subscribed topic was deleted is not certain any more when another of its partitions is committed later,
+    nor when a generation is written whose members had unsubscribed by then."""
+    begin = [generation(1, {"m": [0]}), commit(10), commit(None)]
+    goes_on = batches_of([*begin, commit(5, 1)])
+    assert nights_of(goes_on[:3]) == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "CERTAIN")]
+    assert nights_of(goes_on[:3], goes_on[3:]) == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "LIKELY")]
+    joined = batches_of([*begin, generation(2, {"m": []}, topics={"m": ["u"]}, state_at=1_500)])
+    assert nights_of(joined[:3], joined[3:]) == [(None, "YOUNGER_THAN_RETENTION", "CERTAIN")]
+
+
+def test_partitions_of_a_topic_that_are_deleted_one_by_one() -> None:
+    """Within seconds they are of one topic that was deleted, be it that a night lies between."""
+    told = [generation(1, {"m": [0, 1]}), commit(10), commit(10, 1), commit(None), commit(None, 1)]
+    batches = batches_of(told)
+    expected = [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "CERTAIN")] * 2
+    assert nights_of(batches) == nights_of(batches[:4], batches[4:]) == expected
