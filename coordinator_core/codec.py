@@ -47,7 +47,7 @@ from coordinator_core.frozen import maker_of, open_class
 from coordinator_core.limits import NESTING_DEPTH_MAX
 from coordinator_core.source import Source
 from schemas import wire
-from schemas.cluster_metadata import FRAME_VERSION
+from schemas.cluster_metadata import FRAME_VERSION, PARTITION_RECORD
 from schemas.registry import METADATA, REGISTRY
 
 Buffer = bytes | memoryview
@@ -184,7 +184,8 @@ def encode_value(topic: str, record_type: int, version: int, fields: Struct) -> 
 def decode_metadata(data: Buffer) -> CoordinatorValue:
     """Decode the value of a record of `__cluster_metadata` (MetadataRecordSerde).
 
-    Raises UnknownRecordType for the many types which are not declared; a caller skips those.
+    Raises UnknownRecordType for the many types which are not declared; a caller skips those. So it may skip partitions
+    in a version to come, of which there are many: there are other ways to know how many partitions a topic has.
     """
     (frame_version, api_key, version), position = _run(_read_metadata_frame, data, 0)
     if frame_version != FRAME_VERSION:
@@ -193,6 +194,10 @@ def decode_metadata(data: Buffer) -> CoordinatorValue:
     if message is None:
         raise UnknownRecordType(f"metadata record type {api_key} is not declared", byte_position=0)
     if version not in wire.message_versions(message):
+        if message is PARTITION_RECORD:
+            raise UnknownRecordType(
+                f"metadata record type {api_key} is not declared in version {version}", byte_position=0
+            )
         raise UnknownValueVersion(f"{message.name} has no version {version}", byte_position=0)
     return CoordinatorValue(version, message, decode(message, data, version, position=position))
 

@@ -15,7 +15,7 @@ whose task did not know a name that another one learned.
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -37,6 +37,7 @@ from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.part_files import WrittenFile, write_parts
+from jobs.partition_counts import merged, partition_count_rows, told_counts
 from jobs.privacy import HostPseudonyms
 from jobs.quarantine import is_of_capture
 from jobs.replay_state import (
@@ -78,7 +79,7 @@ from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.silver import CONFIGS, MEMBER_ASSIGNMENTS, SILVER_TABLES, TOPICS
+from schemas.tables.silver import CONFIGS, MEMBER_ASSIGNMENTS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
 from schemas.tables.state import CONFIG_CHANGES, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
@@ -92,9 +93,11 @@ LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_CO
 """Sources of a topic id's name, the surest first."""
 DELETED: Final = "DELETED"
 IN_USE: Final = "IN_USE"
-"""In state.names: rows that tell when a topic was deleted, and under which name silver has rows of its id."""
+PARTITIONS: Final = "PARTITIONS"
+"""In state.names: rows that tell when a topic was deleted, under which name silver has rows of its id, and how many
+partitions it got."""
 
-DRIVER_TABLES: Final = (TOPICS, CONFIGS)
+DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, CONFIGS)
 """Small ones, which the driver writes from what all tasks found."""
 REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
 ALL_TABLES: Final = (
@@ -149,6 +152,8 @@ class Names:
     deleted: Mapping[str, int] = dataclasses.field(default_factory=dict)
     in_use: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     """Topic id -> the name under which silver has its rows."""
+    partition_counts: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+    """Topic id and time (epoch ms) -> number of partitions by the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +329,16 @@ def _run(
 
     changes = _logged_changes(done, whole, plan)
     configs = _config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
+    counts_over_time = partition_count_rows(
+        names.partition_counts,
+        told_counts(warehouse, cluster_id, start.told_topics_version),
+        name_of,
+        {row["topic_id"]: row["valid_to"] for row in topics if row["valid_to"] is not None},
+    )
     in_use = dict.fromkeys(chain(before.in_use, (topic_id for task in done for topic_id, _ in task.names_given)))
     driver_rows = {
         TOPICS: _driver_table(TOPICS, topics, cluster_id),
+        PARTITION_COUNTS: _driver_table(PARTITION_COUNTS, counts_over_time, cluster_id),
         CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
         NAMES: _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id),
         CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
@@ -554,10 +566,15 @@ def _read_names(whole: WholeRun) -> Names:
         ),
         {row["topic_id"]: epoch_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
         {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
+        {
+            (row["topic_id"], -1 if row["at"] is None else epoch_ms(row["at"])): row["partition_count"]
+            for row in rows
+            if row["learned_from"] == PARTITIONS
+        },
     )
 
 
-def _with_learned(before: Names, done: Iterable[ReplayDone]) -> Names:
+def _with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
     """What was known, and what the tasks found."""
     earliest: dict[tuple[str, str, str], TopicName] = {}
     deleted = dict(before.deleted)
@@ -567,16 +584,21 @@ def _with_learned(before: Names, done: Iterable[ReplayDone]) -> Names:
             earliest[place] = name
     for task in done:
         deleted |= task.deleted
-    return Names(tuple(earliest[place] for place in sorted(earliest)), deleted, before.in_use)
+    counts = merged(before.partition_counts, *(task.partition_counts for task in done))
+    return Names(tuple(earliest[place] for place in sorted(earliest)), deleted, before.in_use, counts)
 
 
 def _name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, Any]]:
     """Rows of state.names."""
-    rows: list[dict[str, Any]] = [name._asdict() for name in names.learned]
+    no_count = {"partition_count": None}
+    rows: list[dict[str, Any]] = [name._asdict() | no_count for name in names.learned]
     for topic_id, at in sorted(names.deleted.items()):
-        rows.append({"topic_id": topic_id, "topic": None, "learned_from": DELETED, "at": at})
+        rows.append({"topic_id": topic_id, "topic": None, "learned_from": DELETED, "at": at} | no_count)
     for topic_id, topic in sorted(in_use.items()):
-        rows.append({"topic_id": topic_id, "topic": topic, "learned_from": IN_USE, "at": None})
+        rows.append({"topic_id": topic_id, "topic": topic, "learned_from": IN_USE, "at": None} | no_count)
+    for (topic_id, at), count in sorted(names.partition_counts.items()):
+        row = {"topic_id": topic_id, "topic": None, "learned_from": PARTITIONS, "at": at, "partition_count": count}
+        rows.append(row)
     return rows
 
 

@@ -168,6 +168,8 @@ class ReplayDone:
     """Topic id -> when its topic was deleted (epoch ms)."""
     configs: list[ConfigChanged] = field(default_factory=list)
     """In the order of the metadata log."""
+    partition_counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Topic id and time (epoch ms) -> how many partitions the topic had at least, once those of that time were made."""
     names_given: set[tuple[str, str | None]] = field(default_factory=set)
     """Topic ids of which rows were written, each with the name that they have there, if any."""
 
@@ -417,6 +419,10 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         parts.learn(output.topics)
         parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
         parts.done.configs.extend(output.configs)
+        for made in output.partitions:
+            place = made.topic_id, made.at
+            counts = parts.done.partition_counts
+            counts[place] = max(counts.get(place, 0), made.partition + 1)
     parts.save(log, pack_metadata(replayer.pending) if isinstance(replayer, ClusterMetadataReplay) else b"")
 
 

@@ -1,4 +1,5 @@
-"""Records of the KRaft metadata log which say what topics are called and how they and groups are configured.
+"""Records of the KRaft metadata log which say what topics are called, how many partitions they have, and how they and
+groups are configured.
 
 The topic `__cluster_metadata` holds far more types; whoever reads it skips those which are not declared here.
 A record's value is a frame: uvarint frame version (1), uvarint apiKey, uvarint version of the fields, the
@@ -8,7 +9,7 @@ fields. Keys are null.
 from enum import IntEnum
 from typing import Final
 
-from schemas.wire import Field, Int8, Int16, Message, Prefix, Role, String, Uuid
+from schemas.wire import Array, Field, Int8, Int16, Int32, Message, Prefix, Role, String, Uuid
 
 TOPIC: Final = "__cluster_metadata"
 
@@ -19,6 +20,7 @@ class MetadataRecordType(IntEnum):
     """Kafka's apiKey of the declared records (MetadataRecordType)."""
 
     TOPIC = 2
+    PARTITION = 3
     CONFIG = 4
     REMOVE_TOPIC = 9
     FEATURE_LEVEL = 12
@@ -48,6 +50,49 @@ TOPIC_RECORD: Final = Message(
     fields=(
         Field("name", String, about="Name of the topic."),
         Field("topic_id", Uuid, about="Id of the topic."),
+    ),
+)
+
+PARTITION_RECORD: Final = Message(
+    "PartitionRecord",
+    Role.METADATA,
+    Prefix.METADATA_FRAME,
+    versions="0-2",
+    flexible="0+",
+    topic=TOPIC,
+    record_type=MetadataRecordType.PARTITION,
+    fields=(
+        Field("partition_id", Int32, default=-1, about="The partition; written once, when it is made."),
+        Field("topic_id", Uuid, about="Id of its topic."),
+        Field("replicas", Array(Int32), about="Broker ids of its replicas."),
+        Field("isr", Array(Int32), about="Broker ids of those in sync."),
+        Field("removing_replicas", Array(Int32), about="Replicas that are being taken away."),
+        Field("adding_replicas", Array(Int32), about="Replicas that are being added."),
+        Field("leader", Int32, default=-1, about="Broker id of the leader; -1 where there is none."),
+        Field("leader_recovery_state", Int8, tag=0, tagged="0+", about="1 after an unclean leader election."),
+        Field("leader_epoch", Int32, default=-1, about="Epoch of the leader."),
+        Field("partition_epoch", Int32, default=-1, about="Raised by each change of the partition."),
+        Field("directories", Array(Uuid), versions="1+", about="Log directories of the replicas, in their order."),
+        Field(
+            "eligible_leader_replicas",
+            Array(Int32),
+            versions="2+",
+            nullable="2+",
+            tag=1,
+            tagged="2+",
+            default=None,
+            about="Replicas out of sync that may lead all the same (KIP-966).",
+        ),
+        Field(
+            "last_known_elr",
+            Array(Int32),
+            versions="2+",
+            nullable="2+",
+            tag=2,
+            tagged="2+",
+            default=None,
+            about="The last of them before all were lost.",
+        ),
     ),
 )
 
@@ -127,6 +172,7 @@ ABORT_TRANSACTION_RECORD: Final = Message(
 
 MESSAGES: Final = (
     TOPIC_RECORD,
+    PARTITION_RECORD,
     CONFIG_RECORD,
     REMOVE_TOPIC_RECORD,
     FEATURE_LEVEL_RECORD,

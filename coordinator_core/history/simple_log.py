@@ -1,7 +1,7 @@
 """The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
 
-The first names topic ids (TopicRecord, RemoveTopicRecord) and tells how groups, topics and brokers are configured
-(ConfigRecord). The second is decoded so that nothing of it goes unread; silver has no table of its own for it.
+The first names topic ids (TopicRecord, RemoveTopicRecord), tells how many partitions topics have (PartitionRecord) and
+how groups, topics and brokers are configured (ConfigRecord). The second is decoded so that nothing of it goes unread; silver has no table of its own for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +47,15 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionMade:
+    """A partition of a topic id which was made at a time (epoch ms)."""
+
+    topic_id: str
+    partition: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigChanged:
     """A config which was given a value (ConfigRecord), or went back to its default: then the value is None."""
 
@@ -68,16 +77,17 @@ class SimpleLogOutput:
     topics: tuple[TopicName, ...]
     deleted: tuple[TopicDeleted, ...]
     configs: tuple[ConfigChanged, ...]
+    partitions: tuple[PartitionMade, ...]
     findings: tuple[Finding, ...]
     counts: LedgerCounts
 
 
-Settled = TopicName | TopicDeleted | ConfigChanged
+Settled = TopicName | TopicDeleted | ConfigChanged | PartitionMade
 """What counts once its transaction has ended."""
 
 
 class ClusterMetadataReplay:
-    """Topic names, deletions and configs of `__cluster_metadata`-0.
+    """Topic names, numbers of partitions, deletions and configs of `__cluster_metadata`-0.
 
     Records between BeginTransaction and EndTransaction (KIP-868) count only once it has ended; AbortTransaction takes
     them back. Other record types are no concern of ours: they are counted as unknown and not quarantined.
@@ -93,7 +103,7 @@ class ClusterMetadataReplay:
         return self._pending
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
-        """Names, deletions and configs that this chunk settled."""
+        """What this chunk settled."""
         settled: list[Settled] = []
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
@@ -105,6 +115,8 @@ class ClusterMetadataReplay:
             match decoded.message.record_type:
                 case MetadataRecordType.TOPIC:
                     made = TopicName(fields.topic_id, fields.name, timestamp_ms, CLUSTER_METADATA)
+                case MetadataRecordType.PARTITION if fields.partition_id >= 0:
+                    made = PartitionMade(fields.topic_id, fields.partition_id, timestamp_ms)
                 case MetadataRecordType.REMOVE_TOPIC:
                     made = TopicDeleted(fields.topic_id, timestamp_ms)
                 case MetadataRecordType.CONFIG:
@@ -124,6 +136,7 @@ class ClusterMetadataReplay:
             tuple(item for item in settled if isinstance(item, TopicName)),
             tuple(item for item in settled if isinstance(item, TopicDeleted)),
             tuple(item for item in settled if isinstance(item, ConfigChanged)),
+            tuple(item for item in settled if isinstance(item, PartitionMade)),
             findings,
             counts,
         )
@@ -141,7 +154,7 @@ class TransactionStateReplay:
                 codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
-        return SimpleLogOutput((), (), (), findings, counts)
+        return SimpleLogOutput((), (), (), (), findings, counts)
 
 
 def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:

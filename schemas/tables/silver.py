@@ -324,6 +324,25 @@ TOPICS = Table(
     ),
 )
 
+PARTITION_COUNTS = Table(
+    layer="silver",
+    name="partition_counts",
+    comment="How many partitions topics had over time, internal ones included: one row for each number of partitions, "
+    "where the metadata log or Admin tells it.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        Column("topic", STRING, "Its name; null while no name is known."),
+        key("partition_count", INT, "Number of its partitions."),
+        Column("valid_from", TIMESTAMP, "Earliest time at which it is known to have so many; null where no time is."),
+        Column("valid_to", TIMESTAMP, "When it got more, or was deleted; null while not known to be."),
+        Column(
+            "learned_from", STRING, "CLUSTER_METADATA: PartitionRecords of the metadata log; ADMIN: a live cluster."
+        ),
+    ),
+)
+
 CONFIGS = Table(
     layer="silver",
     name="configs",
@@ -353,5 +372,6 @@ SILVER_TABLES = (
     SHARE_STATE_BATCHES,
     SHARE_BATCH_TRANSITIONS,
     TOPICS,
+    PARTITION_COUNTS,
     CONFIGS,
 )

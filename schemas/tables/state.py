@@ -170,14 +170,21 @@ GROUPS = Table(
 NAMES = Table(
     layer="state",
     name="names",
-    comment="What was learned of topic ids: their names, from where and when; deletions; which ids rows carry.",
+    comment="What was learned of topic ids: their names, from where and when; deletions; numbers of partitions; which ids "
+    "rows carry.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
         key("topic", STRING, "A name that it had; null in rows that tell no name."),
-        key("learned_from", STRING, "Where it stands; DELETED: when its topic went; IN_USE: silver has rows of it."),
+        key(
+            "learned_from",
+            STRING,
+            "Where it stands; DELETED: when its topic went; IN_USE: silver has rows of it; PARTITIONS: its partitions "
+            "became so many.",
+        ),
         Column("at", TIMESTAMP, "The earliest time it was learned there."),
+        key("partition_count", INT, "Number of partitions from then on, in rows of PARTITIONS; null in all others."),
     ),
 )
 

@@ -539,7 +539,9 @@ def test_topic_record_of_a_broker() -> None:
 BAD_METADATA: list[tuple[str, bytes, type[DecodeError]]] = [
     ("empty", b"", BufferUnderflow),
     ("frame 0", b"\0\2\0\1", InvalidRecord),
-    ("partition record", b"\1\3\2\0", UnknownRecordType),
+    ("partition change record", b"\1\5\2\0", UnknownRecordType),
+    ("partition record v3", b"\1\3\3\0", UnknownRecordType),
+    ("partition record cut", b"\1\3\2\0", BufferUnderflow),
     ("topic record v1", b"\1\2\1\1", UnknownValueVersion),
     ("short", b"\1\2\0\7warm", LengthOutOfBounds),
 ]

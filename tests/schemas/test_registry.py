@@ -163,10 +163,11 @@ def test_record_type_names_are_the_messages_names() -> None:
 def test_metadata_goes_by_api_key() -> None:
     """The metadata log's records are found by their apiKey."""
     assert METADATA[2] is cluster_metadata.TOPIC_RECORD
+    assert METADATA[3] is cluster_metadata.PARTITION_RECORD
     assert METADATA[4] is cluster_metadata.CONFIG_RECORD
     assert METADATA[9] is cluster_metadata.REMOVE_TOPIC_RECORD
     assert METADATA[12] is cluster_metadata.FEATURE_LEVEL_RECORD
-    assert sorted(METADATA) == [2, 4, 9, 12, 23, 24, 25]
+    assert sorted(METADATA) == [2, 3, 4, 9, 12, 23, 24, 25]
 
 
 def test_control_records_have_no_topic() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, SimpleLogOutput
+from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, PartitionMade, SimpleLogOutput
 from coordinator_core.log.records import decode_chunk
 from schemas import cluster_metadata as metadata
 from schemas.cluster_metadata import ConfigResourceType
@@ -58,3 +58,19 @@ def test_configs_of_a_transaction_count_once_it_has_ended() -> None:
     assert replayed(BEGIN, inside).configs == ()
     assert replayed(BEGIN, inside, ABORT).configs == ()
     assert [change.log_offset for change in replayed(BEGIN, inside, END).configs] == [1]
+
+
+def made(topic_id: str, partition: int) -> bytes:
+    message = metadata.PARTITION_RECORD
+    fields = codec.make(message, topic_id=topic_id, partition_id=partition, replicas=(1,), isr=(1,), leader=1)
+    return codec.encode_metadata(message, fields, 2)
+
+
+def test_partitions_are_told_when_they_were_made() -> None:
+    """Each PartitionRecord, once its transaction has ended; one without a number tells nothing."""
+    topic_id = "tmyj-FEYST-VyJ_du8dc1w"
+    output = replayed(
+        made(topic_id, 0), BEGIN, made(topic_id, 1), ABORT, BEGIN, made(topic_id, 2), END, made(topic_id, -1)
+    )
+    assert output.partitions == (PartitionMade(topic_id, 0, AT), PartitionMade(topic_id, 2, AT))
+    assert output.counts.unknown_type_count == 0
