@@ -1,7 +1,8 @@
 """The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
 
 The first names topic ids (TopicRecord, RemoveTopicRecord), tells how many partitions topics have (PartitionRecord) and
-how groups, topics and brokers are configured (ConfigRecord). The second is decoded so that nothing of it goes unread; silver has no table of its own for it.
+how groups, topics and brokers are configured (ConfigRecord). The second is decoded so that nothing of it goes unread;
+silver has no table of its own for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

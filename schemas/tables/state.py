@@ -170,8 +170,8 @@ GROUPS = Table(
 NAMES = Table(
     layer="state",
     name="names",
-    comment="What was learned of topic ids: their names, from where and when; deletions; numbers of partitions; which ids "
-    "rows carry.",
+    comment="What was learned of topic ids: their names, from where and when; deletions; numbers of partitions; which "
+    "ids rows carry.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,

@@ -38,7 +38,7 @@ def test_rows_are_intervals() -> None:
 
 
 def test_the_metadata_log_tells_the_internal_topics(tmp_path: Path) -> None:
-    """A night over the recording knows how many log partitions each coordinator topic has; the user may know of more."""
+    """After a night it is known how many log partitions coordinator topics have; the user may know of more."""
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(FULL_A)
     known = known_counts(ledger.warehouse, ledger.cluster_id)
