@@ -10,6 +10,7 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
@@ -39,6 +40,7 @@ final class AdminActs {
     Object run(JsonNode command) throws Exception {
         switch (command.get("do").asText()) {
             case "create_topic" -> createTopic(command);
+            case "add_partitions" -> addPartitions(command);
             case "set_config" -> setConfig(command);
             case "add_scram_user" -> addScramUser(command);
             case "allow" -> allow(command);
@@ -55,6 +57,12 @@ final class AdminActs {
         var topic = new NewTopic(command.get("topic").asText(), command.get("partitions").asInt(),
             (short) command.get("replicas").asInt());
         admin.createTopics(List.of(topic.configs(texts(command.get("configs"))))).all().get();
+    }
+
+    /** Up to so many in all. */
+    private void addPartitions(JsonNode command) throws Exception {
+        var increased = NewPartitions.increaseTo(command.get("partitions").asInt());
+        admin.createPartitions(Map.of(command.get("topic").asText(), increased)).all().get();
     }
 
     /** Of a TOPIC, BROKER or GROUP. */

@@ -1,0 +1,40 @@
+"""A member by kafka-python."""
+
+from kafka import KafkaConsumer
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from member import Member
+
+me = Member()
+
+
+class Listener(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned):
+        me.says("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked):
+        me.says("revoked", revoked)
+
+    def on_partitions_lost(self, lost):
+        me.says("lost", lost)
+
+
+consumer = KafkaConsumer(
+    bootstrap_servers=me["servers"],
+    group_id=me["group"],
+    client_id=me["name"],
+    auto_offset_reset="earliest",
+    auto_commit_interval_ms=me["commit_ms"],
+    session_timeout_ms=me["session_ms"],
+    heartbeat_interval_ms=me["heartbeat_ms"],
+    metadata_max_age_ms=2000,
+)
+consumer.subscribe(me["topics"], listener=Listener())
+while True:
+    consumer.poll(timeout_ms=100)
+    match me.command():
+        case ["stop"]:
+            break
+        case ["subscribe", topics]:
+            consumer.subscribe(topics.split(","), listener=Listener())
+consumer.close()
+me.says("closed")
