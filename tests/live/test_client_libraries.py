@@ -16,7 +16,7 @@ from tests.conftest import REPORT_LINE, takes_minutes
 from tests.live.broker import LiveBroker
 from tests.live.kafka_home import KafkaHome
 from tests.live.libraries.installed import install
-from tests.live.libraries.judge import CERTAIN, JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
+from tests.live.libraries.judge import JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
 from tests.live.libraries.play import GROUPS, LIBRARY_SETTINGS, cycles_in, play
 from tests.live.libraries.truth import read_truth
 
@@ -82,5 +82,5 @@ def test_owners_are_those_of_the_callbacks(judgement: Judgement, says: Callable[
 
 def test_causes_are_what_happened(judgement: Judgement) -> None:
     """CERTAIN is always right, LIKELY nearly always: the script and the broker's own log say what happened."""
-    assert judgement.causes[CERTAIN].wrong == []
+    assert judgement.wrongly_certain == []
     assert judgement.causes[LIKELY].share >= LIKELY_RIGHT_MIN, judgement.causes[LIKELY].wrong

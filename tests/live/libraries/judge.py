@@ -81,16 +81,23 @@ def speaks_of_coordinators(row: Row) -> bool:
 # ---- owners
 
 
-def judge_owners(truth: Truth, rows: Iterable[Row]) -> dict[str, Score]:
+def judge_owners(truth: Truth, rows: Iterable[Row], rebalances: Iterable[Row]) -> dict[str, Score]:
     """gold.partition_owners against the callbacks, by group: a stretch of either is right where the other has it."""
+    ends: dict[str, list[int]] = {group_id: [] for group_id in truth.groups}
+    for row in rebalances:
+        if row["group_id"] in ends and row["completed_at"] is not None:
+            ends[row["group_id"]].append(ms(row["completed_at"]))
     of_group: dict[str, list[Row]] = {group_id: [] for group_id in truth.groups}
     for row in rows:
         if row["group_id"] in of_group:
             of_group[row["group_id"]].append(row)
-    return {group_id: _owners_of(truth.groups[group_id], of_group[group_id], truth.ended_at) for group_id in of_group}
+    return {
+        group_id: _owners_of(group, of_group[group_id], sorted(ends[group_id]), truth.ended_at)
+        for group_id, group in truth.groups.items()
+    }
 
 
-def _owners_of(group: GroupTruth, rows: Sequence[Row], ended_at: int) -> Score:
+def _owners_of(group: GroupTruth, rows: Sequence[Row], changes: Sequence[int], ended_at: int) -> Score:
     score = Score()
     in_gold: list[Owned] = []
     dropped: set[Life] = set()
@@ -102,8 +109,11 @@ def _owners_of(group: GroupTruth, rows: Sequence[Row], ended_at: int) -> Score:
             continue
         until = None if row["valid_to"] is None else ms(row["valid_to"])
         in_gold.append(Owned(partition, life, ms(row["valid_from"]), until))
-        departure = group.departures.get(row["member_id"])
-        if departure is not None and departure.what == EXPIRED and departure.at < (life.ended_at or ended_at):
+        ran_until = ended_at if life.ended_at is None else life.ended_at
+        if any(
+            it.what == EXPIRED and life.started_at < it.at < ran_until
+            for it in group.departures.get(row["member_id"], ())
+        ):
             # The client hung: its callbacks do not say what the coordinator gave it meanwhile.
             dropped.add(life)
     ours = [it for it in joined(in_gold) if it.life not in dropped]
@@ -112,7 +122,8 @@ def _owners_of(group: GroupTruth, rows: Sequence[Row], ended_at: int) -> Score:
         for stretch in mine:
             if _is_short(stretch, group, ended_at):
                 continue
-            found = any(_is_same(*pair, group) for pair in _pairs(stretch, others, is_gold=side == "gold"))
+            pairs = _pairs(stretch, others, is_gold=side == "gold")
+            found = any(_is_same(gold, callbacks, group, changes) for gold, callbacks in pairs)
             score.add(found, f"{group.group_id}: only by {side}: {_words(stretch)}")
     score.left_out = len(dropped)
     return score
@@ -132,7 +143,8 @@ def joined(stretches: Iterable[Owned]) -> list[Owned]:
 
 def _is_short(stretch: Owned, group: GroupTruth, ended_at: int) -> bool:
     """Too short to be looked for on the other side, or at the edge of the recording."""
-    until = ended_at if stretch.to_ms is None else stretch.to_ms
+    ends = (ended_at, stretch.to_ms, stretch.life.gone_at)
+    until = min(end for end in ends if end is not None)
     return until - stretch.from_ms <= CALLBACK_TOLERANCE_MS + group.session_ms // 2
 
 
@@ -143,9 +155,12 @@ def _pairs(stretch: Owned, others: Sequence[Owned], *, is_gold: bool) -> Iterato
             yield (stretch, other) if is_gold else (other, stretch)
 
 
-def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth) -> bool:
-    late_ms = callbacks.from_ms - gold.from_ms
-    if not -CALLBACK_TOLERANCE_MS <= late_ms <= CALLBACK_TOLERANCE_MS:
+def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence[int]) -> bool:
+    """Where the next rebalance begins before a client has its assignment, its callback runs after that one."""
+    next_change = next((at for at in changes if at > gold.from_ms), gold.from_ms)
+    is_overtaken = next_change - gold.from_ms <= group.session_ms + JOIN_TOLERANCE_MS
+    latest = max(gold.from_ms, next_change if is_overtaken else 0) + CALLBACK_TOLERANCE_MS
+    if not gold.from_ms - CALLBACK_TOLERANCE_MS <= callbacks.from_ms <= latest:
         return False
     if gold.to_ms is None or callbacks.to_ms is None:
         # Who was killed is an owner until the session has run out, who leaves until the next generation.
@@ -224,8 +239,8 @@ class _Causes:
                 lives = [self._life(member_id, row) for member_id in row["members_joined"]]
                 return bool(lives) and None not in lives, f"joined: {lives}"
             case "MEMBER_LEFT" | "MEMBER_EXPIRED":
-                departures = [self._group.departures.get(member_id) for member_id in row["members_left"]]
-                ends = ["still there" if it is None else it.what for it in departures]
+                until = ms(row["completed_at"] or row["started_at"]) + CLOCKS_MS
+                ends = [self._end(member_id, until) for member_id in row["members_left"]]
                 return (LEFT if cause == MEMBER_LEFT else EXPIRED) in ends, f"went: {ends}"
             case "SUBSCRIPTION_CHANGED" | "PARTITIONS_CHANGED" if self._group.facts["protocol"] == "connect":
                 # A connector is made: the workers join again for it, and once more for its tasks.
@@ -254,6 +269,11 @@ class _Causes:
             for row in self._rows[:number]
         )
         return done > had
+
+    def _end(self, member_id: str, until: int) -> str:
+        """Why the member went that had gone by a time."""
+        gone = [it.what for it in self._group.departures.get(member_id, ()) if it.at <= until]
+        return gone[-1] if gone else "still there"
 
     def _life(self, member_id: str, row: Row) -> Life | None:
         rows = self._members.get((self._group.group_id, member_id), ())
@@ -295,12 +315,13 @@ def report(truth: Truth, tables: Mapping[str, Sequence[Row]]) -> "Judgement":
     """All measures over the tables of a recording."""
     verdicts = judge_causes(truth, tables["gold.rebalances"], tables["silver.group_members"])
     return Judgement(
-        judge_owners(truth, tables["gold.partition_owners"]),
+        judge_owners(truth, tables["gold.partition_owners"], tables["gold.rebalances"]),
         by_confidence(verdicts),
         {confidence: departures(verdicts, confidence) for confidence in (CERTAIN, LIKELY, GUESS)},
         acts_done(truth),
         len(truth.libraries),
         len(truth.languages),
+        [verdict for verdict in verdicts if verdict.confidence == CERTAIN and not verdict.is_right],
     )
 
 
@@ -315,6 +336,7 @@ class Judgement:
     acts: Counter[str]
     library_count: int
     language_count: int
+    wrongly_certain: Sequence[Verdict]
 
     @property
     def wrong_owners(self) -> list[str]:

@@ -1,7 +1,7 @@
 """What was done to the groups of a recording, and what their members' own callbacks said they owned."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -70,8 +70,8 @@ class GroupTruth:
     acts: tuple[Act, ...]
     lives: tuple[Life, ...]
     owned: tuple[Owned, ...]
-    departures: Mapping[str, Departure]
-    """By member id."""
+    departures: Mapping[str, Sequence[Departure]]
+    """By member id, in order of time: a member of the consumer protocol comes back with the id that it had."""
     triggers: Mapping[int, Trigger]
     """By the generation before the rebalance."""
 
@@ -122,11 +122,7 @@ def read_truth(folder: Path) -> Truth:
             ),
             lives,
             tuple(_owned(lives, callbacks.get(group_id, []), told["ended_at"])),
-            {
-                fact["member"]: Departure(fact["at"], fact["what"])
-                for fact in said.get(group_id, ())
-                if fact["what"] in {LEFT, EXPIRED}
-            },
+            _departures(said.get(group_id, ())),
             {
                 fact["generation"]: Trigger(fact["at"], fact["reason"], fact["client_reason"])
                 for fact in said.get(group_id, ())
@@ -145,6 +141,14 @@ def by_group(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
     """Lines in order of time, by group."""
     ordered = sorted(lines, key=lambda line: (line["group"], line["at"]))
     return {group_id: list(of_group) for group_id, of_group in groupby(ordered, key=lambda line: line["group"])}
+
+
+def _departures(facts: Iterable[Mapping[str, Any]]) -> dict[str, list[Departure]]:
+    departures: dict[str, list[Departure]] = {}
+    for fact in facts:
+        if fact["what"] in {LEFT, EXPIRED}:
+            departures.setdefault(fact["member"], []).append(Departure(fact["at"], fact["what"]))
+    return departures
 
 
 def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
