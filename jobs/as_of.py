@@ -370,7 +370,7 @@ class SilverAt:
         return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in group_ids}
 
     def _is_past(self, event: Row) -> bool:
-        return self.at_ms is None or event["at"] <= self.at_ms
+        return self.at_ms is None or (event["at"] is not None and event["at"] <= self.at_ms)
 
     def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""

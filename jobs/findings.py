@@ -124,6 +124,7 @@ def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
 
 
 def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+    rebalances = rebalances.filter(pc.is_valid(rebalances["started_at"]))
     day = pc.floor_temporal(rebalances["started_at"], unit="day")
     days = (
         pa.table({"group_id": rebalances["group_id"], "day": day})
@@ -158,7 +159,8 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
             parts.append(f"{found.storm_rebalance_count:,} of them in storms")
         if found.rollout_count:
             parts.append(_counted(found.rollout_count, "rolling deployment", ""))
-        parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
+        if found.rebalances_on_a_day:
+            parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
         yield _line(", ".join(parts), "audit --list rebalances", options)
     if found.storm_rebalance_count:
         query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"

@@ -11,6 +11,7 @@ from typing import Final, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
@@ -62,7 +63,9 @@ def _holding(owners: Iterable[OwnerRow], at_ms: int | None) -> list[OwnerRow]:
 def _holds(owner: OwnerRow, at_ms: int | None) -> bool:
     if at_ms is None:
         return owner.to_log_offset is None
-    return owner.valid_from <= at_ms and (owner.valid_to is None or at_ms < owner.valid_to)
+    # a record without a time tells no more than that it came before the next one that has one
+    has_begun = not is_time(owner.valid_from) or owner.valid_from <= at_ms
+    return has_begun and (owner.valid_to is None or at_ms < owner.valid_to)
 
 
 def _lives(warehouse: Warehouse, cluster_id: str, topic: str, partition: int) -> Iterator[GroupLife]:

@@ -31,7 +31,7 @@ from coordinator_core.coverage import union
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
-from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
@@ -560,11 +560,11 @@ def _read_names(whole: WholeRun) -> Names:
     rows = whole.read(NAMES).to_pylist()
     return Names(
         tuple(
-            TopicName(row["topic_id"], row["topic"], epoch_ms(row["at"]), row["learned_from"])
+            TopicName(row["topic_id"], row["topic"], _at_ms(row["at"]), row["learned_from"])
             for row in rows
             if row["learned_from"] in LEARNED_FROM
         ),
-        {row["topic_id"]: epoch_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
+        {row["topic_id"]: _at_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
         {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
         {
             (row["topic_id"], -1 if row["at"] is None else epoch_ms(row["at"])): row["partition_count"]
@@ -580,7 +580,7 @@ def _with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
     deleted = dict(before.deleted)
     for name in chain(before.learned, *(task.topics for task in done)):
         place = name.topic_id, name.topic, name.learned_from
-        if place not in earliest or name.at < earliest[place].at:
+        if place not in earliest or _is_sooner(name.at, earliest[place].at):
             earliest[place] = name
     for task in done:
         deleted |= task.deleted
@@ -615,7 +615,8 @@ def _topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[s
         if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name
         place = name.topic_id, name.topic
-        earliest[place] = min(earliest.get(place, name.at), name.at)
+        if place not in earliest or _is_sooner(name.at, earliest[place]):
+            earliest[place] = name.at
     return [
         {
             "topic_id": topic_id,
@@ -634,7 +635,22 @@ def _name_of(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _sureness(name: TopicName) -> tuple[int, int, str]:
-    return LEARNED_FROM.index(name.learned_from), name.at, name.topic
+    return LEARNED_FROM.index(name.learned_from), name.at if _is_shown(name.at) else TIMESTAMP_MS_MAX + 1, name.topic
+
+
+def _at_ms(at: datetime | None) -> int:
+    """As epoch milliseconds; -1: the record that tells it bears no time."""
+    return NO_TIMESTAMP_MS if at is None else epoch_ms(at)
+
+
+def _is_shown(at_ms: int) -> bool:
+    """Is it a time that tables show? What they do not show is not known after a run, so it must not count before."""
+    return 0 <= at_ms <= TIMESTAMP_MS_MAX
+
+
+def _is_sooner(at_ms: int, other_ms: int) -> bool:
+    """Is a time sooner than another one? One that is none is later than all."""
+    return _is_shown(at_ms) and (not _is_shown(other_ms) or at_ms < other_ms)
 
 
 def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
@@ -645,7 +661,7 @@ def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> 
     names = [field.name for field in dataclasses.fields(ConfigChanged)]
     run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
     former = run.read(CONFIG_CHANGES, names).to_pylist()
-    return [*(ConfigChanged(**row | {"at": epoch_ms(row["at"])}) for row in former), *changes]
+    return [*(ConfigChanged(**row | {"at": _at_ms(row["at"])}) for row in former), *changes]
 
 
 def _config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from coordinator_core.share_state.lane import (
     TransitionRows,
     delivery_state_name,
 )
-from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES
@@ -116,12 +116,22 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
         "is_transactional": _masked(commits.is_transactional, told),
         "outcome": _named(pa.array(commits.outcome), OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
-        "applied_at": _masked_times(commits.applied_at_ms, commits.applied_valid),
+        "applied_at": _masked_times(_applied_at_ms(commits), commits.applied_valid),
         "change": _named(_masked(commits.change, commits.change >= 0), CHANGES),
         "previous_offset": _masked(commits.previous_offset, commits.previous_offset_valid),
         "delta": _masked(commits.delta, commits.delta_valid),
     }
     return _table(columns, _NEVER_NULL_IN_COMMITS)
+
+
+def _applied_at_ms(commits: CommitColumns) -> I64:
+    """When commits took effect. A plain one did so when it was recorded; where its record bears no time, or none that
+    can be, the value still tells when it was committed."""
+    recorded, applied = commits.recorded_at_ms, commits.applied_at_ms
+    if not len(recorded) or (recorded.min() >= 0 and recorded.max() <= TIMESTAMP_MS_MAX):
+        return applied
+    is_lacking = ((recorded < 0) | (recorded > TIMESTAMP_MS_MAX)) & commits.is_value & ~commits.is_transactional
+    return np.where(is_lacking, commits.commit_time_ms, applied)
 
 
 class ShareKeys:

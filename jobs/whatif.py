@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import CoreError
+from coordinator_core.inference.clock import is_time, lacks_times
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
 from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
@@ -87,6 +88,11 @@ def whatif(
             )
         if {row.group_type for row in life.generations} == {"SHARE"}:
             return answer_share_group(group_id, (), question, known)
+        if lacks_times(life):
+            raise WhatIfJobError(
+                f"records of group {group_id!r} bear no time, so nobody knows how long its members were silent: what "
+                "other time-outs had done to it cannot be told"
+            )
         return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
     except CoreError as error:
         raise WhatIfJobError(str(error)) from error
@@ -120,7 +126,8 @@ def _transitions(files: SilverFiles, group_id: str, from_ms: int | None, to_ms: 
         found += [
             row
             for row in rows_of(of_group, Transition)
-            if (from_ms is None or row.at >= from_ms) and (to_ms is None or row.at < to_ms)
+            if (from_ms is None or (is_time(row.at) and row.at >= from_ms))
+            and (to_ms is None or (is_time(row.at) and row.at < to_ms))
         ]
     return sorted(found, key=lambda row: (row.topic_id, row.partition, row.log_offset, row.first_offset))
 

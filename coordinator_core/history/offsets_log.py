@@ -23,7 +23,7 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
-from coordinator_core.offsets.lane import CommitColumns, LaneOutput, LaneState, OffsetLane
+from coordinator_core.offsets.lane import CommitColumns, LaneOutput, LaneState, OffsetLane, Touches
 from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
@@ -224,15 +224,32 @@ def _add_touches(lane: LaneOutput, operations: _Operations) -> None:
     """Commits that make a simple group."""
     touches = lane.touches
     numbers = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
+    times = _times_of(touches, lane.commits)
     for number, offset, group, timestamp_ms in zip(
         numbers.tolist(),
         touches.log_offset.tolist(),
         touches.group.tolist(),
-        touches.timestamp_ms.tolist(),
+        times.tolist(),
         strict=True,
     ):
         record = GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)
         operations.add(number, lane.commits.groups[group], timestamp_ms, record)
+
+
+def _times_of(touches: Touches, commits: CommitColumns) -> I64:
+    """When commits were written; where a plain record bears no time, when it was committed, as its value tells. What a
+    transaction commits may be decided in another chunk, and is not asked."""
+    times = touches.timestamp_ms
+    lacking = np.flatnonzero(times < 0)
+    if not len(lacking):
+        return times
+    times, plain = times.copy(), np.flatnonzero(~commits.is_transactional)
+    plain = plain[np.argsort(commits.log_offset[plain], kind="stable")]
+    places = np.searchsorted(commits.log_offset[plain], touches.log_offset[lacking])
+    for index, place in zip(lacking.tolist(), places.tolist(), strict=True):
+        if place < len(plain) and commits.log_offset[plain[place]] == touches.log_offset[index]:
+            times[index] = commits.commit_time_ms[plain[place]]
+    return times
 
 
 def _add_deleted_offsets(lane: LaneOutput, operations: _Operations) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from coordinator_core import anomalies
 from coordinator_core.history.rows import EventRow
+from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
@@ -193,7 +194,7 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
             life.log_partition,
             event.log_offset,
             event.event_index,
-            event.at,
+            shown_at(life, event.log_offset, event.at),
             event.topic,
             None,
             event.partition,
@@ -230,7 +231,7 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
                 life.log_partition,
                 event.log_offset,
                 event.event_index,
-                event.at,
+                shown_at(life, event.log_offset, event.at),
                 commits.topics[commits.topic[row]],
                 None,
                 int(commits.partition[row]),

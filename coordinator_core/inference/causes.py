@@ -71,6 +71,8 @@ class Step(NamedTuple):
     """What its plan changed."""
     had_members: bool
     """Were there members before?"""
+    is_timeless: bool = False
+    """Have its records no time, by which they are known to be of one operation?"""
 
     def has(self, event_type: str) -> bool:
         """Did the operation bring such an event?"""
@@ -85,7 +87,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     causes.extend(_by_assignment(step) if step.row.group_type == CLASSIC else _by_metadata(step, causes))
     if not causes:
         causes.append(_by_default(step, before))
-    if not step.row.is_contiguous:
+    if not step.row.is_contiguous or step.is_timeless:
         causes = [_weaker(cause) for cause in causes]
     surest: dict[str, Cause] = {}
     for cause in sorted(set(causes), key=_order):
@@ -110,7 +112,8 @@ def _order(cause: Cause) -> tuple[int, int, str]:
 
 
 def _weaker(cause: Cause) -> Cause:
-    """Generations are missing before this one: what is seen may be the cause of one of those."""
+    """Generations are missing before this one, or what is seen may be of another operation: it may not be the
+    cause."""
     return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
 
 

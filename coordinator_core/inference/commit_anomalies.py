@@ -387,10 +387,11 @@ def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verd
 
 
 def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
-    """Offsets a millisecond since the advance before; the first has none and gets 0."""
+    """Offsets a millisecond since the advance before; the first has none and gets 0, as have those whose times do not
+    tell it: there is none, or it went back."""
     at = commits.applied_at_ms[rows]
-    elapsed = np.diff(at, prepend=at[:1])
-    rates = moved / np.maximum(elapsed, 1)
+    before = np.append(at[:1], at[:-1])
+    rates = np.where((at < before) | (before == NONE_MS), 0, moved / np.maximum(at - before, 1))
     rates[:1] = 0
     return rates
 

@@ -2,13 +2,14 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.calendar import DAY_MS, cut_by_day
+from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.departures import CLASSIC
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, RebalanceRow, ShareGroupDayRow
@@ -57,7 +58,8 @@ def group_days(
     instant of a day, what of others was counted already.
     `settled_day`: days until then, inclusive, are left out (`late_counts`).
     """
-    generations = Counter(_day(row.valid_from) for row in life.generations)
+    rebalances = [row for row in rebalances if is_time(row.started_at)]
+    generations = Counter(_day(row.valid_from) for row in life.generations if row.from_log_offset not in life.timeless)
     begun = Counter(_day(row.started_at) for row in rebalances)
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
     commits = committed + Counter({day: counts.commit_count for day, counts in before.items()})
@@ -99,13 +101,18 @@ def late_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow], settle
 
 def odd_days(anomalies: Iterable[AnomalyRow]) -> Counter[int]:
     """How many anomalies there were, by first instant of the day."""
-    return Counter(_day(row.at) for row in anomalies)
+    return Counter(_day(row.at) for row in anomalies if is_time(row.at))
 
 
 def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:
     """What `__consumer_offsets` knows of the days of a share group after a day: epochs and members."""
-    generations = Counter(_day(row.valid_from) for row in life.generations if row.group_type == SHARE)
-    members = _MembersAt([member for member in life.members if member.group_type == SHARE])
+    generations = Counter(
+        _day(row.valid_from)
+        for row in life.generations
+        if row.group_type == SHARE and row.from_log_offset not in life.timeless
+    )
+    stays = [member for member in life.members if member.group_type == SHARE]
+    members = _MembersAt(stays)
     return [
         ShareGroupDayRow(
             group_id=life.group_id,
@@ -119,7 +126,7 @@ def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGr
             worst_topic=None,
             worst_partition=None,
         )
-        for day in sorted({*generations, *members.days()})
+        for day in sorted({*generations, *_days_of(stays, life.timeless)})
         if day > settled_day
     ]
 
@@ -162,10 +169,21 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
             continue
         from_ms = max(row.started_at, counted_to_ms)
         to_ms = newest_ms if row.completed_at is None else row.completed_at
+        if row.completed_at is None and row.group_type == CLASSIC:
+            continue  # it is over, nobody knows when
         for day, ms in cut_by_day(from_ms, to_ms):
             days[day] += ms
         counted_to_ms = max(counted_to_ms, to_ms)
     return days
+
+
+def _days_of(members: Iterable[MemberRow], timeless: Set[int]) -> Iterator[int]:
+    """Days on which somebody came or went."""
+    for member in members:
+        if member.from_log_offset not in timeless:
+            yield _day(member.valid_from)
+        if member.valid_to is not None and member.to_log_offset not in timeless:
+            yield _day(member.valid_to)
 
 
 class _MembersAt:
@@ -186,10 +204,6 @@ class _MembersAt:
         first = max(bisect_right(self._times, day) - 1, 0)
         last = bisect_right(self._times, day + DAY_MS - 1)
         return max(self._counts[first:last], default=0)
-
-    def days(self) -> Iterable[int]:
-        """Days on which somebody came or went."""
-        return (_day(time) for time in self._times)
 
 
 class _TypesAt:

@@ -98,7 +98,9 @@ class Deletions:
         self._removed = removed
         self._subscriptions = _Subscriptions(life)
         self._group_deleted = {
-            event.at: event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"
+            event.at: event.log_offset
+            for event in life.events
+            if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
         self._applied = self._applied_by_partition()
 
@@ -218,12 +220,17 @@ class Deletions:
         if place < 0 or commits.change[rows[place]] == _DELETE:
             return _Deleted(None, None, True)
         at_ms, base_ms = int(commits.recorded_at_ms[row]), int(commits.recorded_at_ms[rows[place]])
+        if base_ms == NONE_MS:
+            # a record that bears no time still carries that of its commit
+            base_ms = int(commits.applied_at_ms[rows[place]])
         if NONE_MS in {at_ms, base_ms}:
             return _Deleted(None, None, True)
         expire_at_ms = int(commits.expire_at_ms[rows[place]])
         if expire_at_ms != NO_EXPIRY:
             return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms)
         if generation is not None and generation.group_type == CLASSIC and generation.member_count == 0:
+            if generation.from_log_offset in self._life.timeless:
+                return _Deleted(None, None, True)
             base_ms = min(base_ms, generation.valid_from)
         return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS)
 

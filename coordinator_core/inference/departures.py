@@ -124,23 +124,34 @@ class _Departures:
         self._settings = settings
         self._configs = configs
         self._commit_times = heard
+        self._timeless = life.timeless
         self._events = _events_by_member(life.events)
 
     def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Departure:
         """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
-        ended_at_ms = _ended_at_ms(now)
+        ended_at_ms = self._ended_at_ms(now)
+        if ended_at_ms is None:
+            return Departure(*_usual(member), GUESS)
         heard = self._heard(member, previous, now)
         session_ms = member.session_timeout_ms
         if session_ms is not None and session_ms > 0:
             return self._by_own_session(member, previous, heard, ended_at_ms, session_ms)
         return self._by_group_session(member, heard, ended_at_ms)
 
+    def _ended_at_ms(self, now: GenerationRow) -> int | None:
+        """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups; None
+        where nothing tells it."""
+        if now.from_log_offset in self._timeless:
+            return now.current_state_at
+        return now.valid_from if now.current_state_at is None else min(now.valid_from, now.current_state_at)
+
     def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
         end = now.from_log_offset
         if now.group_type == CLASSIC and previous is not None and previous.group_type == CLASSIC:
             by_record_ms = previous.current_state_at
         else:
-            by_record_ms = max((event.at for event in self._of(member, end)), default=None)
+            told = (event for event in self._of(member, end) if event.log_offset not in self._timeless)
+            by_record_ms = max((event.at for event in told), default=None)
         times = self._commit_times.get(stretch_of(member), ())
         last_commit_ms = times[-1] if times else None
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
@@ -203,7 +214,9 @@ class _Departures:
             (
                 event
                 for event in reversed(self._of(member, member.to_log_offset))
-                if event.event_type == "MEMBER_RECONCILED" and event.at <= ended_at_ms
+                if event.event_type == "MEMBER_RECONCILED"
+                and event.at <= ended_at_ms
+                and event.log_offset not in self._timeless
             ),
             None,
         )
@@ -246,13 +259,6 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
 def _usual(member: MemberRow) -> tuple[str, str]:
     """Where nothing shows it: static members do not leave when they stop, others do."""
     return (LEFT, "USUALLY_LEAVES") if member.instance_id is None else (EXPIRED, "STATIC_MEMBER")
-
-
-def _ended_at_ms(now: GenerationRow) -> int:
-    """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups."""
-    if now.current_state_at is None:
-        return now.valid_from
-    return min(now.valid_from, now.current_state_at)
 
 
 def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
+from coordinator_core.inference.clock import shown_at, with_times
 from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import (
@@ -104,6 +105,9 @@ def judge_group(
     `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
     where the group is to be judged from its beginning. `removed`: topics that the metadata log shows removed.
     """
+    life = with_times(life)
+    if before is not None and life.timeless:
+        raise PastTooShort("records without a time are judged with those around them")
     came_from = None if before is None else before.settled
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: Departed = {}
@@ -129,7 +133,7 @@ def judge_group(
     stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
     del applied  # as long as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
-    settled = settle(life, owners, rebalances, settings, came_from)
+    settled = None if life.timeless else settle(life, owners, rebalances, settings, came_from)
     past = group_facts(life, departed, rebalances.rows, anomalies, settings, before, settled)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
@@ -143,7 +147,7 @@ def judge_group(
         if not late.keys() <= days.keys() or has_days > had_days:
             raise PastTooShort("settled days have no rows")
     gold = GroupGold(
-        owners=owners,
+        owners=_as_shown(owners, life),
         rebalances=list(rebalances.rows),
         anomalies=anomalies,
         days=group_days(life, rebalances.unowned.by_day, rebalances.rows, anomalies, committed, days, settled_day)
@@ -155,6 +159,19 @@ def judge_group(
     settled_at = -1 if came_from is None else came_from.generation_at
     hosts = HostsNow(owners, changed, moved, settled_at) if changed or moved else None
     return Judged(life, gold, past, heard, kept, hosts, came_from, late, settled)
+
+
+def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
+    """With the times that records bear, and no others."""
+    if not life.timeless:
+        return owners
+    return [
+        row._replace(
+            valid_from=shown_at(life, row.from_log_offset, row.valid_from),
+            valid_to=None if row.valid_to is None else shown_at(life, row.to_log_offset, row.valid_to),
+        )
+        for row in owners
+    ]
 
 
 NO_TIMES: Final[Mapping[Stretch, Times]] = {}

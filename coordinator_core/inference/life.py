@@ -63,3 +63,5 @@ class GroupLife(NamedTuple):
     assignments: tuple[AssignmentRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     commits: GroupCommits = GroupCommits()
+    timeless: frozenset[int] = frozenset()
+    """Places in the log whose rows have no time of their own (`clock.with_times`)."""

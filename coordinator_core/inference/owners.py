@@ -7,7 +7,7 @@ the coordinator held; when a client really stopped reading it does not say, nor 
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
@@ -54,11 +54,12 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return _with_handovers(rows, _Targets(life.assignments))
+    return _with_handovers(rows, _Targets(life.assignments), life.timeless)
 
 
-def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets") -> list[OwnerRow]:
-    """The rows with the gap before each stretch, and marked where two members owned a partition at one time.
+def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int]) -> list[OwnerRow]:
+    """The rows with the gap before each stretch, and marked where two members owned a partition at one time. How long a
+    gap was is known where both of its ends have a time.
 
     Classic groups know a topic by its name, others by its id: where the name of the id is known, a stretch after a
     conversion goes on from the one before it.
@@ -77,7 +78,7 @@ def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets") -> list[Owner
         if previous.to_log_offset is None or row.from_log_offset < previous.to_log_offset:
             marked[before] = marked[before]._replace(is_double=True)
             marked[index] = marked[index]._replace(is_double=True)
-        elif previous.valid_to is not None:
+        elif previous.valid_to is not None and timeless.isdisjoint((previous.to_log_offset, row.from_log_offset)):
             gap_ms = max(row.valid_from - previous.valid_to, 0)
             cause = None if not gap_ms else REVOKED if targets.outlast(previous) else NOT_ASSIGNED
             marked[index] = row._replace(gap_before_ms=gap_ms, gap_cause=cause)

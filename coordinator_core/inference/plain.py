@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
@@ -128,8 +129,12 @@ def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts]) -> list[An
 def _days(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], anomalies: Iterable[AnomalyRow]) -> list[GroupDayRow]:
     """As `days.group_days` has them."""
     counts = commit_counts(plain.commits, plain.group, plain.group_ids)
-    begun = {(group_id, past.typed_ms // DAY_MS * DAY_MS) for group_id, past in pasts.items() if past.is_memberless}
-    odd = Counter((row.group_id, row.at // DAY_MS * DAY_MS) for row in anomalies)
+    begun = {
+        (group_id, past.typed_ms // DAY_MS * DAY_MS)
+        for group_id, past in pasts.items()
+        if past.is_memberless and is_time(past.typed_ms)
+    }
+    odd = Counter((row.group_id, row.at // DAY_MS * DAY_MS) for row in anomalies if is_time(row.at))
     return [
         day_of_commits(*place, counts.get(place, 0), odd[place], UNKNOWN_TYPE, generation_count=int(place in begun))
         for place in counts.keys() | begun

@@ -15,7 +15,7 @@ from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
 from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
 from coordinator_core.inference.heard import Stretch
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.movement import Plans, sync_phase_ms
 from coordinator_core.inference.owners import OwnerPlace
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
@@ -58,9 +58,14 @@ def find_rebalances(
     """All rebalances of one group. `departed`: `find_departures` of it. `unowned_before` and `settled_to`: `past` and
     `past_end` of `unowned_time`."""
     placed = set[Stretch]()
-    rollouts = find_rollouts(life.members, departed, settings, placed)
+    rollouts = [
+        rollout
+        for rollout in find_rollouts(life.members, departed, settings, placed)
+        if life.timeless.isdisjoint(rollout.log_offsets)
+    ]
     departed = {**departed, **by_others(rollouts, departed)}
     completed = completion_times(life.events)
+    filled_ms = {event.at for event in life.events if event.log_offset in life.timeless}
     rows: list[RebalanceRow] = []
     log_offsets: list[int] = []
     windows: list[Window] = []
@@ -69,9 +74,11 @@ def find_rebalances(
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
         causes = find_causes(step, causes)
-        rows.append(_row(step, left, causes, _completed_at(step, completed)))
+        row = _row(step, left, causes, _completed_at(step, completed))
+        rows.append(_with_known_times(row, step, life.timeless, filled_ms))
         log_offsets.append(step.row.from_log_offset)
-        windows.append(_window(step, windows[-1].begin_ms if windows else 0))
+        is_timeless = step.row.from_log_offset in life.timeless
+        windows.append(_window(step, windows[-1].begin_ms if windows else 0, is_timeless=is_timeless))
     unowned = unowned_time(owners, windows, unowned_before, settled_to)
     rows = [
         row._replace(unowned_partition_ms=ms, revoked_partition_ms=revoked_ms)
@@ -109,6 +116,8 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
                 has_pattern=present.pattern_count > 0,
                 movement=plans.movement(row, is_empty=not present.count),
                 had_members=had_members,
+                # a classic group is one record
+                is_timeless=row.group_type != CLASSIC and row.from_log_offset in life.timeless,
             ),
             left,
         )
@@ -200,12 +209,23 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
     )
 
 
-def _window(step: Step, begin_ms_min: int) -> Window:
+def _window(step: Step, begin_ms_min: int, *, is_timeless: bool) -> Window:
     row = step.row
     return Window(
         log_offset=row.from_log_offset,
         begin_ms=max(row.valid_from, begin_ms_min),
         has_members=step.member_count > 0,
-        sync_from_ms=row.valid_from - sync_phase_ms(row),
+        sync_from_ms=row.valid_from - (0 if is_timeless else sync_phase_ms(row)),
         sync_to_ms=row.valid_from,
     )
+
+
+def _with_known_times(row: RebalanceRow, step: Step, timeless: Set[int], filled_ms: Set[int]) -> RebalanceRow:
+    """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
+    is_timeless = step.row.from_log_offset in timeless
+    if is_timeless:
+        told = step.row.current_state_at if step.row.group_type == CLASSIC else None
+        row = row._replace(started_at=NONE_MS if told is None else told)
+    if is_timeless or row.completed_at in filled_ms:
+        row = row._replace(completed_at=None, duration_ms=None)
+    return row

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coordinator_core.inference.clock import lacks_times
 from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_anomalies
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, has_lost_topic
@@ -69,6 +70,8 @@ def judge_standing(
 
     Raises PastTooShort where the group is to be judged from its beginning.
     """
+    if lacks_times(life):
+        raise PastTooShort("records without a time are judged with those around them")
     before.require_enough(life, settings)
     owners = partition_owners(life)
     if any(row.is_double for row in owners):

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.departures import EXPIRED, GUESS
 from coordinator_core.inference.rollouts import FOLLOW_UPS, client_family
 from coordinator_core.inference.rows import RebalanceRow
@@ -46,6 +47,14 @@ def with_storms(
     came or went in a rolling deployment.
     """
     marked = list(rebalances)
+    timed = [index for index, row in enumerate(rebalances) if is_time(row.started_at)]
+    if len(timed) < len(rebalances):
+        # those that began at no known time are of no storm
+        rows, places = [rebalances[index] for index in timed], [log_offsets[index] for index in timed]
+        stormy = with_storms(rows, places, [explained[index] for index in timed], members, settings)
+        for index, row in zip(timed, stormy, strict=True):
+            marked[index] = row
+        return marked
     changes = _Changes(rebalances, log_offsets, explained, _Names(members), settings.storm_window_ms)
     restless = [index for index, row in enumerate(rebalances) if _is_restless(row) or changes.is_flapping(index)]
     starts_ms = [rebalances[index].started_at for index in restless]
@@ -74,7 +83,8 @@ def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple
     count = max(settings.storm_generation_count, 1)
     for last in range(count - 1, len(starts_ms)):
         first = last - count + 1
-        if starts_ms[last] - starts_ms[first] > settings.storm_window_ms:
+        # clocks of different leaders may be apart by more
+        if abs(starts_ms[last] - starts_ms[first]) > settings.storm_window_ms:
             continue
         if storms and first <= storms[-1][1]:
             storms[-1] = storms[-1][0], last

@@ -74,7 +74,11 @@ OFFSET_COMMITS = Table(
             BIGINT,
             "Where it took effect: the marker's offset in a transaction; null unless APPLIED.",
         ),
-        Column("applied_at", TIMESTAMP, "When it took effect; null unless APPLIED."),
+        Column(
+            "applied_at",
+            TIMESTAMP,
+            "When it took effect; commit_time where a plain record bears no time; null unless APPLIED.",
+        ),
         Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
         Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
         Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),

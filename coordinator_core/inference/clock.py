@@ -1,0 +1,126 @@
+"""Times where the log has none.
+
+Records of Kafka before 0.10 bear no time, nor do many dumps, and a damaged one may bear an impossible one. What is
+inferred of a group compares times all the same, and needs them in the order of the log. So rows without a time get one
+here, just behind the last known one (`with_times`); `GroupLife.timeless` remembers their places. Nothing is said that
+rests on such a time: it is no evidence of why a member went, it makes no duration and counts for no day; and rows of
+gold show none (`shown_at`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
+from typing import Final, TypeGuard, TypeVar
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.life import NONE_MS, GroupLife
+
+_VALID_FROM: Final = attrgetter("valid_from")
+_BEGINS: Final = attrgetter("from_log_offset", "valid_from")
+_ENDS: Final = attrgetter("to_log_offset", "valid_to")
+_AT: Final = attrgetter("at")
+
+Interval = TypeVar("Interval", GenerationRow, MemberRow, AssignmentRow)
+
+
+def is_time(at_ms: int | None) -> TypeGuard[int]:
+    """Is there one? Null in silver, or Kafka's -1, is none."""
+    return at_ms is not None and at_ms != NONE_MS
+
+
+def lacks_times(life: GroupLife) -> bool:
+    """Is there a row of a group without a time? Commits are not asked: theirs are columns."""
+    rows = (*life.generations, *life.members, *life.assignments)
+    return (
+        not all(map(is_time, chain(map(_AT, life.events), map(_VALID_FROM, rows))))
+        or any(to is not None and not is_time(valid_to) for to, valid_to in map(_ENDS, rows))
+        or any(row.current_state_at == NONE_MS for row in life.generations)
+    )
+
+
+def with_times(life: GroupLife) -> GroupLife:
+    """The same, with a time in each row, and the places of those that had none."""
+    if not lacks_times(life):
+        return life
+    clock = _Clock(life)
+
+    def event_at(event: EventRow) -> EventRow:
+        return event if is_time(event.at) else event._replace(at=clock.at(event.log_offset))
+
+    return life._replace(
+        generations=tuple(_state_at_known(clock.filled(row)) for row in life.generations),
+        members=tuple(map(clock.filled, life.members)),
+        assignments=tuple(map(clock.filled, life.assignments)),
+        events=tuple(map(event_at, life.events)),
+        timeless=clock.timeless,
+    )
+
+
+def shown_at(life: GroupLife, log_offset: int | None, at_ms: int) -> int:
+    """The time of a place in the log as gold shows it; NONE_MS where the log has none."""
+    return NONE_MS if log_offset in life.timeless else at_ms
+
+
+def _state_at_known(row: GenerationRow) -> GenerationRow:
+    return row if is_time(row.current_state_at) else row._replace(current_state_at=None)
+
+
+class _Clock:
+    """A time for each operation of one group. An operation is named by its last record, as intervals are."""
+
+    def __init__(self, life: GroupLife) -> None:
+        told = list(_told(life))
+        self._ends = sorted({place for place, _, is_end in told if is_end})
+        known: dict[int, int] = {}
+        timeless: set[int] = set()
+        for place, at_ms, _ in told:
+            if is_time(at_ms):
+                known[self._operation(place)] = at_ms
+            else:
+                timeless.add(place)
+        self.timeless = frozenset(timeless)
+        self._known = sorted(known.items())
+        self._places = [place for place, _ in self._known]
+        self._lacking = sorted({self._operation(place) for place in timeless} - known.keys())
+        self._times = known
+
+    def _operation(self, place: int) -> int:
+        """The last record of the operation that a place is in, as far as that shows."""
+        index = bisect_left(self._ends, place)
+        return self._ends[index] if index < len(self._ends) else place
+
+    def at(self, place: int) -> int:
+        """The time of the operation; where it has none, one for each that follows the last known one, in order."""
+        operation = self._operation(place)
+        if operation in self._times:
+            return self._times[operation]
+        index = bisect_right(self._places, operation)
+        before, base_ms = self._known[index - 1] if index else (-1, self._first_ms())
+        return base_ms + bisect_right(self._lacking, operation) - bisect_right(self._lacking, before)
+
+    def _first_ms(self) -> int:
+        """Before the first known time by as many as have none before it."""
+        if not self._known:
+            return 0
+        place, at_ms = self._known[0]
+        return max(at_ms - 1 - bisect_right(self._lacking, place), 0)
+
+    def filled(self, row: Interval) -> Interval:
+        """The same interval, with its times."""
+        if not is_time(row.valid_from):
+            row = row._replace(valid_from=self.at(row.from_log_offset))
+        if row.to_log_offset is not None and not is_time(row.valid_to):
+            row = row._replace(valid_to=self.at(row.to_log_offset))
+        return row
+
+
+def _told(life: GroupLife) -> Iterator[tuple[int, int | None, bool]]:
+    """Places, their times, and whether each is the end of an operation."""
+    for begin, begin_ms in map(_BEGINS, chain(life.generations, life.members, life.assignments)):
+        yield begin, begin_ms, True
+    for end, end_ms in map(_ENDS, chain(life.generations, life.members, life.assignments)):
+        if end is not None:
+            yield end, end_ms, True
+    for event in life.events:
+        yield event.log_offset, event.at, False

@@ -1,0 +1,150 @@
+"""Records without a time, or with one that cannot be: gold has what the log tells, and nothing that rests on a time it
+does not tell."""
+
+import struct
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from coordinator_core.log.batch import with_crc
+from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from jobs.audit_report import SOURCES, Span, run_audit_report
+from jobs.describe import View, run_describe
+from jobs.errors import JobError
+from jobs.findings import findings, lines
+from jobs.owner import run_owner
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope
+from jobs.restore import run_restore
+from jobs.whatif import asked, whatif
+from schemas.tables.gold import GOLD_TABLES
+from tests.cases.harness import CASES, CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.coordinator_core.history.histories import offsets_log
+from tests.coordinator_core.inference.group_weeks import weeks_log
+
+IMPOSSIBLE: Final = (-1, -5, -(2**62), 2**62, TIMESTAMP_MS_MAX + 1, TIMESTAMP_MS_MIN, 0)
+
+
+def gold(ledger: Ledger) -> dict[str, list[str]]:
+    """All of gold, in one order; where it is settled hangs on when it was audited."""
+    found = {}
+    for table in GOLD_TABLES:
+        rows = ledger.rows(table.full_name)
+        found[table.full_name] = sorted(repr({k: v for k, v in row.items() if k != "is_settled"}) for row in rows)
+    return found
+
+
+def retimed(batch: bytes, at_ms: int) -> bytes:
+    """The batch with another time in its header, from which records count theirs."""
+    return with_crc(batch[:27] + struct.pack(">qq", at_ms, at_ms) + batch[43:])
+
+
+def written(root: Path, batches: list[bytes]) -> Path:
+    """The batches as a segment of one log partition."""
+    folder = root / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    (folder / f"{int.from_bytes(batches[0][:8], 'big'):020}.log").write_bytes(b"".join(batches))
+    return root
+
+
+def log_of(seed: int) -> list[bytes]:
+    """A random log, some or all of whose batches have lost their times, or have impossible ones."""
+    random = Random(seed)
+    batches = weeks_log(random, ["a", "b"], random.randint(10, 30)) if seed % 2 else offsets_log(random)
+    share, kinds = random.choice((0.05, 0.3, 1.0)), random.choice(((-1,), IMPOSSIBLE))
+    return [retimed(batch, random.choice(kinds)) if random.random() < share else batch for batch in batches]
+
+
+@pytest.mark.parametrize(("case", "began_at"), [("D2a", [None]), ("D2b", [None, None]), ("D2c", [None, 1_460_000_000])])
+def test_generations_without_a_time_are_rebalances_without_one(
+    ledger: Ledger, case: str, began_at: list[int | None]
+) -> None:
+    """What a record tells without a time is told without one: who came is as certain as ever."""
+    assert ledger.night(CASES / case / "logs").exit_code == 0
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    assert [row["started_at"] and int(row["started_at"].timestamp()) for row in rows] == began_at
+    assert [row["completed_at"] is None for row in rows] == [at is None for at in began_at]
+    assert [row["duration_ms"] for row in rows] == [None if at is None else 0 for at in began_at]
+    assert [(row["cause"], row["confidence"]) for row in rows] == [("FIRST", "CERTAIN"), ("MEMBER_JOINED", "CERTAIN")][
+        : len(rows)
+    ]
+    assert not any(row["in_storm"] for row in rows)
+    days = {row["day"] for row in ledger.rows("gold.group_summary")}
+    assert days == {datetime(2016, 4, 7, tzinfo=UTC) for at in began_at if at is not None}
+
+
+def test_a_commit_without_a_time_took_effect_when_it_was_committed(ledger: Ledger) -> None:
+    """Records of Kafka 0.9 bear no time, but values of commits do: days and answers go by it."""
+    assert ledger.night(CASES / "D2d" / "logs").exit_code == 0
+    rows = ledger.rows("silver.offset_commits")
+    assert all(row["recorded_at"] is None and row["applied_at"] == row["commit_time"] for row in rows)
+    (day,) = ledger.rows("gold.group_summary")
+    assert (day["day"], day["commit_count"]) == (datetime(2016, 4, 7, tzinfo=UTC), 3)
+
+
+def test_no_duration_rests_on_a_time_that_is_not_there(ledger: Ledger, tmp_path: Path) -> None:
+    """A member that went at no known time is no more than guessed at, a gap without an end has no length, and what was
+    committed at no known time is not too fast."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.generation("g", 2, {"a": (0,)}, None)
+    log.generation("g", 3, {"a": (0, 1)}, NOON_MS + 9_000_000)
+    for number in range(6):
+        log.commit("g", 0, 10 * number, NOON_MS + 9_000_000 + 1_000 * number)
+    log.commit("g", 0, 10_000_000, None, commit_ms=None)
+    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
+    _, went, back = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    assert (went["cause"], went["confidence"]) == ("MEMBER_LEFT", "GUESS")
+    assert went["duration_ms"] is None and went["started_at"] is None
+    assert back["unowned_partition_ms"] == 0
+    owners = ledger.rows("gold.partition_owners")
+    assert [row["gap_before_ms"] for row in owners if row["partition"] == 1] == [None, None]
+    assert not ledger.rows("gold.commit_anomalies")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_times_that_are_none_change_no_table_by_the_cut_into_nights(tmp_path: Path, seed: int) -> None:
+    """Whatever the times, gold of several nights is gold of one."""
+    batches, random = log_of(seed), Random(seed)
+    whole, parts = Ledger(tmp_path / "whole"), Ledger(tmp_path / "parts")
+    assert whole.night(written(tmp_path / "logs", batches)).exit_code in {0, 3}
+    cuts = sorted({0, len(batches), *(random.randrange(len(batches)) for _ in range(2))})
+    for number, (first, end) in enumerate(pairwise(cuts), 1):
+        parts.night(written(tmp_path / f"logs-{number}", batches[first:end]), number=number)
+    assert gold(parts) == gold(whole)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 5, 7])
+def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> None:
+    """Lists, descriptions, owners, offsets to restore, the report and what is found: none trips over a time that is
+    none, at any time asked for."""
+    ledger, out = Ledger(tmp_path / "warehouse"), StringIO()
+    ledger.night(written(tmp_path / "logs", log_of(seed)))
+    warehouse = ledger.warehouse
+    of: dict[str, Any] = {"output_format": "json", "out": out}
+    for listing in SOURCES:
+        for span in (Span(), Span(0, NOON_MS)):
+            run_audit_report(warehouse, CLUSTER_ID, listing=listing, span=span, group_ids=None, **of)
+    for at_ms in (None, 5, NOON_MS):
+        for view in View:
+            with suppress(JobError):  # nobody of that name was there then
+                run_describe(
+                    warehouse, CLUSTER_ID, view=view, at_ms=at_ms, group_ids=["a"], tool=None, verbose=True, **of
+                )
+        run_owner(warehouse, CLUSTER_ID, topic="t", partition=0, at_ms=at_ms, **of)
+        with suppress(JobError):
+            run_restore(warehouse, CLUSTER_ID, group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
+    question = asked(["session.timeout.ms=10000"], [], ledger.settings())
+    try:
+        whatif(warehouse, cluster_id=CLUSTER_ID, group_id="a", question=question)
+    except JobError as error:
+        assert "bear no time" in str(error) or "no group" in str(error)
+    make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
+    assert list(lines(findings(warehouse, CLUSTER_ID)))
