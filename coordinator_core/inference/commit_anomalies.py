@@ -227,20 +227,23 @@ class _InForce:
             self._applied = {(int(commits.topic[of[0]]), int(commits.partition[of[0]])): of for of in slices}
         rows = self._applied.get((int(commits.topic[row]), int(commits.partition[row])), _NO_ROWS)
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
-        return _known(commits.committed_offset[rows[index]]) if index >= 0 else None
+        if index < 0 or commits.change[rows[index]] == DELETE:
+            return None
+        return int(commits.committed_offset[rows[index]])
 
 
 _NO_ROWS: Final = np.zeros(0, np.int32)
 
 
 class _Commit(NamedTuple):
-    """One row of the commits; -1 stands for null."""
+    """One row of the commits."""
 
     row: int
     topic: str
     partition: int
     log_offset: int
-    is_applied: bool
+    change: int
+    """Index into CHANGES; -1 unless applied."""
     at_ms: int
     """When it was applied, or else recorded."""
     previous_offset: int
@@ -255,7 +258,7 @@ def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]
     columns = (
         commits.partition[at],
         commits.log_offset[at],
-        is_applied,
+        commits.change[at],
         np.where(is_applied, commits.applied_at_ms[at], commits.recorded_at_ms[at]),
         commits.previous_offset[at],
         commits.committed_offset[at],
@@ -270,8 +273,7 @@ def _anomaly(
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
     is_empty = groups.is_empty_at(commit.log_offset)
-    before = _known(commit.previous_offset) if commit.is_applied else in_force.before(commit.row)
-    after = _known(commit.committed_offset)
+    before, after = _offsets_of(commit, in_force)
     method = verdict.method
     if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commit.is_transactional:
         # accepted, hence from a member; nobody had the partition, hence not from its owner
@@ -286,7 +288,7 @@ def _anomaly(
         kind=verdict.kind,
         from_offset=before,
         to_offset=after,
-        delta=after - before if commit.is_applied and before is not None and after is not None else None,
+        delta=None if commit.change < 0 else _difference(before, after),
         owner_member_id=owner.member_id if owner else None,
         owner_client_host=owner.client_host if owner else None,
         was_group_empty=is_empty,
@@ -438,6 +440,25 @@ def _rows(chosen: BoolArray) -> Sequence[int]:
     return rows
 
 
-def _known(value: Any) -> int | None:
-    number = int(value)
-    return None if number < 0 else number
+def _offsets_of(commit: _Commit, in_force: _InForce) -> tuple[int | None, int | None]:
+    """The offset in force before a commit, and the one after it; None where there is none."""
+    if commit.change in _MOVES:
+        return commit.previous_offset, commit.committed_offset
+    before: int | None = commit.previous_offset
+    if commit.change == FIRST:
+        before = None
+    elif commit.change < 0 or before == _MAY_BE_NULL:
+        before = in_force.before(commit.row)
+    return before, None if commit.change == DELETE else commit.committed_offset
+
+
+_MAY_BE_NULL: Final = -1
+"""Null reads so, and so does this offset."""
+_MOVES: Final = frozenset({ADVANCE, REPEAT, REWIND})
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    """None where there is none, or no BIGINT holds it."""
+    if before is None or after is None:
+        return None
+    return after - before if -(2**63) <= after - before < 2**63 else None

@@ -442,7 +442,7 @@ class MembersHeard:
         """After further commits, of groups whose members and owners are as they were. Those from before a place, whose
         transactions were open there, were heard then, of whoever owned their partitions."""
         commits = new.commits
-        rows = np.flatnonzero((commits.committed_offset >= 0) & (commits.log_offset >= from_log_offset))
+        rows = np.flatnonzero(~commits.is_tombstone & (commits.log_offset >= from_log_offset))
         if not len(rows) or not len(self.member):
             return self
         groups = {group_id: code for code, group_id in enumerate(new.group_ids)}

@@ -61,7 +61,7 @@ def heard_of(
     if not held:
         return heard
     latest = latest_of([before.get(stretch, ()) for stretch in places])
-    rows, starts = by_partition(commits, commits.committed_offset >= 0, is_in_log_order=True)
+    rows, starts = by_partition(commits, ~commits.is_tombstone, is_in_log_order=True)
     if len(rows):
         topics, partitions, begins, ends, member_of = np.array(held, np.int64).T
         width = 1 + max(int(commits.partition.max()), int(partitions.max()))

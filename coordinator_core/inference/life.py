@@ -7,16 +7,22 @@ import numpy as np
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.offsets.lane import CHANGES
 
 NONE_MS = -1
 """Stands for a time which is not there, in columns."""
+_DELETE: Final = CHANGES.index("DELETE")
 NO_EXPIRY: Final = 0
 """The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCommits:
-    """silver.offset_commits of one group as columns, in log order. Numbers which are null in silver are -1."""
+    """silver.offset_commits of one group as columns, in log order.
+
+    Times and places in the log that are null in silver are -1. Offsets may be any number, since brokers take any:
+    `change` tells which ones are null (`is_tombstone`; a first commit has none before it).
+    """
 
     topics: tuple[str, ...] = ()
     topic: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -43,6 +49,12 @@ class GroupCommits:
 
     def __len__(self) -> int:
         return len(self.log_offset)
+
+    @property
+    def is_tombstone(self) -> BoolArray:
+        """Which rows take an offset away. They take effect at once, whatever else is open."""
+        found: BoolArray = self.change == _DELETE
+        return found
 
     def taken(self, rows: I64 | BoolArray | slice) -> "GroupCommits":
         """Some of the rows."""

@@ -111,7 +111,7 @@ def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts]) -> list[An
             at=at_ms,
             kind=SET_ONCE.kind,
             from_offset=None,
-            to_offset=None if committed_offset < 0 else committed_offset,
+            to_offset=committed_offset,
             delta=None,
             owner_member_id=None,
             owner_client_host=None,

@@ -50,8 +50,7 @@ def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSe
 
     `applied`: `applied_by_partition` of them.
     """
-    is_tombstone = commits.committed_offset < 0
-    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | is_tombstone
+    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
     found |= jumps(commits, settings)
     found[list(stalled(commits, applied, settings))] = True
     return found

@@ -82,14 +82,13 @@ def judge_standing(
 
 def _facts(past: GroupFacts, commits: GroupCommits, anomalies: Iterable[AnomalyRow], is_new: BoolArray) -> GroupFacts:
     """As `group_past.group_facts` has them after the new ones of some commits."""
-    is_tombstone = is_new & (commits.committed_offset < 0)
-    is_deletion = is_new & (commits.change == DELETE)
+    is_deletion = is_new & commits.is_tombstone
     is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     told = commits.recorded_at_ms
     return past._replace(
         has_committed_empty=past.has_committed_empty or (past.emptied_since >= 0 and bool(is_plain.any())),
         # each tombstone is an event, whatever became of it
-        event_ms=int(told[is_tombstone][-1]) if is_tombstone.any() else past.event_ms,
+        event_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.event_ms,
         tombstone_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
         has_lost_topic=past.has_lost_topic or has_lost_topic(anomalies),
     )
