@@ -32,10 +32,12 @@ from jobs.audit_groups import audit_groups
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
+from jobs.copies import Rewrites
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
 from jobs.replay import captured_files
 from jobs.replay_state import (
+    WATERMARK_COLUMNS,
     LogPartition,
     Step,
     Watermark,
@@ -295,14 +297,17 @@ def _plan(
     ):
         return AuditPlan(logs, {(log.topic, log.partition): Step.AFRESH for log in logs}, is_resting=False)
     now = read_watermarks(run, of_any_format=True)
+    silver_captured = max((mark.capture_version for mark in now.values()), default=-1)
+    rewrites = Rewrites.load(warehouse, cluster_id, silver_captured)
     before = {
         (row["topic"], row["log_partition"]): watermark_from(row)
-        for row in newest.read(AUDITED_LOGS, ["topic", "log_partition", "next_offset", "replayed"]).to_pylist()
+        for row in newest.read(AUDITED_LOGS, [*WATERMARK_COLUMNS, "topic", "log_partition"]).to_pylist()
     }
     steps = {}
     for log in logs:
         place = log.topic, log.partition
-        steps[place] = step_of(now[place].replayed if place in now else (), before.get(place))
+        changed_from = rewrites.since(place, before[place].capture_version) if place in before else None
+        steps[place] = step_of(now[place].replayed if place in now else (), before.get(place), changed_from)
     next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
     plan = AuditPlan(logs, steps, same >= SOURCES, next_offsets)
     # rows of a log partition which is audited again from its beginning are among the settled ones of all

@@ -172,7 +172,8 @@ def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
 
 
 def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
-    rows = warehouse.read(QUARANTINE, ["code"], where={"cluster_id": cluster_id, "topic": log})
+    rows = warehouse.read(QUARANTINE, ["code", "resolved_at"], where={"cluster_id": cluster_id, "topic": log})
+    rows = rows.filter(rows["resolved_at"].is_null())
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
         yield f"{rows.num_rows:,} pieces of {log} could not be read ({codes}): see {QUARANTINE.full_name}"

@@ -3,6 +3,9 @@
 Each task reads and checks segments of some log partitions and writes their batches as Parquet part files; the bytes of
 the log do not pass through the JVM. The driver commits them all in one Delta transaction.
 
+bronze has one batch an offset. Where copies of a log differ, `coordinator_core.log.copies` says which one counts, and a
+capture takes the others out in the commit that brings it; `jobs.copies` keeps what that takes.
+
 Running again adds nothing. The Delta log keeps the first and last offset of every file of bronze.record_batches, and a
 file never spans offsets which could still be found elsewhere (it ends at every gap that compaction does not explain),
 so the offset ranges of the files are what is captured. They are committed together with the rows, and therefore right
@@ -28,19 +31,22 @@ from coordinator_core.coverage import (
     complete_coverage,
     intersect,
     merge_coverage,
+    subtract,
     union,
 )
+from coordinator_core.errors import InvalidBatch, TruncatedBatch
 from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
 from jobs.capture_writer import DAMAGED, CaptureRun, OffsetRange
+from jobs.copies import Copies, capture_application, write_rewrites
 from jobs.coverage import LogPartition
 from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
 from jobs.identity import check_sources, identities_of, keep_identities
-from jobs.quarantine import is_of_capture
+from jobs.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.settings import Settings, require_source
-from jobs.sinks import OVERWRITE, Warehouse
+from jobs.sinks import OVERWRITE, TableFile, Warehouse
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.stores import delete_folder
 from jobs.tasks import run_tasks, tapered
@@ -117,14 +123,22 @@ class Bronze:
     ends: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
     """First and last offset of the batch at the end of each of those ranges, as they were when this was loaded;
     ascending. There is none where retention took the batch."""
+    files: Mapping[LogPartition, tuple[TableFile, ...]] = field(default_factory=dict)
+    """Files of bronze.record_batches, as they were when this was loaded."""
+    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    """Offsets which retention took out of them."""
+    copies: Copies = field(default_factory=Copies)
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
         """As it is now; tables which are not there are made."""
         versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
-        known, ends, damaged = _known_offsets(warehouse, cluster_id)
+        dropped = dropped_ranges(warehouse, cluster_id)
+        files = captured_files(warehouse, cluster_id)
+        known, ends, damaged = _known_offsets(files, dropped)
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
-        return cls(cluster_id, known, damaged, coverage, versions, ends)
+        copies = Copies.load(warehouse, cluster_id)
+        return cls(cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
 
     def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
         """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
@@ -184,7 +198,7 @@ class Sources:
 
 def application(cluster_id: str) -> str:
     """The application id of the commits of captures."""
-    return f"capture/{cluster_id}"
+    return capture_application(cluster_id)
 
 
 def capture(
@@ -268,10 +282,13 @@ def capture_logs(
     bronze: Bronze,
     sources: Sources,
     run: CaptureRun,
+    *,
+    may_cut: bool = True,
 ) -> tuple[CaptureSummary, Bronze]:
-    """Add to bronze what it lacks of some logs; what was done, and bronze as it is then."""
+    """Add to bronze what it lacks of some logs; what was done, and bronze as it is then. `may_cut`: several tasks may
+    share the log partition of one source."""
     started = perf_counter()
-    work = plan(sources, bronze, settings.task_bytes_max)
+    work = plan(sources, bronze, settings.task_bytes_max, may_cut=may_cut)
     bins = tapered(
         [item.size_bytes for item in work],
         session.sparkContext.defaultParallelism,
@@ -295,33 +312,69 @@ def capture_logs(
     for result in done:
         if result.error is not None:
             raise result.error
+    removed = {file.path: file for result in done for file in result.removed}
+    if len(removed) < sum(len(result.removed) for result in done):
+        # two tasks wrote one file of bronze anew, each without what the other took out
+        return capture_logs(session, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))
 
     # Quarantine first, coverage last: a crash between leaves rows which the next run finds again and replaces, and a
     # segment is read again until coverage speaks of it.
     versions = dict(bronze.versions)
-    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done)
+    merged = _merged_coverage(bronze, done, epoch_ms(run.captured_at))
+    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done, merged, run)
+    copies = _copies_after(bronze, done)
+    copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
+    changed = _least_changed(done)
+    if changed:
+        write_rewrites(warehouse, bronze.cluster_id, version, changed, run.captured_at)
     files = [file for result in done for file in result.files]
     bronze_version = warehouse.version(RECORD_BATCHES)
-    if files:
-        committed = warehouse.commit(RECORD_BATCHES, files, app_id=app_id, version=version)
+    if files or removed:
+        committed = warehouse.commit(
+            RECORD_BATCHES, files, app_id=app_id, version=version, removed=tuple(removed.values())
+        )
         if committed.skipped:
             raise CaptureConflict
         bronze_version = committed.version
         versions[RECORD_BATCHES.full_name] = version
-    merged = _merged_coverage(bronze, done, epoch_ms(run.captured_at))
     versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
+    copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
     gaps = (CoverageKind.MISSING, CoverageKind.CORRUPT)
     summary = CaptureSummary(
         topics=_topic_counts(done),
-        quarantined_count=sum(len(result.quarantine) - result.torn_count for result in done),
+        quarantined_count=sum(
+            _resolved(row, merged, run, is_found=True)["resolved_at"] is None
+            for result in done
+            for row in result.quarantine
+        )
+        - sum(result.torn_count for result in done),
         gap_count=sum(r.kind in gaps for ranges in merged.values() for r in ranges),
         bronze_version=bronze_version,
         seconds=perf_counter() - started,
         notes=sources.dumps.notes if sources.dumps is not None else (),
     )
-    return summary, bronze.after(done, merged, versions)
+    if removed:
+        return summary, Bronze.load(warehouse, bronze.cluster_id)
+    return summary, replace(bronze.after(done, merged, versions), copies=copies)
+
+
+def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
+    """What is known of copies once tasks have read some."""
+    copies = bronze.copies
+    for result in done:
+        copies = copies.after(result.lineages, result.compared)
+    return copies
+
+
+def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
+    """By log partition, the first offset at which bronze changes below what it had."""
+    changed: dict[LogPartition, int] = {}
+    for result in done:
+        for partition, offset in result.changed.items():
+            changed[partition] = min(offset, changed.get(partition, offset))
+    return changed
 
 
 def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
@@ -366,8 +419,9 @@ def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sourc
             )
 
 
-def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]:
-    """The work of a capture: one item a log partition; large ones which only one source has, cut.
+def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool = True) -> list[LogWork]:
+    """The work of a capture: one item a log partition; large ones which only one source has, cut, unless they are to be
+    compared with bronze first.
 
     Segments are cut between files, a live log at any offset: a batch belongs where its last offset lies.
     """
@@ -391,9 +445,13 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int) -> list[LogWork]
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
             ends=tuple(bronze.ends.get(partition, ())),
+            files=bronze.files.get(partition, ()),
+            dropped=bronze.dropped.get(partition, ()),
+            read_files=bronze.copies.files.get(partition, {}),
+            lineage=bronze.copies.lineages.get(partition),
         )
-        source_count = len(item.segments) + (item.live is not None)
-        if source_count > 1 or item.dumps or item.size_bytes <= task_bytes_max:
+        is_compared = bool(item.known) and item.has_unread
+        if item.source_count > 1 or item.dumps or is_compared or not may_cut or item.size_bytes <= task_bytes_max:
             work.append(item)
         elif item.live is None:
             parts = _cut(item.segments[0], task_bytes_max)
@@ -421,8 +479,18 @@ def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
     return [replace(item, from_offset=start, offset_end=end) for start, end in zip(starts, [*cuts, None], strict=True)]
 
 
+def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
+    """Files of bronze.record_batches of a cluster that have rows, by log partition."""
+    files: dict[LogPartition, list[TableFile]] = {}
+    for file in warehouse.files(RECORD_BATCHES):
+        values = file.partition_values
+        if values["cluster_id"] == cluster_id and file.row_count:
+            files.setdefault((values["topic"], values["partition"]), []).append(file)
+    return {partition: tuple(found) for partition, found in files.items()}
+
+
 def _known_offsets(
-    warehouse: Warehouse, cluster_id: str
+    files: Mapping[LogPartition, Sequence[TableFile]], dropped: Mapping[LogPartition, Sequence[OffsetRange]]
 ) -> tuple[
     dict[LogPartition, tuple[OffsetRange, ...]],
     dict[LogPartition, tuple[OffsetRange, ...]],
@@ -430,21 +498,17 @@ def _known_offsets(
 ]:
     """Offsets which the files of bronze.record_batches span or spanned, the batches at their ends, and base offsets of
     damaged batches."""
-    known: dict[LogPartition, list[OffsetRange]] = {
-        partition: list(ranges) for partition, ranges in dropped_ranges(warehouse, cluster_id).items()
-    }
+    known: dict[LogPartition, list[OffsetRange]] = {partition: list(ranges) for partition, ranges in dropped.items()}
     last_batches: dict[LogPartition, dict[int, int]] = {}
     damaged: dict[LogPartition, frozenset[int]] = {}
-    for file in warehouse.files(RECORD_BATCHES):
-        if file.partition_values["cluster_id"] != cluster_id or not file.row_count:
-            continue
-        partition = file.partition_values["topic"], file.partition_values["partition"]
-        if file.path.rpartition("/")[2].startswith(DAMAGED):
-            damaged[partition] = damaged.get(partition, frozenset()) | {file.minimum["base_offset"]}
-        else:
-            last_offset = file.maximum["last_offset"]
-            known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
-            last_batches.setdefault(partition, {})[last_offset] = file.maximum["base_offset"]
+    for partition, of_log in files.items():
+        for file in of_log:
+            if file.path.rpartition("/")[2].startswith(DAMAGED):
+                damaged[partition] = damaged.get(partition, frozenset()) | {file.minimum["base_offset"]}
+            else:
+                last_offset = file.maximum["last_offset"]
+                known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
+                last_batches.setdefault(partition, {})[last_offset] = file.maximum["base_offset"]
     joined = {partition: tuple(union(ranges)) for partition, ranges in known.items()}
     ends = {
         partition: tuple((batches[last], last) for _, last in joined[partition] if last in batches)
@@ -466,8 +530,18 @@ def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
     return [replace(log, segments=tuple(part)) for part in parts]
 
 
-def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> bool:
-    """Put the rows of the files which were read in place of those they had, add those of answers that are new.
+QUARANTINE_COLUMNS: Final = QUARANTINE.column_names
+
+
+def _write_quarantine(
+    warehouse: Warehouse,
+    bronze: Bronze,
+    done: Sequence[TaskDone],
+    coverage: Mapping[LogPartition, Sequence[CoverageRange]],
+    run: CaptureRun,
+) -> bool:
+    """Put the rows of the files which were read in place of those they had, add those of answers that are new. Those
+    of what was put right since stay, and say so.
 
     Nothing is written if nothing changes; was something?
     """
@@ -475,19 +549,58 @@ def _write_quarantine(warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskD
     old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
     places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
     was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
-    is_old = pc.and_(pa.array(was_read, pa.bool_()), is_of_capture(old))
-    replaced = old.filter(is_old).to_pylist()
+    is_open = pc.and_(pc.is_null(old["resolved_at"]), is_of_capture(old))
+    is_old = pc.and_(pa.array(was_read, pa.bool_()), is_open)
+    before = {_identity(row): row for row in old.filter(is_old).to_pylist()}
     kept = old.filter(pc.invert(is_old))
-    first_seen = {_identity(row): row["seen_at"] for row in replaced}
-    seen = {_identity(row) for row in kept.filter(is_of_capture(kept)).to_pylist()}
+    others = {_identity(row): row for row in kept.filter(is_of_capture(kept)).to_pylist()}
     found = {_identity(row): row for result in done for row in result.quarantine}
-    new = {it: row | {"seen_at": first_seen.get(it, row["seen_at"])} for it, row in found.items() if it not in seen}
-    if new.keys() == first_seen.keys():
+    torn = {_identity(row) for result in done for row in result.quarantine if row["code"] == TruncatedBatch.code}
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for it, row in found.items():
+        if others.get(it, {}).get("resolved_at") is not None and it not in before:
+            continue  # the same damage was found before, and good bytes are in bronze
+        rows[it] = row | {"seen_at": before.get(it, others.get(it, row))["seen_at"]}
+    for it, row in before.items():
+        if it not in rows and it not in torn and row["code"] != TruncatedBatch.code:
+            rows[it] = row | {
+                "resolved_at": run.captured_at,
+                "resolved_by": f"{row['source']}, read again, is good there",
+            }
+    for it, row in others.items():
+        rows.setdefault(it, row)
+    rows = {it: _resolved(row, coverage, run, is_found=it in found) for it, row in rows.items()}
+    if rows == others | before:
         return False
     schema = arrow_schema(QUARANTINE)
-    rows = pa.concat_tables([kept.cast(schema), pa.Table.from_pylist(list(new.values()), schema=schema)])
-    _replace_cluster(warehouse, QUARANTINE, rows, bronze)
+    of_replay = kept.filter(pc.invert(is_of_capture(kept)))
+    table = pa.concat_tables([of_replay.cast(schema), pa.Table.from_pylist(list(rows.values()), schema=schema)])
+    _replace_cluster(warehouse, QUARANTINE, table, bronze)
     return True
+
+
+def _resolved(
+    row: dict[str, Any],
+    coverage: Mapping[LogPartition, Sequence[CoverageRange]],
+    run: CaptureRun,
+    *,
+    is_found: bool,
+) -> dict[str, Any]:
+    """The same row; where bronze has good records instead of what it is about, it says so."""
+    row = {name: row.get(name) for name in QUARANTINE_COLUMNS}
+    offset = row["base_offset"] if row["offset"] is None else row["offset"]
+    if row["resolved_at"] is not None or row["topic"] is None:
+        return row
+    ranges = coverage.get((row["topic"], row["partition"]), ())
+    if offset is not None:
+        is_good = any(r.kind in SETTLED and r.from_offset <= offset <= r.to_offset for r in ranges)
+    else:
+        # which offsets the bytes hide is not known: as long as they are found, they may be some that nothing else has
+        is_corrupt = any(r.kind is CoverageKind.CORRUPT for r in ranges)
+        is_good = row["code"] == InvalidBatch.code and not is_found and not is_corrupt
+    if not is_good or row["code"] == OVERLAPPING_BATCH:
+        return row
+    return row | {"resolved_at": run.captured_at, "resolved_by": "bronze has these offsets from a good copy"}
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -500,14 +613,41 @@ def _merged_coverage(
 ) -> dict[LogPartition, Sequence[CoverageRange]]:
     """What was seen, merged into the coverage of the cluster."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
+    rebuilt: dict[LogPartition, tuple[tuple[CoverageRange, ...], tuple[OffsetRange, ...]]] = {}
     for result in done:
         for partition, ranges in result.coverage:
             seen.setdefault(partition, []).extend(ranges)
+        rebuilt |= result.rebuilt
     merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
     for partition, observed in seen.items():
-        together = merge_coverage(bronze.coverage.get(partition, ()), observed)
+        before: Sequence[CoverageRange] = bronze.coverage.get(partition, ())
+        if partition in rebuilt:
+            now, cut = rebuilt[partition]
+            together = merge_coverage([*now, *_left_of(before, now, cut)], _left_of(observed, now, cut))
+        else:
+            together = merge_coverage(before, observed)
         merged[partition] = complete_coverage(together, observed_at_ms=observed_at_ms)
     return merged
+
+
+def _left_of(
+    before: Sequence[CoverageRange], now: Sequence[CoverageRange], cut: Sequence[OffsetRange]
+) -> list[CoverageRange]:
+    """What holds still of coverage once batches were taken out of bronze: records that are there, seen since when;
+    holes, but for those of tails that were cut away."""
+    captured = [(r.from_offset, r.to_offset) for r in now if r.kind is CoverageKind.CAPTURED]
+    left = []
+    for r in before:
+        place = [(r.from_offset, r.to_offset)]
+        if r.kind is CoverageKind.CAPTURED:
+            pieces = intersect(place, captured)
+        elif r.kind is CoverageKind.MISSING and r.reason in (BEFORE_FIRST, BETWEEN):
+            continue  # made anew where it still is so
+        else:
+            pieces = subtract(place, cut)
+        for first, last in pieces:
+            left.append(CoverageRange(first, last, r.kind, r.observed_at_ms, r.reason))
+    return left
 
 
 def _write_coverage(

@@ -1,7 +1,8 @@
 """What a task of capture does: read, check and write what bronze lacks of some log partitions.
 
-A log partition is read from each source that has it, in their order; the first which has an offset gives it. Reads come
-one by one and none is kept: memory is bounded by one read, whatever the size of the log.
+A log partition is read from each source that has it. Where several have an offset, `coordinator_core.log.copies` says
+which batch counts, whatever their order; what it replaces is taken out of bronze. Reads come one by one and none is
+kept: memory is bounded by one read, and by the headers of what two sources both have.
 """
 
 from bisect import bisect_right
@@ -16,13 +17,26 @@ from numpy.typing import NDArray
 from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
+from coordinator_core.log.copies import BatchRows, Lineage, Origin, choose
 from coordinator_core.log.scan import LOOK_BACK_BYTES
+from jobs.bronze_batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
+from jobs.copies import ReadFile
 from jobs.coverage import CoverageScan, LogPartition
 from jobs.errors import JobError
 from jobs.part_files import PartTarget, WrittenFile
-from jobs.quarantine import OVERLAPPING_BATCH, UNREADABLE_FILE
-from jobs.sources.segments import SEGMENT, PartitionLog, Segment, SegmentRead, read_segment
+from jobs.quarantine import COPIES_PART, OVERLAPPING_BATCH, UNREADABLE_FILE
+from jobs.sinks import TableFile
+from jobs.sources.segments import (
+    DUMP,
+    SEGMENT,
+    PartitionLog,
+    Segment,
+    SegmentRead,
+    read_leader_epochs,
+    read_segment,
+)
+from jobs.stores import delete_file
 from jobs.times import epoch_ms
 
 if TYPE_CHECKING:
@@ -36,8 +50,7 @@ if TYPE_CHECKING:
 class LogWork:
     """One log partition, or a part of a large one, as far as it is not known yet.
 
-    It is read from each source that has it, segment files first, then the broker, then dumps, which tell least; the
-    first which has an offset gives it.
+    It is read from each source that has it, segment files first, then the broker, then dumps, which tell least.
     """
 
     topic: str
@@ -59,6 +72,29 @@ class LogWork:
     """Base offsets of damaged batches which bronze has already."""
     ends: tuple[OffsetRange, ...] = ()
     """First and last offset of the batches behind which bronze lacks something; ascending."""
+    files: tuple[TableFile, ...] = ()
+    """Bronze's, damaged batches too: read where a source has offsets that they have."""
+    read_files: Mapping[str, ReadFile] = field(default_factory=dict)
+    """Files of sources which were read and compared before, by path."""
+    dropped: tuple[OffsetRange, ...] = ()
+    """Offsets which retention took out of bronze; ascending, disjoint."""
+    lineage: Lineage | None = None
+    """Where leader epochs begin, as far as it is known; None: bronze was never asked."""
+
+    @property
+    def has_unread(self) -> bool:
+        """Is there a file which was never compared with what bronze has?"""
+        return any(
+            (read := self.read_files.get(segment.path)) is None
+            or not (read.is_still(segment) or read.may_have_grown(segment))
+            for log in self.segments
+            for segment in log.segments
+        )
+
+    @property
+    def source_count(self) -> int:
+        """How many sources have it."""
+        return len(self.segments) + (self.live is not None) + len(self.dumps)
 
     @property
     def size_bytes(self) -> int:
@@ -145,6 +181,15 @@ class TaskDone:
     """Offsets which the files span, damaged batches aside."""
     damaged: dict[LogPartition, set[int]] = field(default_factory=dict)
     """Base offsets of damaged batches written."""
+    removed: list[TableFile] = field(default_factory=list)
+    """Files of bronze that go: what is left of them is in `files`."""
+    changed: dict[LogPartition, int] = field(default_factory=dict)
+    """The first offset at which bronze has other batches now, or more between those that it had."""
+    rebuilt: dict[LogPartition, tuple[tuple[CoverageRange, ...], tuple[OffsetRange, ...]]] = field(default_factory=dict)
+    """Of log partitions from which batches were taken out: what all files cover then; offsets of tails cut away."""
+    lineages: dict[LogPartition, Lineage] = field(default_factory=dict)
+    compared: dict[LogPartition, list[ReadFile]] = field(default_factory=dict)
+    """Files of sources that were read."""
     error: JobError | None = None
     """Why the task could not be done: no use to try it again, as Spark would if it were raised."""
 
@@ -204,25 +249,29 @@ def _run(task: CaptureTask) -> TaskDone:
 
 
 def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone) -> None:
-    """The segments which are not wholly settled, mapped and framed. One that cannot be read is quarantined by name.
+    """The segments which are not wholly settled, or were never compared, mapped and framed. One that cannot be read is
+    quarantined by name.
 
-    Where the beginning of one is settled, since it has grown or offsets are missing behind it, what follows the last
-    batch of that is read alone.
+    Where the beginning of one is settled and was compared, since it has grown or offsets are missing behind it, what
+    follows the last batch of that is read alone.
     """
     settled_from = _Ranges(capture.settled).last_from
     capture.begin(log.log_start_offset)
+    if log.leader_epochs is not None and not capture.was_read(log.leader_epochs):
+        capture.learn(read_leader_epochs(log.leader_epochs))
+        capture.note_read(log.leader_epochs)
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
         settled_to = settled_from(segment.base_offset)
-        if end is not None and settled_to >= end - 1:
+        was_read = capture.was_read(segment)
+        if was_read and end is not None and settled_to >= end - 1:
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
-        known = capture.work.end_within(segment.base_offset, settled_to)
         done.read_sources[segment.path] = 0
         try:
-            read = read_segment(segment, next_offset_min=next_offset_min, known=known)
+            read = _read_segment(capture, segment, settled_to, next_offset_min)
         except OSError as error:
             message = f"{segment.path} cannot be read: {error.strerror or type(error).__name__}"
             capture.quarantine(segment, stage="FILE", code=UNREADABLE_FILE, message=message)
@@ -235,8 +284,29 @@ def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone)
             done.read_sources[segment.path] = int(read.scan.batches.position[0])
         next_offset_min = read.scan.next_offset
         capture.add(read)
+        capture.note_read(segment, read)
     capture.end(capture.work.offset_end)
     capture.end_source()
+
+
+def _read_segment(capture: "_LogCapture", segment: Segment, settled_to: int, next_offset_min: int) -> SegmentRead:
+    """The whole segment; its end where the rest was compared before and did not change since. Raises OSError."""
+    before = capture.work.read_files.get(segment.path)
+    known: OffsetRange | None = None
+    if before is not None and before.is_still(segment):
+        known = capture.work.end_within(segment.base_offset, settled_to)
+    elif before is not None and before.may_have_grown(segment):
+        assert before.base_offset is not None
+        assert before.last_offset is not None
+        if before.last_offset <= settled_to:
+            known = before.base_offset, before.last_offset
+    read = read_segment(segment, next_offset_min=next_offset_min, known=known)
+    if read.is_end and before is not None and not before.is_still(segment):
+        batches = read.scan.batches
+        if int(batches.position[0] + batches.size[0]) != before.end_position:
+            # not the file that grew, but another in its place
+            return read_segment(segment, next_offset_min=next_offset_min)
+    return read
 
 
 def _capture_dump(capture: "_LogCapture", log: "DumpLog") -> None:
@@ -244,7 +314,7 @@ def _capture_dump(capture: "_LogCapture", log: "DumpLog") -> None:
     from jobs.sources.dumps import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
 
     capture.begin(None)
-    for read in read_dump_log(log, known=capture.known):
+    for read in read_dump_log(log, known=capture.covered):
         capture.add(read)
     capture.end(None)
     capture.end_source()
@@ -300,13 +370,52 @@ class _LogCapture:
         self._done = done
         self.known = list(work.known)
         self._known_ranges = _Ranges(self.known)
+        self._dropped = _Ranges(work.dropped)
         self.settled = list(work.settled)
         self._damaged = set(work.damaged)
         self._observed: list[CoverageRange] = []
         self._writer = LogWriter(task.target, work, task.run)
+        self._there = BronzeBatches(work.files)
+        self._lineage = Lineage() if work.lineage is None else work.lineage
+        self._changed_from: int | None = None
+        self._intact: list[OffsetRange] = []
+        """Offsets of good batches that were read: damaged ones at these go."""
+        self._merges = not task.target.with_partition_columns
+        """Files can be taken out of the table in the transaction that adds others: not in the Spark lane."""
+        self._written: list[WrittenFile] = []
+        self._ranges: list[OffsetRange] = []
+        self._damaged_written: dict[int, WrittenFile] = {}
         self._scan: CoverageScan | None = None
         self._count = done.topics.setdefault(work.topic, TopicCount())
         self._count.partition_count += work.offset_end is None
+        if work.lineage is None and work.known:
+            # bronze of a release that kept no epochs
+            self._there.load()
+            self._lineage = self._lineage.with_batches(self._there.rows)
+
+    @property
+    def covered(self) -> list[OffsetRange]:
+        """Offsets of all batches that are there, and those which retention took out."""
+        return union([*self._there.ranges, *self.work.dropped])
+
+    def was_read(self, file: Segment) -> bool:
+        """Was a file read and compared before, and is it still the same?"""
+        before = self.work.read_files.get(file.path)
+        return before is not None and before.is_still(file)
+
+    def note_read(self, file: Segment, read: SegmentRead | None = None) -> None:
+        """A file was read to its end."""
+        last: tuple[int | None, int | None, int] = (None, None, 0)
+        if read is not None and len(batches := read.scan.batches):
+            end = int(batches.position[-1] + batches.size[-1])
+            last = int(batches.base_offset[-1]), int(batches.last_offset[-1]), end
+        size_bytes = file.size_bytes if read is None else len(read.data)
+        place = self.work.topic, self.work.partition
+        self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
+
+    def learn(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Leader epochs of a replica, from its checkpoint."""
+        self._follow(self._lineage.with_checkpoint(entries), "leader-epoch-checkpoint")
 
     def begin(self, log_start_offset: int | None, from_offset: int | None = None) -> None:
         """A stretch begins: offsets are looked at one after another."""
@@ -329,11 +438,11 @@ class _LogCapture:
         self.end(None if may_cut else chosen.to_offset)
 
     def add(self, read: SegmentRead) -> None:
-        """Write what bronze lacks of the next read."""
+        """Write the batches of the next read that count."""
         assert self._scan is not None
-        chosen, rejected = self._choose(read)
+        chosen, rejected, silent, is_cut = self._choose(read)
         self._writer.write(read, chosen)
-        self._scan.add(read, rejected)
+        self._scan.add(read, rejected, silent, is_cut)
         batches = read.scan.batches
         self._count.batch_count += int(chosen.sum())
         self._count.record_count += int(batches.record_count[chosen].sum())
@@ -349,19 +458,57 @@ class _LogCapture:
 
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
-        self.known = union([*self.known, *self._writer.ranges])
+        writer = self._writer
+        self._damaged_written |= writer.damaged_files
+        self._written += writer.files
+        self._ranges += writer.ranges
+        self._damaged |= writer.damaged
+        if self.work.source_count > 1:
+            like = self._like()
+            self._there.add(written_as_table_file(file, self._task.target, like) for file in writer.files)
+        self._writer = LogWriter(self._task.target, self.work, self._task.run)
+        self.known = union([*self.known, *writer.ranges])
         self._known_ranges = _Ranges(self.known)
         gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
         self.settled = union([*self.settled, *gave])
-        self._damaged |= self._writer.damaged
 
     def finish(self) -> None:
-        """Tell what was written and seen."""
+        """Write anew what other batches replaced; tell what was written and seen."""
         place = self.work.topic, self.work.partition
-        self._done.files += self._writer.files
-        self._done.coverage.append((place, merge_coverage(self._observed, ())))
-        self._done.known.setdefault(place, []).extend(self._writer.ranges)
-        self._done.damaged.setdefault(place, set()).update(self._writer.damaged)
+        done, target = self._done, self._task.target
+        bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
+        for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
+            delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
+            self._count.batch_count -= 1
+        observed: Sequence[CoverageRange] = merge_coverage(self._observed, ())
+        files = self._written
+        if self._there.has_taken_out or bad:
+            removed, rest, discarded, now = self._there.finish(target, bad)
+            gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
+            files = [file for file in files if file.path not in gone] + rest
+            done.removed += removed
+            if self._there.has_taken_out:
+                of_this_run = [] if self.work.source_count > 1 else self._written
+                now += [written_as_table_file(file, target, self._like()) for file in of_this_run]
+                at_ms = epoch_ms(self._task.run.captured_at)
+                done.rebuilt[place] = covered_by(now, at_ms), tuple(self._there.cut)
+                observed = [r for r in observed if r.kind is not CoverageKind.CAPTURED]
+            for file in discarded:
+                delete_file(file.path)
+        done.files += [*files, *self._damaged_written.values()]
+        done.coverage.append((place, tuple(observed)))
+        done.known.setdefault(place, []).extend(self._ranges)
+        done.damaged.setdefault(place, set()).update(self._damaged_written)
+        if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
+            done.changed[place] = min(self._changed_from, done.changed.get(place, self._changed_from))
+        if self._lineage != self.work.lineage:
+            before = done.lineages.get(place)
+            done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
+
+    def _like(self) -> TableFile:
+        run = self._task.run
+        values = {"cluster_id": run.cluster_id, "topic": self.work.topic, "partition": self.work.partition}
+        return TableFile("", 0, None, values)
 
     def quarantine(self, segment: Segment, *, stage: str, code: str, message: str, **place: Any) -> None:
         """Add a row to bronze.quarantine."""
@@ -381,18 +528,73 @@ class _LogCapture:
             | place
         )
 
-    def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(batches which bronze lacks, good ones which it has in part), one bool each.
-
-        The latter go into quarantine: two rows may not overlap.
-        """
+    def _choose(
+        self, read: SegmentRead
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """(batches which are taken; good ones which bronze has in part and does not take; those of which nothing is
+        said, since what bronze has decides; those of a tail which the log does not have any more), one bool each."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
-        is_known, is_partial = self._known_ranges.compared(batches)
+        count = len(batches)
+        nothing = np.zeros(count, np.bool_)
+        origin = Origin.LOG
+        if read.segment.source_kind == DUMP:
+            origin = Origin.PRINTED if read.segment.is_header_told else Origin.ROWS
+        come = BatchRows.of(batches, origin)
+        self._follow(self._lineage.with_batches(come.take(crc_valid)), read.segment.path)
+        is_cut = self._lineage.is_cut(come) & crc_valid
+        if is_cut.any():
+            self._note_tails(read, come, is_cut)
+        is_here = np.ones(count, np.bool_)
         if self.work.offset_end is not None and read.segment.source_kind == SEGMENT:
-            is_partial |= batches.last_offset >= self.work.offset_end
-        if self._damaged:
-            is_known |= np.isin(batches.base_offset, sorted(self._damaged))
-        rejected = is_partial & crc_valid & ~is_known
+            is_here = batches.last_offset < self.work.offset_end
+        is_known, is_partial = self._known_ranges.compared(batches)
+        meets = (is_known | is_partial) & crc_valid & ~is_cut
+        silent = is_cut.copy()
+        if self.work.dropped:
+            # retention took them out: they are not captured again
+            is_dropped = np.logical_or(*self._dropped.compared(batches))
+            meets &= ~is_dropped
+            silent |= is_dropped
+        is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
+        taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
+        self._note_intact(batches, crc_valid & ~is_cut)
+        if read.is_end and count:
+            # it was looked for and found: the batch that bronze has
+            meets[0] = False
+        if read.is_end and count:
+            silent[0] = True
+        chosen = crc_valid & ~is_cut & ~meets & ~silent
+        overlaps = nothing.copy()
+        if meets.any():
+            rows = np.flatnonzero(meets)
+            self._there.load(int(batches.base_offset[rows[0]]), int(batches.last_offset[rows[-1]]))
+            there = self._there.rows
+
+            def content(row: int) -> tuple[bytes, bytes]:
+                start = int(batches.position[rows[row]])
+                coming = read.data.slice(start, int(batches.size[rows[row]])).to_pybytes()
+                first = int(batches.base_offset[rows[row]])
+                return coming, self._there.content(int(np.searchsorted(there.base_offset, first)))
+
+            made = choose(there, come.take(rows), content)
+            is_taken = made.is_taken
+            if not self._merges:
+                # rows cannot be taken out of the tables of this store
+                replaced = made.is_replaced.copy()
+                made.is_replaced[:] = False
+                is_taken = is_taken & ~self._meet(there.take(replaced), come.take(rows))
+            chosen[rows] = is_taken
+            silent[rows] = ~is_taken & ~made.is_same
+            overlaps[rows] = made.overlaps
+            if made.is_replaced.any():
+                self._change(int(there.base_offset[made.is_replaced].min()))
+                self._there.take_out(made.is_replaced)
+            between = rows[is_taken]
+            if len(between):
+                self._change(int(batches.base_offset[between[0]]))
+        rejected = (overlaps | (~is_here & ~is_known)) & crc_valid & ~is_cut
+        chosen = (chosen & is_here) | taken_damaged
+        silent &= ~rejected
         for row in np.flatnonzero(rejected).tolist():
             start = int(batches.position[row])
             size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
@@ -405,7 +607,84 @@ class _LogCapture:
                 byte_position=start if read.segment.source_kind == SEGMENT else None,
                 bytes=read.data.slice(start, size_bytes).to_pybytes(),
             )
-        return ~is_known & ~is_partial, rejected
+        return chosen, rejected, silent, is_cut
+
+    @staticmethod
+    def _meet(there: BatchRows, come: BatchRows) -> NDArray[np.bool_]:
+        """Which batches share offsets with some that are there."""
+        first = np.searchsorted(there.last_offset, come.base_offset, side="left")
+        after = np.searchsorted(there.base_offset, come.last_offset, side="right")
+        is_met: NDArray[np.bool_] = after > first
+        return is_met
+
+    def _change(self, offset: int) -> None:
+        """Bronze has other batches from an offset on than it had."""
+        self._changed_from = offset if self._changed_from is None else min(self._changed_from, offset)
+
+    def _note_intact(self, batches: BatchColumns, is_good: NDArray[np.bool_]) -> None:
+        """Remember good batches where damaged ones are in bronze."""
+        for offset in self._damaged:
+            row = int(np.searchsorted(batches.last_offset, offset, side="left"))
+            if row < len(batches) and is_good[row] and batches.base_offset[row] <= offset:
+                self._intact.append((int(batches.base_offset[row]), int(batches.last_offset[row])))
+
+    def _follow(self, lineage: Lineage, source: str) -> None:
+        """More is known of leader epochs: what is in bronze of a tail that they cut away goes."""
+        if lineage is self._lineage:
+            return
+        starts, self._lineage = self._lineage.starts, lineage
+        new = [offset for epoch, offset in lineage.starts.items() if offset < starts.get(epoch, offset + 1)]
+        new += [offset for epoch, offset in starts.items() if lineage.starts.get(epoch) != offset]
+        if not new or not self._merges or not any(last >= min(new) for _, last in self.known):
+            return
+        # an older epoch reaches behind the beginning of a newer one only where copies part ways
+        self._there.load()
+        for tail, path, content in self._there.cut_away(lineage):
+            first, epoch = int(tail.base_offset[0]), int(tail.leader_epoch[0])
+            payload = content[:QUARANTINE_BYTES_MAX]
+            self._note_tail(first, int(tail.last_offset[0]), epoch, path, source, payload)
+            self._change(first)
+
+    def _note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> None:
+        """Say where a source that is read parts ways with the log."""
+        epochs = come.leader_epoch
+        for row in np.flatnonzero(is_cut).tolist():
+            if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
+                continue
+            start = int(read.scan.batches.position[row])
+            size_bytes = min(int(read.scan.batches.size[row]), QUARANTINE_BYTES_MAX)
+            payload = read.data.slice(start, size_bytes).to_pybytes()
+            first, last = int(come.base_offset[row]), int(come.last_offset[row])
+            self._note_tail(first, last, int(epochs[row]), read.segment.path, None, payload)
+
+    def _note_tail(self, first: int, last: int, epoch: int, path: str, newer_path: str | None, payload: bytes) -> None:
+        """One row of bronze.quarantine, put right already: the newer epoch counts."""
+        newer, start = self._lineage.cut_by(epoch, last)
+        if newer_path is None:
+            self._there.load(start)
+            row = int(np.searchsorted(self._there.rows.last_offset, start, side="left"))
+            newer_path = self._there.source(row) if row < len(self._there.rows) else "another source"
+        self._done.quarantine.append(
+            {
+                "cluster_id": self._task.run.cluster_id,
+                "topic": self.work.topic,
+                "partition": self.work.partition,
+                "offset": first,
+                "base_offset": first,
+                "stage": "BATCH",
+                "code": COPIES_PART,
+                "message": (
+                    f"copies of the log part ways at offset {first}: {path} goes on with leader epoch {epoch}, and "
+                    f"leader epoch {newer} begins at offset {start} in {newer_path}"
+                ),
+                "byte_position": None,
+                "bytes": payload,
+                "source": path,
+                "seen_at": self._task.run.captured_at,
+                "resolved_at": self._task.run.captured_at,
+                "resolved_by": f"the newer leader epoch, {newer}, counts: what is older from there on was left out",
+            }
+        )
 
     def _quarantine_findings(self, read: SegmentRead) -> None:
         is_file = read.segment.source_kind == SEGMENT
@@ -423,3 +702,7 @@ class _LogCapture:
                 byte_position=finding.byte_position if is_file else None,
                 bytes=finding.payload,
             )
+
+
+def _is_in(offset: int, ranges: Iterable[OffsetRange]) -> bool:
+    return any(first <= offset <= last for first, last in ranges)

@@ -50,9 +50,18 @@ class CoverageScan:
         self._next_offset = -1 if from_offset is None else from_offset
         self._was_skipped = False
         self._is_dump = False
+        self._is_cut = False
 
-    def add(self, read: SegmentRead, rejected: NDArray[np.bool_] | None = None) -> None:
-        """The next read. `rejected`: good batches which bronze does not take all the same, one bool each."""
+    def add(
+        self,
+        read: SegmentRead,
+        rejected: NDArray[np.bool_] | None = None,
+        silent: NDArray[np.bool_] | None = None,
+        is_cut: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """The next read. One bool a batch each: `rejected`, good ones which bronze does not take all the same;
+        `silent`, those of which other batches of bronze decide; `is_cut`, those of a tail which the log does not have
+        any more: nothing is said of them, nor of the holes around them."""
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
         self._is_dump = read.segment.source_kind == DUMP
@@ -60,12 +69,16 @@ class CoverageScan:
         self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
-        for first, last in _stretches(read, is_after_skip, rejected):
+        for first, last in _stretches(read, is_after_skip, rejected, silent, is_cut):
             from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
             self._was_skipped = self._was_skipped or bool(is_after_skip[first])
-            self._hole_until(from_offset)
+            was_cut, self._is_cut = self._is_cut, is_cut is not None and bool(is_cut[first])
+            if not was_cut and not self._is_cut:
+                self._hole_until(from_offset)
             self._was_skipped = False
             self._next_offset = to_offset + 1
+            if silent is not None and silent[first]:
+                continue
             if not read.scan.crc_valid[first]:
                 self._say(self._range(from_offset, to_offset, CoverageKind.CORRUPT, CRC_MISMATCH))
             elif rejected is not None and rejected[first]:
@@ -77,7 +90,7 @@ class CoverageScan:
 
     def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
         """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""
-        if offset_end is not None and self._next_offset >= 0:
+        if offset_end is not None and self._next_offset >= 0 and not self._is_cut:
             self._hole_until(offset_end)
         if self._log_start_offset:
             self._ranges.append(self._range(0, self._log_start_offset - 1, CoverageKind.MISSING, LOG_START))
@@ -120,7 +133,7 @@ def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
 
 
 def _stretches(
-    read: SegmentRead, is_after_skip: NDArray[np.bool_], rejected: NDArray[np.bool_] | None
+    read: SegmentRead, is_after_skip: NDArray[np.bool_], *marks: NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, int]]:
     """Rows [first, last) of batches whose offsets follow each other and of which the same can be said.
 
@@ -139,8 +152,9 @@ def _stretches(
         | is_alone[:-1]
         | is_after_skip[1:]
     )
-    if rejected is not None:
-        is_break[1:] |= rejected[1:] != rejected[:-1]
+    for mark in marks:
+        if mark is not None:
+            is_break[1:] |= mark[1:] != mark[:-1]
     starts = np.flatnonzero(is_break).tolist()
     yield from zip(starts, [*starts[1:], count], strict=True)
 

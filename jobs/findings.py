@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from jobs import entry
 from jobs.answers import printable
 from jobs.audits import WholeAudit
+from jobs.quarantine import open_count
 from jobs.sinks import Warehouse
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.gold import (
@@ -114,7 +115,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         odd_commits=_counts_of(kinds),
         broken_rules=_counts_of(rules),
         hole_count=sum(kind in HOLES for kind in coverage),
-        quarantined_count=warehouse.read(QUARANTINE, ["code"], where=where).num_rows,
+        quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
     )
 
 
@@ -180,7 +181,7 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
     if found.quarantined_count:
-        query = "select topic, partition, offset, stage, code, message from bronze.quarantine"
+        query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
         yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
 
 

@@ -11,7 +11,9 @@ UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 """A file which cannot be opened, or not read to its end."""
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""
-CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH)
+COPIES_PART: Final = "COPIES_PART"
+"""A copy of the log goes on with an older leader epoch where the log has a newer one."""
+CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART)
 """What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
 
 
@@ -21,3 +23,8 @@ def is_of_capture(rows: pa.Table) -> pa.Array:
         pc.equal(rows["stage"], "BATCH"), pc.is_in(rows["code"], value_set=pa.array(CAPTURE_BATCH_CODES))
     )
     return pc.or_(pc.equal(rows["stage"], "FILE"), of_batch)
+
+
+def open_count(rows: pa.Table) -> int:
+    """How many rows are of what was not put right since."""
+    return int(rows["resolved_at"].null_count)

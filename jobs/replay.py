@@ -32,6 +32,7 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.copies import NO_REWRITES, Rewrites, last_capture
 from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
@@ -39,7 +40,7 @@ from jobs.locks import only_one
 from jobs.part_files import WrittenFile, write_parts
 from jobs.partition_counts import merged, partition_count_rows, told_counts
 from jobs.privacy import HostPseudonyms
-from jobs.quarantine import is_of_capture
+from jobs.quarantine import is_of_capture, open_count
 from jobs.replay_state import (
     EarlierStand,
     LogPartition,
@@ -222,15 +223,26 @@ def _replay(
             # parts of it may be there: only what replaces everything is sure to put them right
             is_rebuild = True
         else:
-            plan = _plan(warehouse, cluster_id, broken.bronze_version, whole, is_rebuild=broken.is_rebuild)
+            plan = _plan(
+                warehouse,
+                cluster_id,
+                broken.bronze_version,
+                whole,
+                -1 if broken.capture_version is None else broken.capture_version,
+                is_rebuild=broken.is_rebuild,
+            )
             _refuse_to_forget(warehouse, cluster_id, plan)
             repeated = _run(session, warehouse, cluster_id, broken, whole, plan, batch_decompressed_bytes_max, hosts)
             whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
             is_rebuild = False
+    # before the version of bronze: what this capture changed is in that one, too
+    capture_version = last_capture(warehouse, cluster_id)
     bronze_version = warehouse.version(RECORD_BATCHES)
     told = told_versions(warehouse)
     is_told_more = sum(told) != whole.told_version
-    going_on = None if is_rebuild else _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=False)
+    going_on = (
+        None if is_rebuild else _plan(warehouse, cluster_id, bronze_version, whole, capture_version, is_rebuild=False)
+    )
     if going_on is not None and not going_on.logs and not is_told_more:
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
@@ -238,13 +250,13 @@ def _replay(
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     app_id = replay_application(cluster_id)
     versions = warehouse.ensure_all(ALL_TABLES, app_id)
-    plan = going_on or _plan(warehouse, cluster_id, bronze_version, whole, is_rebuild=True)
+    plan = going_on or _plan(warehouse, cluster_id, bronze_version, whole, capture_version, is_rebuild=True)
     if not plan.steps:
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     if not rebuild:
         _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())
-    start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild)
+    start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild, capture_version=capture_version)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
     summary = _run(session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, hosts)
@@ -263,7 +275,15 @@ def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None
         )
 
 
-def _plan(warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: WholeRun, *, is_rebuild: bool) -> Plan:
+def _plan(
+    warehouse: Warehouse,
+    cluster_id: str,
+    bronze_version: int,
+    whole: WholeRun,
+    capture_version: int,
+    *,
+    is_rebuild: bool,
+) -> Plan:
     files = captured_files(warehouse, cluster_id, bronze_version)
     return make_plan(
         files,
@@ -271,6 +291,7 @@ def _plan(warehouse: Warehouse, cluster_id: str, bronze_version: int, whole: Who
         {} if is_rebuild else saved_logs(whole),
         dropped_ranges(warehouse, cluster_id),
         earlier_runs(warehouse, cluster_id, whole),
+        Rewrites.load(warehouse, cluster_id, capture_version),
     )
 
 
@@ -419,15 +440,20 @@ def make_plan(
     saved: Mapping[str, SavedLog],
     dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
     runs_before: Iterable[WholeRun] = (),
+    rewrites: Rewrites = NO_REWRITES,
 ) -> Plan:
     """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
-    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed.
+    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed;
+    `rewrites` is where captures changed what they had replayed.
     """
     now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
     known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
-    steps = {log: step_of(ranges, known.get(log)) for log, ranges in now.items()}
+    steps = {
+        log: step_of(ranges, known.get(log), rewrites.since(log, known[log].capture_version) if log in known else None)
+        for log, ranges in now.items()
+    }
     late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
-    earlier = earlier_stands(runs_before, late, _tables_of)
+    earlier = earlier_stands(runs_before, late, _tables_of, rewrites)
     steps |= dict.fromkeys(earlier, Step.GO_BACK)
     logs = []
     for log, step in steps.items():
@@ -439,7 +465,7 @@ def make_plan(
             case Step.GO_ON:
                 logs.append(LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)]))
     again = frozenset(log for log, step in steps.items() if step in MADE_ANEW and log in watermarks)
-    after = {log: watermark_of(ranges) for log, ranges in now.items()}
+    after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
     return Plan(steps, tuple(logs), after, again, earlier)
 
 
@@ -770,17 +796,17 @@ def _commit_quarantine(
     kept = rows.filter(is_kept).cast(arrow_schema(QUARANTINE))
     files = _files_of(done, QUARANTINE)
     if not files and kept.num_rows == rows.num_rows:
-        return int(rows.num_rows)
+        return open_count(rows)
     target = warehouse.target(QUARANTINE, app_id=app_id, version=version)
     files += write_parts(target, kept, "kept")
     committed = warehouse.commit(
         QUARANTINE, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}
     )
-    return committed.row_count
+    return int(committed.row_count - (kept.num_rows - open_count(kept)))
 
 
 def _quarantined_row_count(warehouse: Warehouse, cluster_id: str) -> int:
-    return int(warehouse.read(QUARANTINE, ["stage"], where={"cluster_id": cluster_id}).num_rows)
+    return open_count(warehouse.read(QUARANTINE, ["resolved_at"], where={"cluster_id": cluster_id}))
 
 
 def _summed(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from coordinator_core.history.saved import STATE_FORMAT
 from coordinator_core.history.saved_logs import unpack_offset_lane
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_writer import DAMAGED
+from jobs.copies import NO_REWRITES, Rewrites
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, read_file
 from schemas.tables.declare import Table
@@ -46,6 +47,8 @@ class Watermark:
     next_offset: int
     replayed: tuple[OffsetRange, ...]
     """Ascending, disjoint ranges of bronze's offsets."""
+    capture_version: int = -1
+    """Number of the last capture whose changes of bronze (`jobs.copies.Rewrites`) are in it."""
 
 
 def log_name(topic: str, partition: int) -> str:
@@ -64,9 +67,12 @@ def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
     )
 
 
-def step_of(now: tuple[OffsetRange, ...], before: Watermark | None) -> Step:
-    """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH."""
-    if before is None:
+def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from: int | None = None) -> Step:
+    """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH.
+
+    `changed_from`: the first offset at which bronze has other batches since, which counts as older offsets that came.
+    """
+    if before is None or (changed_from is not None and changed_from < before.next_offset):
         return Step.AFRESH
     new = subtract(now, before.replayed)
     if not new:
@@ -74,9 +80,9 @@ def step_of(now: tuple[OffsetRange, ...], before: Watermark | None) -> Step:
     return Step.GO_ON if new[0][0] >= before.next_offset else Step.AFRESH
 
 
-def watermark_of(ranges: tuple[OffsetRange, ...]) -> Watermark:
+def watermark_of(ranges: tuple[OffsetRange, ...], capture_version: int = -1) -> Watermark:
     """Of a log partition whose ranges are all replayed."""
-    return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges)
+    return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges, capture_version)
 
 
 def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[LogPartition, Watermark]:
@@ -90,13 +96,22 @@ def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[Log
 def watermark_from(row: Mapping[str, Any]) -> Watermark:
     """From a row of state.watermarks or state.audited_logs."""
     replayed = tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
-    return Watermark(row["next_offset"], replayed)
+    capture_version = row.get("capture_version")
+    return Watermark(row["next_offset"], replayed, -1 if capture_version is None else capture_version)
+
+
+WATERMARK_COLUMNS: Final = ("next_offset", "replayed", "capture_version")
+"""Of a watermark, in these tables."""
 
 
 def watermark_row(watermark: Watermark) -> dict[str, Any]:
     """Its columns in these tables."""
     replayed = [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed]
-    return {"next_offset": watermark.next_offset, "replayed": replayed}
+    return {
+        "next_offset": watermark.next_offset,
+        "replayed": replayed,
+        "capture_version": watermark.capture_version,
+    }
 
 
 def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
@@ -169,6 +184,7 @@ def earlier_stands(
     runs: Iterable[WholeRun],
     logs: Mapping[LogPartition, tuple[OffsetRange, ...]],
     tables_of: Callable[[LogPartition], Sequence[Table]],
+    rewrites: Rewrites = NO_REWRITES,
 ) -> dict[LogPartition, EarlierStand]:
     """By log partition, the first of some runs (the newest first) from which its replay can go on.
 
@@ -181,7 +197,12 @@ def earlier_stands(
             break  # runs before are no more readable: VACUUM takes the oldest first
         watermarks = read_watermarks(run)
         waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in stands}
-        able = {log: mark for log, mark in waiting.items() if step_of(logs[log], mark) is Step.GO_ON}
+        able = {
+            log: mark
+            for log, mark in waiting.items()
+            # all that it had replayed is still so; whether more came does not matter
+            if step_of(logs[log], mark, rewrites.since(log, mark.capture_version)) in (Step.GO_ON, Step.REST)
+        }
         if not able or not run.is_readable(LOGS) or not run.is_readable(GROUPS):
             continue
         saved = saved_logs(run)

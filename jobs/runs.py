@@ -37,6 +37,8 @@ class Start:
     is_rebuild: bool
     silver_format: int = SILVER_FORMAT
     state_format: int = STATE_FORMAT
+    capture_version: int | None = None
+    """Number of the last capture that had committed to bronze."""
 
     @property
     def is_repeatable(self) -> bool:

@@ -263,7 +263,8 @@ class Warehouse:
 
         The files must be those of `target(table, app_id=app_id, version=version)`. `mode` "overwrite" takes all
         former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
-        partitions, and those of the files in `removed`, which are of others (Arrow lane alone). Raises
+        partitions, and those of the files in `removed`, which are of others (Arrow lane alone). `mode` "append" takes
+        only those in `removed` out, and no run of maintain may come between. Raises
         WarehouseError when a file is not there as it was written, or another writer was faster.
         """
         self.ensure(table)
@@ -524,13 +525,18 @@ class Warehouse:
             for name, value in (replace or {}).items()
         ]
         removals: list[RemoveAction] = []
+        transactions = [Transaction(app_id, version)]
         if removed:
             # its own overwrite takes out whole partitions only
             there = self._files_of(delta, table)
             if not {file.path for file in removed} <= {file.path for file in there}:
                 raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
-            gone = [*removed, *(file for file in there if _is_in(file, replace or {}))]
-            removals = self._remove_actions(table, gone, at=datetime.now(UTC), data_change=True)
+            others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
+            removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
+            if mode == APPEND:
+                # maintain, which merges files beside captures, must not cross this commit
+                maintained = delta.transaction_version(MAINTAIN_APPLICATION)
+                transactions.append(Transaction(MAINTAIN_APPLICATION, 1 + (-1 if maintained is None else maintained)))
             mode, filters = APPEND, []
         delta.create_write_transaction(
             [*self._add_actions(table, files, data_change=True), *removals],
@@ -538,7 +544,7 @@ class Warehouse:
             schema=delta.schema(),
             partition_by=list(table.partition_by),
             partition_filters=filters or None,
-            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
+            commit_properties=CommitProperties(app_transactions=transactions),
         )
         now = self._newest(table)
         if now.transaction_version(app_id) != version:

@@ -7,6 +7,7 @@ MetaProperties.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from coordinator_core.errors import InvalidCheckpoint
@@ -76,6 +77,29 @@ def parse_checkpoint(text: str) -> dict[tuple[str, int], int]:
     if len(entries) != count:
         raise InvalidCheckpoint(f"{len(entries)} entries where {count} are announced")
     return entries
+
+
+def parse_leader_epochs(text: str) -> tuple[tuple[int, int], ...]:
+    """(leader epoch, its first offset), ascending, from leader-epoch-checkpoint in a partition folder.
+
+    Line 1 is the format version 0, line 2 the number of entries, then one `epoch offset` a line. Raises
+    InvalidCheckpoint, without repeating what the file holds.
+    """
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise InvalidCheckpoint("not a checkpoint file of version 0")
+    count = _number(lines[1].strip(), 2)
+    entries = []
+    for number, line in enumerate(lines[2:], start=3):
+        fields = line.split()
+        if len(fields) != 2:
+            raise InvalidCheckpoint(f"line {number} is no entry")
+        entries.append((_number(fields[0], number), _number(fields[1], number)))
+    if len(entries) != count:
+        raise InvalidCheckpoint(f"{len(entries)} entries where {count} are announced")
+    if any(later <= earlier for earlier, later in pairwise(entries)):
+        raise InvalidCheckpoint("its epochs do not ascend")
+    return tuple(entries)
 
 
 def parse_topic_id(text: str) -> str | None:

@@ -25,6 +25,7 @@ from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentSca
 from coordinator_core.log.segment import (
     parse_checkpoint,
     parse_kafka_cluster_id,
+    parse_leader_epochs,
     parse_partition_folder,
     parse_topic_id,
     select_segments,
@@ -71,6 +72,7 @@ TOLD_BY_HEADER: Final = (
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 IDS_BYTES_MAX: Final = 64 * 1024
 """Files of ids are of a few lines: of a larger one the beginning is read."""
 
@@ -96,6 +98,8 @@ class Segment:
     source_kind: str = SEGMENT
     is_header_told: bool = True
     """False: of batches made of bare keys and values, whose headers say nothing about producers."""
+    modified_ns: int | None = None
+    """When a file was last changed, epoch nanoseconds; None where the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ class PartitionLog:
     """From partition.metadata beside the segments; None where there is no such file."""
     kafka_cluster_id: str | None = None
     """The cluster's own id, from meta.properties of the log directory or of the folder above it; None without one."""
+    leader_epochs: Segment | None = None
+    """The leader-epoch-checkpoint beside the segments; None where there is none."""
 
     @property
     def size_bytes(self) -> int:
@@ -164,9 +170,9 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
         parsed = parse_partition_folder(entry.base_name) if entry.type == fs.FileType.Directory else None
         if parsed is None or parsed[0] not in topics or (partitions is not None and parsed[1] not in partitions):
             continue
-        segments, topic_id = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
+        segments, topic_id, epochs = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
         if segments:
-            found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id))
+            found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id, epochs))
     if not found:
         raise SourceError(_nothing_found(uri, root, topics, entries))
     return sorted(found, key=lambda log: (log.topic, log.partition))
@@ -303,13 +309,16 @@ def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_know
     return names.take(pa.array(np.where(is_known, codes, 0).astype(np.int8), mask=~is_known))
 
 
-def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[tuple[Segment, ...], str | None]:
-    """The segments of one folder, and the topic's id where the folder has it."""
+def _segments(
+    filesystem: fs.FileSystem, folder: str, uri: str
+) -> tuple[tuple[Segment, ...], str | None, Segment | None]:
+    """The segments of one folder; the topic's id and the checkpoint of leader epochs where the folder has them."""
     try:
         entries = filesystem.get_file_info(fs.FileSelector(folder, recursive=False))
     except OSError as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
     sizes = {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
+    modified = {entry.base_name: entry.mtime_ns for entry in entries}
     files = select_segments(sizes)
     segments = tuple(
         Segment(
@@ -318,11 +327,26 @@ def _segments(filesystem: fs.FileSystem, folder: str, uri: str) -> tuple[tuple[S
             base_offset=file.base_offset,
             size_bytes=sizes[file.name],
             is_last=file is files[-1],
+            modified_ns=modified[file.name],
         )
         for file in files
     )
     has_id = bool(segments) and PARTITION_METADATA in sizes
-    return segments, parse_topic_id(_small_text(filesystem, f"{folder}/{PARTITION_METADATA}")) if has_id else None
+    topic_id = parse_topic_id(_small_text(filesystem, f"{folder}/{PARTITION_METADATA}")) if has_id else None
+    epochs = None
+    if LEADER_EPOCHS in sizes:
+        size_bytes, at = sizes[LEADER_EPOCHS], modified[LEADER_EPOCHS]
+        epochs = Segment(f"{uri}/{LEADER_EPOCHS}", LEADER_EPOCHS, 0, size_bytes, is_last=False, modified_ns=at)
+    return segments, topic_id, epochs
+
+
+def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
+    """The entries of a leader-epoch-checkpoint; none where it cannot be read: then batches alone tell of epochs."""
+    filesystem, path = filesystem_of(file.path)
+    try:
+        return parse_leader_epochs(_small_text(filesystem, path))
+    except InvalidCheckpoint:
+        return ()
 
 
 def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:

@@ -106,6 +106,8 @@ QUARANTINE = Table(
         Column("bytes", BINARY, "The bytes, at most 64 KiB.", is_personal=True),
         Column("source", STRING, "File or broker."),
         Column("seen_at", TIMESTAMP, "Start of the run that met it."),
+        Column("resolved_at", TIMESTAMP, "Start of the run since which it is no gap any more; null: it is one."),
+        Column("resolved_by", STRING, "What put it right, in words: a good copy of the file, another source, ..."),
     ),
 )
 

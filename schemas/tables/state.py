@@ -100,6 +100,7 @@ AUDITED_LOGS = Table(
             "Ranges of offsets of bronze which had been replayed, both ends inclusive.",
         ),
         Column("state", BINARY, "What an audit left for the next one of the same version.", is_personal=True),
+        Column("capture_version", BIGINT, "As in state.watermarks, of the silver that was audited."),
     ),
 )
 
@@ -119,6 +120,11 @@ STARTS = Table(
         Column("is_rebuild", BOOLEAN, "It replays everything from the beginning."),
         Column("silver_format", INT, "Format of the silver tables that it makes."),
         Column("state_format", INT, "Format of the state that it leaves."),
+        Column(
+            "capture_version",
+            BIGINT,
+            "Number of the last capture whose changes of bronze (state.rewrites) it takes in; null: of none.",
+        ),
     ),
 )
 
@@ -138,6 +144,11 @@ WATERMARKS = Table(
             "Ranges of offsets of bronze which were replayed, both ends inclusive.",
         ),
         Column("state_format", INT, "Format of the state in state.logs and state.groups."),
+        Column(
+            "capture_version",
+            BIGINT,
+            "Number of the last capture whose changes of bronze (state.rewrites) are in it; null: of none.",
+        ),
     ),
 )
 
@@ -247,6 +258,55 @@ RUN_METRICS = Table(
     ),
 )
 
+LEADER_EPOCHS = Table(
+    layer="state",
+    name="leader_epochs",
+    comment="At which offset each leader epoch of a log partition begins, as the copies of it that were read show it.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("leader_epoch", INT, "The leader epoch."),
+        key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
+        Column("start_offset", BIGINT, "The first offset of the epoch, or of its first batch that was seen."),
+    ),
+)
+
+READ_FILES = Table(
+    layer="state",
+    name="read_files",
+    comment="One row a file of a source that was read and compared with bronze: while it is the same, it is not again.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("path", STRING, "The file."),
+        Column("size_bytes", BIGINT, "Its size then."),
+        Column("modified_at_ns", BIGINT, "When it was last changed, epoch nanoseconds; null where the store has none."),
+        Column("base_offset", BIGINT, "Base offset of its last batch; null where it has none."),
+        Column("last_offset", BIGINT, "Last offset of its last batch."),
+        Column("end_position", BIGINT, "Byte position behind its last batch."),
+    ),
+)
+
+REWRITES = Table(
+    layer="state",
+    name="rewrites",
+    comment="Offsets whose record batches a capture changed in bronze, where they had been captured before: what was "
+    "replayed of them is replayed again.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("capture_version", BIGINT, "Number of the capture: the version of its commit of bronze.record_batches."),
+        Column("from_offset", BIGINT, "The first offset that changed."),
+        Column("written_at", TIMESTAMP, "Start of the run."),
+    ),
+)
+
 STATE_TABLES = (
     RUNS,
     AUDITS,
@@ -259,5 +319,8 @@ STATE_TABLES = (
     CONFIG_CHANGES,
     AUDITED_LOGS,
     DROPPED,
+    LEADER_EPOCHS,
+    READ_FILES,
+    REWRITES,
     RUN_METRICS,
 )

@@ -213,7 +213,7 @@ def test_of_a_segment_with_offsets_missing_behind_it_the_end_is_read(
     other = tmp_path / "other"
     write_segment(other, SHARE, 0, 0, b"".join(first) + batch(4) + batch(5))
     run(logs, other)
-    assert framed[9:] == [1, 4, 1, 2]
+    assert framed[9:] == [1, 4, 1, 6]
     assert run.coverage(SHARE) == [
         (0, 7, "CAPTURED", None),
         (8, 8, "MISSING", HOLE),
@@ -289,7 +289,11 @@ def test_a_file_that_cannot_be_read_is_named(run: Capturing, logs: Path, monkeyp
     monkeypatch.undo()
     write_segment(logs, OFFSETS, 0, 0, batch(0))
     assert run(logs).batch_count == 1
-    assert run.quarantine() == []
+    (row,) = run.quarantine()
+    assert (row["resolved_at"], row["resolved_by"]) == (
+        START + timedelta(minutes=2),
+        f"{row['source']}, read again, is good there",
+    )
 
 
 def test_a_file_that_cannot_be_read_is_no_hole(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +320,7 @@ def test_a_file_that_cannot_be_read_is_no_hole(run: Capturing, logs: Path, monke
     write_segment(logs, OFFSETS, 0, 1, batch(1))
     assert run(logs).batch_count == 1
     assert run.coverage() == [(0, 2, "CAPTURED", None)]
-    assert run.quarantine() == []
+    assert [row["resolved_at"] for row in run.quarantine()] == [START + timedelta(minutes=2)]
 
 
 def test_what_was_lost_lies_between_two_times(run: Capturing, tmp_path: Path) -> None:
@@ -392,7 +396,7 @@ def test_a_gap_between_two_captures_is_missing_and_can_be_filled(run: Capturing,
 
 
 def test_two_sources_of_one_partition_give_each_offset_once(run: Capturing, tmp_path: Path) -> None:
-    """Replicas in one run: what the first has is taken from it, the rest from the second."""
+    """Replicas in one run: what the first has intact is taken from it, the rest from the second."""
     one, two = tmp_path / "one", tmp_path / "two"
     write_segment(one, OFFSETS, 0, 0, batch(0) + damaged(batch(1)) + batch(2))
     write_segment(two, OFFSETS, 0, 0, batch(0) + batch(1) + batch(2) + batch(3))
@@ -400,10 +404,34 @@ def test_two_sources_of_one_partition_give_each_offset_once(run: Capturing, tmp_
     assert summary.batch_count == 4
     assert [(row["base_offset"], Path(row["source"]).parts[-3]) for row in run.rows("source")] == [
         (0, "one"),
-        (1, "one"),
+        (1, "two"),
         (2, "one"),
         (3, "two"),
     ]
+    assert [(row["code"], row["resolved_at"] is None) for row in run.quarantine()] == [("CRC_MISMATCH", False)]
+    assert (summary.quarantined_count, run.coverage()) == (0, [(0, 3, "CAPTURED", None)])
+
+
+def test_a_file_that_was_put_right_takes_the_place_of_its_damaged_batch(run: Capturing, logs: Path) -> None:
+    """One bit flipped in a batch, then the good file: bronze is that of the good file, the finding is resolved."""
+    good = batch(0) + batch(1) + batch(2)
+    write_segment(logs, OFFSETS, 0, 0, batch(0) + damaged(batch(1)) + batch(2))
+    assert run(logs).quarantined_count == 1
+    assert run.coverage()[1][2] == "CORRUPT"
+    write_segment(logs, OFFSETS, 0, 0, good)
+    assert run(logs).is_clean
+    assert [(row["base_offset"], row["crc_valid"]) for row in run.rows("crc_valid")] == [
+        (0, True),
+        (1, True),
+        (2, True),
+    ]
+    assert run.coverage() == [(0, 2, "CAPTURED", None)]
+    (row,) = run.quarantine()
+    assert (row["code"], row["resolved_at"]) == ("CRC_MISMATCH", START + timedelta(minutes=2))
+    before = run.versions()
+    write_segment(logs, OFFSETS, 0, 0, batch(0) + damaged(batch(1)) + batch(2))
+    assert run(logs).is_clean
+    assert run.versions()[0] == before[0]
 
 
 def test_compaction_after_a_capture_takes_nothing_back(run: Capturing) -> None:
@@ -497,7 +525,8 @@ def test_quarantine_rows_of_other_jobs_stay(run: Capturing, logs: Path) -> None:
     )
     write_segment(logs, OFFSETS, 0, 0, batch(0) + batch(2))
     run(logs)
-    assert [row["code"] for row in run.quarantine()] == ["DECOMPRESSION_FAILED"]
+    codes = {row["code"]: row["resolved_at"] is None for row in run.quarantine()}
+    assert codes == {"DECOMPRESSION_FAILED": True, "CRC_MISMATCH": False}
 
 
 def test_two_captures_at_once_do_not_double(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

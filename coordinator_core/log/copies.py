@@ -1,0 +1,263 @@
+"""Copies of one log that differ: which batch counts at an offset.
+
+Replicas are cleaned each by its own broker, a dead broker keeps a tail that its successor never had, a dump may lack
+headers. Whatever the order in which copies come, the same batches are left. In this order decide:
+
+1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch is of the log
+   (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs.
+2. An intact batch before a damaged one. Damaged batches are never compared: their headers prove nothing.
+3. A batch of the log before one that was packed from rows without headers.
+4. The number of records: the cleaner takes records out of a batch and leaves its offsets.
+5. Kafka's own bytes before a batch made of what a tool printed; then the bytes themselves.
+
+A batch in which an id was erased stays, whatever comes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final, Self
+
+import numpy as np
+
+from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
+
+UNKNOWN_EPOCH: Final = -1
+"""Of message format 0 and 1, and where a dump does not have it. It neither cuts nor is cut."""
+
+
+class Origin(IntEnum):
+    """Where a batch is from; of two batches with as many records the greater one counts."""
+
+    ROWS = 0
+    """Packed from rows of keys and values: its header says nothing."""
+    PRINTED = 1
+    """Made of what kafka-dump-log printed."""
+    LOG = 2
+    """Kafka's own bytes."""
+    ERASED = 3
+    """An id in it was erased."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Intact batches of one log partition, ascending and disjoint, as far as it takes to choose among copies."""
+
+    base_offset: I64
+    last_offset: I64
+    leader_epoch: I64
+    record_count: I64
+    origin: I64
+    place: I64
+    """Of the caller's own: where the batch is."""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """None at all."""
+        return cls(*(np.zeros(0, np.int64) for _ in range(6)))
+
+    @classmethod
+    def of(cls, batches: BatchColumns, origin: Origin, place: int = -1) -> Self:
+        """Framed batches; epochs of those before message format 2 are not known."""
+        is_known = (batches.magic >= 2) & (origin is not Origin.ROWS)
+        return cls(
+            batches.base_offset,
+            batches.last_offset,
+            np.where(is_known, batches.leader_epoch, UNKNOWN_EPOCH).astype(np.int64),
+            batches.record_count.astype(np.int64),
+            np.full(len(batches), int(origin), np.int64),
+            np.full(len(batches), place, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.base_offset)
+
+    def take(self, rows: BoolArray | I64) -> Self:
+        """Some of them."""
+        return type(self)(
+            self.base_offset[rows],
+            self.last_offset[rows],
+            self.leader_epoch[rows],
+            self.record_count[rows],
+            self.origin[rows],
+            self.place[rows],
+        )
+
+    def with_others(self, others: "BatchRows") -> "BatchRows":
+        """Both together, ascending."""
+        columns = [
+            np.concatenate([getattr(self, name), getattr(others, name)])
+            for name in ("base_offset", "last_offset", "leader_epoch", "record_count", "origin", "place")
+        ]
+        return BatchRows(*columns).take(np.argsort(columns[0], kind="stable"))
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """At which offset each leader epoch of a log partition begins, as far as copies show it.
+
+    Two of them merge into one whatever the order. A leader-epoch-checkpoint of a replica knows the whole history of its
+    own log: that with the newest epoch decides for all epochs from its first to its last. Of newer ones, and without a
+    checkpoint, the first batch that was seen decides.
+    """
+
+    seen: Mapping[int, int] = field(default_factory=dict)
+    """Leader epoch -> base offset of its first batch in any copy."""
+    checkpoint: tuple[tuple[int, int], ...] = ()
+    """(leader epoch, its first offset), ascending: of the replica with the newest epoch."""
+
+    def with_batches(self, rows: BatchRows) -> "Lineage":
+        """What batches show beside. The same object where they show nothing new."""
+        epochs = rows.leader_epoch
+        if not len(epochs):
+            return self
+        starts = np.concatenate([[0], np.flatnonzero(epochs[1:] != epochs[:-1]) + 1])
+        found: dict[int, int] = {}
+        for epoch, offset in zip(epochs[starts].tolist(), rows.base_offset[starts].tolist(), strict=True):
+            if epoch != UNKNOWN_EPOCH and offset < min(self.seen.get(epoch, offset + 1), found.get(epoch, offset + 1)):
+                found[epoch] = offset
+        return replace(self, seen={**self.seen, **found}) if found else self
+
+    def with_checkpoint(self, entries: Iterable[tuple[int, int]]) -> "Lineage":
+        """What a replica's checkpoint shows beside. The same object where that is nothing new."""
+        other = tuple(sorted(entries))
+        if not other:
+            return self
+        best = max(self.checkpoint, other, key=_checkpoint_rank)
+        return self if best == self.checkpoint else replace(self, checkpoint=best)
+
+    def merged(self, other: "Lineage") -> "Lineage":
+        """Both together."""
+        seen = dict(self.seen)
+        for epoch, offset in other.seen.items():
+            seen[epoch] = min(offset, seen.get(epoch, offset))
+        return Lineage(seen, self.checkpoint).with_checkpoint(other.checkpoint)
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """Leader epoch -> the offset from which on no older one is of the log."""
+        if not self.checkpoint:
+            return dict(self.seen)
+        first, last = self.checkpoint[0][0], self.checkpoint[-1][0]
+        others = {epoch: offset for epoch, offset in self.seen.items() if not first <= epoch <= last}
+        return {**others, **dict(self.checkpoint)}
+
+    def is_cut(self, rows: BatchRows) -> BoolArray:
+        """Which batches are of a tail that the log does not have any more, one bool each."""
+        starts = sorted(self.starts.items())
+        epochs = np.array([epoch for epoch, _ in starts], np.int64)
+        lowest = np.minimum.accumulate(np.array([offset for _, offset in starts], np.int64)[::-1])[::-1]
+        is_known = rows.leader_epoch != UNKNOWN_EPOCH
+        newer = np.searchsorted(epochs, rows.leader_epoch, side="right")
+        is_cut = np.zeros(len(rows), np.bool_)
+        has_newer = is_known & (newer < len(epochs))
+        is_cut[has_newer] = lowest[newer[has_newer]] <= rows.last_offset[has_newer]
+        if self.checkpoint:
+            first, last = self.checkpoint[0][0], self.checkpoint[-1][0]
+            is_in = np.isin(rows.leader_epoch, np.array([epoch for epoch, _ in self.checkpoint], np.int64))
+            is_cut |= is_known & (rows.leader_epoch >= first) & (rows.leader_epoch <= last) & ~is_in
+        return is_cut
+
+    def cut_by(self, leader_epoch: int, last_offset: int) -> tuple[int, int]:
+        """The newer leader epoch that cuts a batch away, and the offset at which it begins."""
+        newer = [
+            (epoch, offset)
+            for epoch, offset in sorted(self.starts.items())
+            if epoch > leader_epoch and offset <= last_offset
+        ]
+        return newer[0] if newer else max(self.starts.items())
+
+
+def _checkpoint_rank(entries: tuple[tuple[int, int], ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+    """The newest epoch, then the longest history."""
+    return (entries[-1][0] if entries else -1, len(entries), entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of batches that come, and of those that are there. Bools, one a batch."""
+
+    is_taken: BoolArray
+    is_same: BoolArray
+    """Not taken, since the same batch is there: what can be said of it holds for what is there."""
+    overlaps: BoolArray
+    """Not taken, though some of their offsets are nowhere: only batches of message format 0 and 1 can be so."""
+    is_replaced: BoolArray
+    """Of those that are there."""
+
+
+def choose(there: BatchRows, come: BatchRows, content: Callable[[int], tuple[bytes, bytes]]) -> Choice:
+    """Which of the batches that come are taken, and which of those that are there they replace.
+
+    `content`: the bytes of a batch that comes, and of that with the same offsets which is there; asked where two were
+    cleaned and keep as many records.
+    """
+    first = np.searchsorted(there.last_offset, come.base_offset, side="left")
+    after = np.searchsorted(there.base_offset, come.last_offset, side="right")
+    is_taken = after <= first
+    is_same = np.zeros(len(come), np.bool_)
+    overlaps = np.zeros(len(come), np.bool_)
+    is_replaced = np.zeros(len(there), np.bool_)
+    others = np.flatnonzero(~is_taken)
+    if not len(others):
+        return Choice(is_taken, is_same, overlaps, is_replaced)
+    at = first[others]
+    is_alike = (
+        (after[others] == at + 1)
+        & (there.base_offset[at] == come.base_offset[others])
+        & (there.last_offset[at] == come.last_offset[others])
+    )
+    rows, at = others[is_alike], at[is_alike]
+    order = np.sign(_strength(come, rows) - _strength(there, at))
+    is_full = come.record_count[rows] == come.last_offset[rows] - come.base_offset[rows] + 1
+    is_same[rows[order == 0]] = True
+    order[there.origin[at] == Origin.ERASED] = -1
+    for index in np.flatnonzero((order == 0) & ~is_full).tolist():
+        coming, kept = content(int(rows[index]))
+        if coming != kept:
+            is_same[rows[index]] = False
+            order[index] = 1 if coming > kept else -1
+    is_taken[rows[order > 0]] = True
+    is_replaced[at[order > 0]] = True
+    for row in others[~is_alike].tolist():
+        met = [index for index in range(int(first[row]), int(after[row])) if not is_replaced[index]]
+        if all(_is_stronger(come, row, there, index) for index in met):
+            is_taken[row] = True
+            is_replaced[met] = True
+        else:
+            covered = sum(
+                int(min(there.last_offset[index], come.last_offset[row]))
+                - int(max(there.base_offset[index], come.base_offset[row]))
+                + 1
+                for index in met
+            )
+            overlaps[row] = covered < come.last_offset[row] - come.base_offset[row] + 1
+    return Choice(is_taken, is_same, overlaps, is_replaced)
+
+
+_COUNT_WEIGHT: Final = len(Origin)
+_LOG_WEIGHT: Final = 2**40
+
+
+def _strength(rows: BatchRows, index: I64) -> I64:
+    """Of batches with the same offsets: what is of the log, then the number of records, then the bytes' origin."""
+    origin = rows.origin[index]
+    strength: I64 = (origin > Origin.ROWS) * _LOG_WEIGHT + rows.record_count[index] * _COUNT_WEIGHT + origin
+    return strength
+
+
+def _is_stronger(come: BatchRows, row: int, there: BatchRows, index: int) -> bool:
+    """Of batches whose offsets overlap otherwise. One order for all, so that it does not matter which comes first."""
+    if there.origin[index] == Origin.ERASED:
+        return False
+
+    def rank(rows: BatchRows, at: int) -> tuple[bool, int, int, int, int]:
+        return (
+            bool(rows.origin[at] > Origin.ROWS),
+            int(rows.leader_epoch[at]),
+            int(rows.record_count[at]),
+            int(rows.origin[at]),
+            -int(rows.base_offset[at]),
+        )
+
+    return rank(come, row) > rank(there, index)
