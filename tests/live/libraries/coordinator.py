@@ -27,6 +27,10 @@ DEPARTURES: Final = (
         ),
     ),
 )
+NOT_BACK: Final = re.compile(
+    r"Group (?P<group>\S+) removed dynamic members who haven't joined: \[(?P<members>[^\]]*)\]"
+)
+"""They did not join again within the rebalance time-out. That is no leave either, and counts as `expired`."""
 REBALANCE: Final = re.compile(
     r"Preparing to rebalance group (?P<group>\S+) in state \S+ with old generation (?P<generation>\d+)"
     r" \(reason: (?P<reason>.*)\)"
@@ -53,17 +57,20 @@ def facts_of(broker_log: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if "GroupMetadataManager" not in line:
                 continue
-            if (fact := _fact(line)) is not None:
-                yield fact
+            yield from _facts(line)
 
 
-def _fact(line: str) -> dict[str, Any] | None:
+def _facts(line: str) -> Iterator[dict[str, Any]]:
     for what, pattern in DEPARTURES:
         if found := pattern.search(line):
-            return {"at": _at(line), "group": found["group"], "what": what, "member": found["member"]}
-    if found := REBALANCE.search(line):
+            yield {"at": _at(line), "group": found["group"], "what": what, "member": found["member"]}
+            return
+    if found := NOT_BACK.search(line):
+        for member in found["members"].split(", "):
+            yield {"at": _at(line), "group": found["group"], "what": "expired", "member": member}
+    elif found := REBALANCE.search(line):
         reason, _, client_reason = found["reason"].partition("; client reason: ")
-        return {
+        yield {
             "at": _at(line),
             "group": found["group"],
             "what": "rebalance",
@@ -73,7 +80,6 @@ def _fact(line: str) -> dict[str, Any] | None:
                 (name for name, texts in CLIENT_REASONS if any(text in client_reason for text in texts)), "OTHER"
             ),
         }
-    return None
 
 
 def _at(line: str) -> int:

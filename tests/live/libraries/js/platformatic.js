@@ -9,7 +9,7 @@ const { settings, says, onCommand } = require("./member.js");
     bootstrapBrokers: [settings.servers],
     sessionTimeout: settings.session_ms,
     heartbeatInterval: settings.heartbeat_ms,
-    rebalanceTimeout: 20000,
+    rebalanceTimeout: Math.max(20000, settings.session_ms),
     autocommit: settings.commit_ms,
     metadataMaxAge: 2000,
   });
