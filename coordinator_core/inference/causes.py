@@ -5,6 +5,8 @@ came, a subscription changed, the metadata hash did. That somebody went is as ce
 A classic generation in which nothing of the kind changed was asked for by a member that joined again: its leader, which
 saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
 client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
+A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
+(convertToClassicGroup), and what the last leaver had is assigned then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +16,12 @@ from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.departures import CERTAIN, CLASSIC, GUESS, LIKELY, Departure
 from coordinator_core.inference.movement import Movement
 
-COOPERATIVE: Final = "cooperative-sticky"
+COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
+"""Assignors which hand a partition on in two rounds: the first leaves it out, the second gives it. `stream` is what
+clients of Kafka Streams call theirs."""
+COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
+CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
+CONVERTED: Final = "GROUP_CONVERTED"
 CONSUMER: Final = "CONSUMER"
 SHARE: Final = "SHARE"
 WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
@@ -73,6 +80,8 @@ class Step(NamedTuple):
     """Were there members before?"""
     is_timeless: bool = False
     """Have its records no time, by which they are known to be of one operation?"""
+    has_unread: bool = False
+    """Does the log not tell what one of them subscribes to?"""
 
     def has(self, event_type: str) -> bool:
         """Did the operation bring such an event?"""
@@ -84,7 +93,12 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
     causes = [*_by_events(step), *(Cause(*departure) for departure in step.departures)]
-    causes.extend(_by_assignment(step) if step.row.group_type == CLASSIC else _by_metadata(step, causes))
+    if step.row.group_type != CLASSIC:
+        causes.extend(_by_metadata(step, causes))
+    elif not causes and _follows_conversion(step, before):
+        causes.append(Cause(CONVERTED, CONVERSION_FOLLOW_UP, LIKELY))
+    else:
+        causes.extend(_by_assignment(step))
     if not causes:
         causes.append(_by_default(step, before))
     if not step.row.is_contiguous or step.is_timeless:
@@ -171,14 +185,36 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
     if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
         return
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
+    has_new = movement.came > movement.came_back
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
-        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN)
-    elif protocols == {COOPERATIVE} and movement.came > movement.came_back:
+        # what had an owner before, or has none now, may as well be told by a leader that knew less of the topics
+        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if has_new and not step.has_unread else LIKELY)
+    elif protocols <= COOPERATIVE_PROTOCOLS and has_new:
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 
 
+def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
+    """Is the generation before the one that a conversion to the classic protocol wrote?"""
+    previous = step.previous
+    return (
+        previous is not None
+        and previous.group_type == CLASSIC
+        and bool(before)
+        and before[0].cause == CONVERTED
+        and before[0].method != CONVERSION_FOLLOW_UP
+    )
+
+
 def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
-    if step.row.protocol_name == COOPERATIVE and step.movement.came_back and before:
+    if _may_be_cooperative(step.row) and step.movement.came_back and before:
         main = before[0]
-        return Cause(main.cause, "COOPERATIVE_FOLLOW_UP", LIKELY if main.confidence != GUESS else GUESS)
+        is_likely = main.confidence != GUESS and step.row.protocol_name in COOPERATIVE_PROTOCOLS
+        return Cause(main.cause, COOPERATIVE_FOLLOW_UP, LIKELY if is_likely else GUESS)
     return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
+
+
+def _may_be_cooperative(row: GenerationRow) -> bool:
+    """An assignor that nobody knows may be; those that assign all in one round are not."""
+    if row.protocol_name in COOPERATIVE_PROTOCOLS:
+        return True
+    return row.protocol_type == "consumer" and row.protocol_name not in WHOLE_ASSIGNMENT_PROTOCOLS

@@ -13,8 +13,12 @@ same records). What else it shows:
 * A static member of a consumer or streams group that goes for a while says so (member epoch -2). It is dropped when its
   session expires meanwhile.
 
+* Epochs. A member of a consumer or streams group takes a new epoch in its next heartbeat. One that did not for a third
+  of a session sent none: it expired.
+
 Proof there is one only: a classic member cannot have expired sooner than its time-outs allow, so it left, by itself or
-by an admin's hand. All else is likely at best.
+by an admin's hand. All else is likely at best. Where nothing speaks for one or the other, the cause is UNKNOWN: clients
+that are killed are as common in a log as clients that close.
 """
 
 from bisect import bisect_right
@@ -32,6 +36,7 @@ from coordinator_core.inference.settings import InferenceSettings
 
 LEFT: Final = "MEMBER_LEFT"
 EXPIRED: Final = "MEMBER_EXPIRED"
+UNKNOWN: Final = "UNKNOWN"
 
 SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
 """Method of departures of clients which no longer polled."""
@@ -54,6 +59,10 @@ HEARTBEATS_PER_SESSION: Final = 3
 pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
 SILENT_FACTOR: Final = 3
 """Silent for so many times its usual interval: not its usual interval."""
+HEARTBEAT_MS: Final = 3_000
+"""Members of classic groups learn within so long, by default, that somebody went; then they join again."""
+COMMIT_INTERVAL_MS: Final = 5_000
+"""How often clients commit by default (auto.commit.interval.ms), where too few commits tell it."""
 RHYTHMS_MISSED_MAX: Final = 2
 """A member that stops has made its last commit so many intervals ago, at most."""
 INTERVALS_MIN: Final = 2
@@ -61,7 +70,7 @@ INTERVALS_MIN: Final = 2
 
 
 class Departure(NamedTuple):
-    """Why a member went: MEMBER_LEFT or MEMBER_EXPIRED, by which rule, and how sure that is."""
+    """Why a member went: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, and how sure that is."""
 
     cause: str
     method: str
@@ -81,6 +90,11 @@ class Heard(NamedTuple):
     """Last one which is surely its own: not a commit."""
     rhythm_ms: int | None
     """Its usual interval between commits; None where too few are known."""
+
+    @property
+    def is_by_commit(self) -> bool:
+        """Was the last one a commit?"""
+        return self.at_ms is not None and self.at_ms != self.by_record_ms
 
 
 def find_departures(
@@ -126,12 +140,17 @@ class _Departures:
         self._commit_times = heard
         self._timeless = life.timeless
         self._events = _events_by_member(life.events)
+        self._targets = [
+            event
+            for event in life.events
+            if event.event_type == "TARGET_COMPUTED" and event.log_offset not in life.timeless
+        ]
 
     def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Departure:
         """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
         ended_at_ms = self._ended_at_ms(now)
         if ended_at_ms is None:
-            return Departure(*_usual(member), GUESS)
+            return _untold(member)
         heard = self._heard(member, previous, now)
         session_ms = member.session_timeout_ms
         if session_ms is not None and session_ms > 0:
@@ -167,7 +186,7 @@ class _Departures:
         if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
             return Departure(LEFT, "WITHIN_TIMEOUTS", CERTAIN)
         if heard.at_ms is None:
-            return Departure(*_usual(member), GUESS)
+            return _untold(member)
         silent_ms = ended_at_ms - heard.at_ms
         if _is_heard_within(session_ms, silent_ms):
             return Departure(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
@@ -179,10 +198,13 @@ class _Departures:
             return Departure(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
         if self._is_overdue(member, ended_at_ms):
             return Departure(EXPIRED, "REBALANCE_TIMEOUT", LIKELY)
-        if heard.at_ms is None:
-            return Departure(*_usual(member), GUESS)
-        silent_ms = ended_at_ms - heard.at_ms
         session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
+        usual_ms = self._settings.modern_session_timeout_ms
+        if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
+            return Departure(EXPIRED, "EPOCH_NOT_TAKEN", LIKELY)
+        if heard.at_ms is None:
+            return _untold(member)
+        silent_ms = ended_at_ms - heard.at_ms
         if session_ms is not None:
             if _is_heard_within(session_ms, silent_ms):
                 return Departure(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", LIKELY)
@@ -190,7 +212,27 @@ class _Departures:
         settings = self._settings
         if silent_ms < settings.session_timeout_ms_min // 2:
             return Departure(LEFT, "JUST_HEARD", LIKELY)
-        return _by_silence(member, heard, silent_ms, settings.modern_session_timeout_ms, "SILENT_FOR_USUAL_SESSION")
+        if _is_heard_within(usual_ms, silent_ms):
+            return Departure(LEFT, "HEARD_WITHIN_USUAL_SESSION", GUESS)
+        return _by_silence(member, heard, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
+
+    def _has_missed_epoch(self, member: MemberRow, ended_at_ms: int, session_ms: int) -> bool:
+        """Was there a target for a newer epoch than this member's, for longer than heartbeats are apart?
+
+        A member that is asked to give partitions up takes the epoch only when it has done so.
+        """
+        newest = self._newest_assignment(member, ended_at_ms)
+        if newest is None or newest.generation is None or member.uses_classic_protocol or member.to_log_offset is None:
+            return False
+        if newest.details.get("state", "").startswith(UNREVOKED):
+            return False
+        first = bisect_right(self._targets, newest.log_offset, key=_place)
+        for target in self._targets[first:]:
+            if target.log_offset >= member.to_log_offset:
+                break
+            if target.generation is not None and target.generation > newest.generation:
+                return ended_at_ms - target.at >= session_ms // HEARTBEATS_PER_SESSION
+        return False
 
     def _is_away(self, member: MemberRow, ended_at_ms: int) -> bool:
         """Did this static member say that it goes for a while, and not come back?"""
@@ -245,7 +287,8 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     """
     rhythm_ms = heard.rhythm_ms or 0
     slack_ms = session_ms // HEARTBEATS_PER_SESSION
-    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
+    missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * heard.is_by_commit)
+    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
     poll_ms = member.rebalance_timeout_ms or 0
     is_just_poll = 0 < poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
@@ -253,12 +296,15 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     is_regular = heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
     if is_just_session:
         return Departure(EXPIRED, method, LIKELY if is_regular else GUESS)
-    return Departure(*_usual(member), GUESS)
+    return _untold(member)
 
 
-def _usual(member: MemberRow) -> tuple[str, str]:
-    """Where nothing shows it: static members do not leave when they stop, others do."""
-    return (LEFT, "USUALLY_LEAVES") if member.instance_id is None else (EXPIRED, "STATIC_MEMBER")
+def _untold(member: MemberRow) -> Departure:
+    """Where nothing shows it. Only static members of classic groups are known to stay when they stop: those of other
+    groups say that they go for a while."""
+    if member.instance_id is not None and member.group_type == CLASSIC:
+        return Departure(EXPIRED, "STATIC_MEMBER", GUESS)
+    return Departure(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
 
 
 def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:

@@ -118,6 +118,7 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
                 had_members=had_members,
                 # a classic group is one record
                 is_timeless=row.group_type != CLASSIC and row.from_log_offset in life.timeless,
+                has_unread=present.unread_count > 0,
             ),
             left,
         )
@@ -146,6 +147,7 @@ class _Present:
         self._next_end = 0
         self.count = 0
         self.pattern_count = 0
+        self.unread_count = 0
 
     def ended_at(self, log_offset: int) -> list[MemberRow]:
         """Members whose stretch one operation ended."""
@@ -164,6 +166,7 @@ class _Present:
     def _count(self, member: MemberRow, change: int) -> None:
         self.count += change
         self.pattern_count += change * bool(member.subscribed_regex)
+        self.unread_count += change * (member.subscribed_topics is None)
 
 
 def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.history.groups import CONVERTED
 from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.causes import CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
 from coordinator_core.inference.departures import (
     EXPIRED,
     GUESS,
@@ -42,7 +43,7 @@ from coordinator_core.inference.settings import InferenceSettings
 
 ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
 """Method of departures which go by the others of their deployment."""
-FOLLOW_UPS: Final = frozenset({"COOPERATIVE_FOLLOW_UP", "PATTERN_RESOLVED"})
+FOLLOW_UPS: Final = frozenset({COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, "PATTERN_RESOLVED"})
 """Methods of causes which only carry on what the rebalance before began."""
 MEMBERS_MIN: Final = 2
 """One member that is exchanged is a restart, whatever the reason."""

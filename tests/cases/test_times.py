@@ -101,7 +101,7 @@ def test_no_duration_rests_on_a_time_that_is_not_there(ledger: Ledger, tmp_path:
     log.commit("g", 0, 10_000_000, None, commit_ms=None)
     assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
     _, went, back = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
-    assert (went["cause"], went["confidence"]) == ("MEMBER_LEFT", "GUESS")
+    assert (went["cause"], went["confidence"]) == ("UNKNOWN", "GUESS")
     assert went["duration_ms"] is None and went["started_at"] is None
     assert back["unowned_partition_ms"] == 0
     owners = ledger.rows("gold.partition_owners")

@@ -42,7 +42,8 @@ def session(value: str, name: str = SESSION) -> ConfigRow:
 EXPIRED = ("MEMBER_EXPIRED", "SILENT_FOR_CONFIGURED_SESSION", "LIKELY")
 HEARD = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
 USUAL = ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
-UNTOLD = ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS")
+UNTOLD = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
+WITHIN = ("MEMBER_LEFT", "HEARD_WITHIN_USUAL_SESSION", "GUESS")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ UNTOLD = ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS")
     [
         (45_000, [], USUAL),
         (45_000, [session("45000")], EXPIRED),
+        (20_000, [], WITHIN),
         (120_000, [], UNTOLD),
         (120_000, [session("120000")], EXPIRED),
         (45_000, [session("120000")], HEARD),
@@ -91,3 +93,29 @@ def test_a_member_id_that_came_again() -> None:
     first, _, last = audit_group(life_of(told), InferenceSettings()).rebalances[-3:]
     assert (first.members_left, first.method) == (("b",), "STATIC_MEMBER_AWAY")
     assert (last.members_left, last.method) == (("b",), "JUST_HEARD")
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "state", "expected"),
+    [
+        (20_000, 0, ("MEMBER_EXPIRED", "EPOCH_NOT_TAKEN", "LIKELY")),
+        # a heartbeat may be due
+        (4_000, 0, ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")),
+        # it is asked to give partitions up first
+        (20_000, 1, ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")),
+    ],
+)
+def test_a_member_that_takes_no_new_epoch(after_ms: int, state: int, expected: tuple[str, str, str]) -> None:
+    """Its next heartbeat would have: it sent none for a third of a session, so it did not leave."""
+    told = (
+        GONE[0],
+        (1, [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,), revoking=(2,) if state else (), state=state)]),
+        (END - after_ms, [*joins("c"), *epoch(3), *target(3, {"a": (0,), "b": (1,), "c": ()})]),
+        (END - after_ms + 1, [*reconciled("a", 3, (0,)), *reconciled("c", 3, ())]),
+        (END, [*goes("b"), *epoch(4)]),
+    )
+    life = life_of(told)
+    members = tuple(row._replace(uses_classic_protocol=False) for row in life.members)
+    row = audit_group(life._replace(members=members), InferenceSettings()).rebalances[-1]
+    assert row.members_left == ("b",)
+    assert (row.cause, row.method, row.confidence) == expected

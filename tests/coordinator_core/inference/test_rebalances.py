@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
-from tests.coordinator_core.group_records import Record
+from schemas.consumer_offsets import RecordType
+from tests.coordinator_core.group_records import Record, record
 from tests.coordinator_core.inference.group_lives import (
+    GROUP,
     SESSION_MS,
     classic,
     epoch,
@@ -73,12 +75,12 @@ CLASSIC_CASES = {
     "gone long after its last commit": (
         classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
         beats(2, 2_000, 50_000),
-        ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS"),
+        ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS"),
     ),
     "commits of another's partitions are no sign of life": (
         classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
         beats(0, 2_000, LONG_AFTER),
-        ("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS"),
+        ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS"),
     ),
     "everybody went": (classic(2, {}, state_at=2_000), (), ("GROUP_EMPTIED", "NO_MEMBERS_LEFT", "CERTAIN")),
     "more partitions": (
@@ -137,18 +139,56 @@ def test_static_member_that_comes_back_moves_nothing() -> None:
     assert (row.partitions_moved, row.stickiness, row.members_left) == (0, 1.0, ())
 
 
-def test_cooperative_members_hand_over_in_two_steps() -> None:
-    """What was given up moves in the follow-up, which has the cause of the first step."""
+@pytest.mark.parametrize(
+    ("protocol", "confidence"), [("cooperative-sticky", "LIKELY"), ("stream", "LIKELY"), ("our-own", "GUESS")]
+)
+def test_cooperative_members_hand_over_in_two_steps(protocol: str, confidence: str) -> None:
+    """What was given up moves in the follow-up, which has the cause of the first step; so it is in Kafka Streams, and
+    perhaps with an assignor that nobody knows."""
     rows = rebalances(
         [
-            (0, classic(1, {"a": (0, 1)}, protocol="cooperative-sticky")),
-            (1_000, classic(2, {"a": (0,), "b": ()}, protocol="cooperative-sticky")),
-            (1_300, classic(3, {"a": (0,), "b": (1,)}, protocol="cooperative-sticky")),
+            (0, classic(1, {"a": (0, 1)}, protocol=protocol)),
+            (1_000, classic(2, {"a": (0,), "b": ()}, protocol=protocol)),
+            (1_300, classic(3, {"a": (0,), "b": (1,)}, protocol=protocol)),
         ]
     )
+    assert rows[-1].confidence == confidence
     assert [(row.cause, row.method, row.partitions_moved, row.unowned_partition_ms) for row in rows[1:]] == [
         ("MEMBER_JOINED", "IN_LOG", 0, 300),
         ("MEMBER_JOINED", "COOPERATIVE_FOLLOW_UP", 1, 0),
+    ]
+
+
+def test_partitions_that_come_back_are_no_new_ones() -> None:
+    """That the topic has more partitions is certain only where one is assigned that never was before."""
+    two, one = {"a": (0, 1)}, {"a": (0,)}
+    rows = rebalances([(0, classic(1, two)), (1_000, classic(2, one)), (2_000, classic(3, two))])
+    found = [(row.cause, row.method, row.confidence) for row in rows[1:]]
+    assert found == [("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY")] * 2
+
+
+def test_a_group_that_was_converted_back() -> None:
+    """The coordinator asks its members to join again; the partitions of who left are no new ones of the topic."""
+    both = {"a": (0,), "b": (1,)}
+    gone = [
+        *goes("a"),
+        *goes("b"),
+        record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": GROUP}, None),
+        record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": GROUP}, None),
+    ]
+    rows = rebalances(
+        [
+            (0, [*joins("a"), *joins("b"), *epoch(2), *target(2, both)]),
+            (1_000, [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,))]),
+            (60_000, [*gone, *classic(3, {"a": (0,)})]),
+            (63_000, classic(4, {"a": (0, 1)})),
+            (90_000, classic(5, {"a": (0, 1, 2)})),
+        ]
+    )
+    assert [(row.cause, row.method, row.confidence) for row in rows[1:]] == [
+        ("GROUP_CONVERTED", "CONVERTED", "CERTAIN"),
+        ("GROUP_CONVERTED", "CONVERSION_FOLLOW_UP", "LIKELY"),
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "CERTAIN"),
     ]
 
 

@@ -81,7 +81,7 @@ def departed(members: Sequence[MemberRow], departure: Departure) -> dict[Stretch
 
 LEFT = Departure("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
 EXPIRED = Departure("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
-UNTOLD = Departure("MEMBER_LEFT", "USUALLY_LEAVES", "GUESS")
+UNTOLD = Departure("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
 STOPPED = Departure("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
 
 
@@ -239,9 +239,9 @@ def test_rebalances_of_a_deployment_are_marked() -> None:
     rows = audit_group(life._replace(members=same), SETTINGS).rebalances
     assert [(row.to_generation, row.cause, row.rollout_id, row.rollout_confidence) for row in rows] == [
         (2, "FIRST", None, None),
-        (3, "MEMBER_LEFT", "0/3", "LIKELY"),
+        (3, "UNKNOWN", "0/3", "LIKELY"),
         (4, "MEMBER_JOINED", "0/3", "LIKELY"),
-        (5, "MEMBER_LEFT", "0/3", "LIKELY"),
+        (5, "UNKNOWN", "0/3", "LIKELY"),
         (6, "MEMBER_JOINED", "0/3", "LIKELY"),
         (7, "PARTITIONS_CHANGED", None, None),
     ]
