@@ -110,6 +110,7 @@ def parse_time(text: str) -> int:
     text = text.strip()
     if text.isascii() and text.isdecimal():
         timestamp_ms = int(text)
+        _refuse_other_unit(text, timestamp_ms)
     else:
         try:
             at = datetime.fromisoformat(text)
@@ -121,6 +122,32 @@ def parse_time(text: str) -> int:
     if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
         raise ArgumentError(f"{text[:50]!r} is out of range")
     return timestamp_ms
+
+
+NUMBER_MS_MIN: Final = 10**11
+"""March 1973. Seconds since 1970 come up to it in the year 5138: a smaller number is no milliseconds of Kafka's."""
+NUMBER_MS_END: Final = 10**14
+"""The year 5138. Microseconds have been above it since 1973."""
+OTHER_UNITS: Final = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
+
+
+def _refuse_other_unit(text: str, number: int) -> None:
+    """Raise ArgumentError for a number which as milliseconds would be far from any time of Kafka's."""
+    if NUMBER_MS_MIN <= number < NUMBER_MS_END:
+        return
+    for unit, factor, divisor in OTHER_UNITS:
+        meant_ms = number * factor // divisor
+        if NUMBER_MS_MIN <= meant_ms < min(NUMBER_MS_END, TIMESTAMP_MS_MAX):
+            year = (
+                f"a time in {datetime.fromtimestamp(number / 1000, UTC).year}"
+                if number <= TIMESTAMP_MS_MAX
+                else "no time"
+            )
+            raise ArgumentError(
+                f"{text} is {year} in milliseconds: are these {unit}? Give milliseconds, {meant_ms}, or ISO 8601, "
+                f"{datetime.fromtimestamp(meant_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
+    raise ArgumentError(f"{text[:50]} is out of range: give milliseconds since 1970 (13 digits), or ISO 8601")
 
 
 class TopicPartition(NamedTuple):

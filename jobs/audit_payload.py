@@ -18,6 +18,7 @@ from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.audit_report import SOURCES, Span, completeness, write_completeness
 from jobs.choices import Listing
 from jobs.dead_letters import DeadLetters, Origin, read_dead_letters
+from jobs.in_log import require_in_log
 from jobs.payload import OffsetRange, Payload, read_payloads
 from jobs.sinks import Warehouse
 from jobs.sources.broker import TIMEOUT_MS, BrokerAddress
@@ -61,14 +62,17 @@ def run_payload(
     dead_letter_topics: Sequence[str] = (),
     with_values: bool = False,
     output_format: str,
+    partition_counts: Mapping[str, int] | None = None,
     out: TextIO | None = None,
 ) -> bool:
     """Print the statement of completeness, then one row an offset that was given up in the span; is it complete?
 
     `dead_letter_topics`: those that the groups' configs name, if none is given. Raises SourceError where a source
-    cannot be read.
+    cannot be read, ArgumentError as `run_audit_report` does.
     """
     out = out or sys.stdout
+    log = SOURCES[Listing.ARCHIVED].log
+    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
     rows = _archived(warehouse, cluster_id, span, group_ids)
     ranges = [
         OffsetRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
@@ -76,7 +80,7 @@ def run_payload(
     payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
     topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
     letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
-    complete = completeness(warehouse, cluster_id, SOURCES[Listing.ARCHIVED].log, span, group_ids)
+    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
     write_answers(columns, list(_lines(rows, payloads, letters, with_values)), output_format, out)

@@ -6,7 +6,7 @@ or compacted away, what it held cannot be in the list, and the list says so.
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -17,6 +17,8 @@ from jobs.answers import Value, json_line, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
 from jobs.coverage import from_table
+from jobs.in_log import require_in_log
+from jobs.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.sinks import Warehouse
 from jobs.times import epoch_ms
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -101,29 +103,78 @@ class Hole(NamedTuple):
 
 
 def completeness(
-    warehouse: Warehouse, cluster_id: str, log: str, span: Span, group_ids: Collection[str] | None = None
+    warehouse: Warehouse,
+    cluster_id: str,
+    log: str,
+    span: Span,
+    group_ids: Collection[str] | None = None,
+    partition_counts: Mapping[str, int] | None = None,
 ) -> Completeness:
-    """Whether all that a coordinator topic was ever told in a span was read."""
+    """Whether all that a coordinator topic was ever told in a span was read.
+
+    `partition_counts`: how many partitions topics have, as the user says. What is claimed reaches no further than what
+    was read of each log partition (`jobs.log_ends`).
+    """
     rows = warehouse.read(COVERAGE, where={"cluster_id": cluster_id, "topic": log})
     coverage = from_table(rows)
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
+    ends = log_ends(warehouse, cluster_id, (log,), partition_counts)[log]
+    found = list(missing_lines({log: ends}))
     holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
-    found = [hole.text() for hole in holes if hole.touches(span)]
-    captured_ms = max(covered.observed_at_ms for ranges in coverage.values() for covered in ranges)
-    if span.to_ms is not None and span.to_ms > captured_ms:
-        found.append(f"nothing is known after the last capture at {time_text(captured_ms)}")
+    found += [hole.text() for hole in holes if hole.touches(span)]
+    found += _behind_the_end(ends, span)
     found += _unread(warehouse, cluster_id, log)
     if log == SHARES_LOG:
         found += _begun_midway(warehouse, cluster_id, span, group_ids)
-    begins, ends = time_text(span.from_ms) or "its beginning", time_text(span.to_ms) or time_text(captured_ms)
-    those = f"{log} ({len(coverage)} log partitions) from {begins} to {ends}"
+    begins = time_text(span.from_ms) or "its beginning"
+    those = f"{log} ({len(ends.ends)} log partitions) from {begins} to {_end_text(ends, span)}"
     if not found:
-        return Completeness(True, (f"COMPLETE: every record of {those} was read",))
+        return Completeness(True, (f"COMPLETE: every record of {those} was read", *_remarks(ends, span)))
     told = found[:HOLES_TOLD_MAX]
     if len(found) > len(told):
         told.append(f"... and {len(found) - len(told):,} more: see {COVERAGE.full_name}")
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
+
+
+def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
+    """Where a span reaches further than what was read. Its last millisecond is the one before `to`."""
+    to_ms = None if span.to_ms is None else span.to_ms - 1
+    if to_ms is None and span.from_ms is None:
+        return
+    asked_ms = to_ms if to_ms is not None else span.from_ms
+    short = [] if asked_ms is None else ends.short_of(asked_ms)
+    for end in short[:HOLES_TOLD_MAX]:
+        name = f"{ends.topic}-{end.partition}"
+        if end.bound_ms is None:
+            why = "it was empty when it was copied" if end.is_empty else "its records have no time"
+            yield f"nothing proves up to when {name} was read: {why}, and a copy does not show what came after"
+        elif end.live_until_ms == end.bound_ms:
+            yield f"nothing is known of {name} after the last capture at {time_text(end.bound_ms)}"
+        else:
+            yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
+    if len(short) > HOLES_TOLD_MAX:
+        yield f"nor of {len(short) - HOLES_TOLD_MAX:,} log partitions more"
+
+
+def _end_text(ends: LogEnds, span: Span) -> str:
+    if span.to_ms is not None:
+        return time_text(span.to_ms) or ""
+    return time_text(ends.proven_ms) or "its end as it was read"
+
+
+def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
+    """What a complete list without an end says of the time behind what is proven."""
+    if span.to_ms is not None:
+        return
+    newest, proven = time_text(ends.newest_ms), time_text(ends.proven_ms)
+    empty = [end.partition for _, end in sorted(ends.ends.items()) if end.bound_ms is None and end.is_empty]
+    if proven is None and newest is not None:
+        yield f"Its newest record that was read is of {newest}: a copy does not show what came after"
+    elif proven != newest:
+        yield f"Behind that each log partition was read up to its own end, the latest of {newest}"
+    if empty:
+        yield f"Empty when they were copied: log partitions {numbers(empty)}"
 
 
 def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
@@ -255,11 +306,17 @@ def run_audit_report(
     span: Span,
     group_ids: Collection[str] | None,
     output_format: str,
+    partition_counts: Mapping[str, int] | None = None,
     out: TextIO | None = None,
 ) -> bool:
-    """Print the list, the statement of its completeness first; is it complete?"""
+    """Print the list, the statement of its completeness first; is it complete?
+
+    Raises ArgumentError for a group that is not in the log, and for a span that lies outside of it.
+    """
     out = out or sys.stdout
-    complete = completeness(warehouse, cluster_id, SOURCES[listing].log, span, group_ids)
+    log = SOURCES[listing].log
+    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
+    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
     if listing in NOT_IN_ANY_LOG:
         complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
     write_completeness(complete, output_format, out)

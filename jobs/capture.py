@@ -44,6 +44,7 @@ from jobs.coverage import LogPartition
 from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
 from jobs.identity import check_sources, identities_of, keep_identities
+from jobs.log_ends import keep_log_partitions
 from jobs.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.settings import Settings, require_source
 from jobs.sinks import OVERWRITE, TableFile, Warehouse
@@ -216,6 +217,14 @@ def capture(
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary = _capture_all(session, warehouse, settings, bronze, sources, run)
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
+    keep_log_partitions(
+        warehouse,
+        settings.cluster_id,
+        found=sources.segments,
+        live=sources.live,
+        said=settings.partition_counts,
+        seen_at=captured_at,
+    )
     if settings.broker_address is None:
         return summary
     from jobs.cluster_watch import watch_once  # noqa: PLC0415  (files need not load Kafka's client)

@@ -33,6 +33,7 @@ from jobs.cluster_watch import ClusterWatch, SilverTopics, Told
 from jobs.coverage import HOLE, LOG_START, LogPartition
 from jobs.errors import BrokerError, JobError, SourceError
 from jobs.identity import check_sources, keep_identities
+from jobs.log_ends import keep_log_partitions
 from jobs.metrics import Metrics, job_of
 from jobs.progress import Steps, size_text
 from jobs.settings import Settings
@@ -450,7 +451,17 @@ class _Watcher:
             self.close()
             of._steps.say(f"captured: {done}; how far behind cannot be told: {error}")
             return
-        behind = lags(logs, bronze, epoch_ms(of._new_run().captured_at))
+        asked_at = of._new_run().captured_at
+        behind = lags(logs, bronze, epoch_ms(asked_at))
+        if not any(lag.offset_count for lag in behind.values()):
+            keep_log_partitions(
+                of._warehouse,
+                of._settings.cluster_id,
+                found=(),
+                live=logs,
+                said=of._settings.partition_counts,
+                seen_at=asked_at,
+            )
         of._steps.say(f"captured: {done}; {lag_text(behind)}")
         of._on_told(totals, behind)
 

@@ -113,6 +113,15 @@ TopicOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
 ]
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partitions",
+        metavar="TOPIC=COUNT",
+        help="How many partitions an internal topic has, where no metadata log and no live cluster tells it; may be "
+        "repeated.",
+    ),
+]
 SummaryFormatOption = Annotated[
     SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
 ]
@@ -186,6 +195,7 @@ def nightly(
     dump: DumpOption = None,
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
+    partitions: PartitionsOption = None,
     report_file: Annotated[
         str | None,
         typer.Option("--report", metavar="FILE", help="Write the report, too: as the job report does without --group."),
@@ -210,6 +220,7 @@ def nightly(
             dump,
             dump_format,
             report_file,
+            partitions=partitions,
         )
         require_source(settings)
         _check_client(settings)
@@ -241,6 +252,7 @@ def capture(
     dump: DumpOption = None,
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
+    partitions: PartitionsOption = None,
     every: Annotated[
         str | None,
         typer.Option(
@@ -260,7 +272,15 @@ def capture(
 
     def job() -> int:
         settings = _settings(
-            warehouse, cluster_id, segments, topic, bootstrap_server, command_config, dump, dump_format
+            warehouse,
+            cluster_id,
+            segments,
+            topic,
+            bootstrap_server,
+            command_config,
+            dump,
+            dump_format,
+            partitions=partitions,
         )
         every_ms, stop_after_ms = _every(every, continuous, stop_after, settings)
         require_source(settings)
@@ -340,6 +360,7 @@ def audit(
     segments: SegmentsOption = None,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    partitions: PartitionsOption = None,
     dead_letter_topic: DeadLetterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make gold again, even if nothing is new.")] = False,
     warehouse: WarehouseOption = None,
@@ -351,9 +372,14 @@ def audit(
 
     def job() -> int:
         settings = _settings(
-            warehouse, cluster_id, segments, bootstrap_servers=bootstrap_server, command_config=command_config
+            warehouse,
+            cluster_id,
+            segments,
+            bootstrap_servers=bootstrap_server,
+            command_config=command_config,
+            partitions=partitions,
         )
-        from_ms, to_ms = _time(from_time), _time(to_time)
+        from_ms, to_ms = _span(from_time, to_time)
         if payload:
             _check_client(settings)
         session, tables, steps = open_session("audit", settings, meanwhile="jobs.audit")
@@ -383,6 +409,7 @@ def audit(
                 cluster=settings.broker_address,
                 timeout_ms=settings.request_timeout_ms,
                 dead_letter_topics=dead_letter_topic or (),
+                partition_counts=settings.partition_counts,
                 with_values=values,
                 output_format=output_format,
             )
@@ -393,6 +420,7 @@ def audit(
             listing=listing,
             span=Span(from_ms, to_ms),
             group_ids=group or None,
+            partition_counts=settings.partition_counts,
             output_format=output_format,
         )
         return DONE if is_complete else INCOMPLETE
@@ -487,17 +515,21 @@ def describe(
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
         settings = _settings(warehouse, cluster_id)
+        tables, at_ms = _tables("describe", settings), _time(at)
+        remarks = _remarks_in_log(tables, settings, at_ms, group)
         run_describe(
-            _tables("describe", settings),
+            tables,
             settings.cluster_id,
             view=views[0] if views else View.OFFSETS,
-            at_ms=_time(at),
+            at_ms=at_ms,
             group_ids=group or None,
             tool=kind,
             verbose=verbose,
             output_format=output_format,
             sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
         )
+        for remark in remarks:
+            _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -520,11 +552,12 @@ def owner(
 
         settings = _settings(warehouse, cluster_id)
         tables, at_ms = _tables("owner", settings), _time(at)
+        remarks = _remarks_in_log(tables, settings, at_ms)
         remark = run_owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
         )
-        if remark is not None:
-            _tell(remark)
+        for told in (*([] if remark is None else [remark]), *remarks):
+            _tell(told)
         return DONE
 
     _run(job, debug)
@@ -550,15 +583,17 @@ def restore(
         from jobs.restore import run_restore  # noqa: PLC0415
 
         settings, at_ms = _settings(warehouse, cluster_id), parse_time(at)
+        tables = _tables("restore", settings)
+        behind = _remarks_in_log(tables, settings, at_ms, group)
         remarks = run_restore(
-            _tables("restore", settings),
+            tables,
             settings.cluster_id,
             group_ids=group,
             at_ms=at_ms,
             output=output,
             output_format=output_format,
         )
-        for remark in remarks:
+        for remark in (*remarks, *behind):
             _tell(remark)
         return DONE
 
@@ -631,20 +666,24 @@ def report(
     """
 
     def job() -> int:
+        from jobs.in_log import require_in_any_log  # noqa: PLC0415
         from jobs.progress import Steps  # noqa: PLC0415
         from jobs.report.run import tell_report  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
+        from_ms, to_ms = _span(from_time, to_time)
         run, steps = Run.start(), Steps()
+        tables = _tables("report", settings)
+        require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
         tell_report(
-            _tables("report", settings),
+            tables,
             settings,
             output=output,
             made_at=run.started_at,
             steps=steps,
             group_ids=group or None,
-            from_ms=_time(from_time),
-            to_ms=_time(to_time),
+            from_ms=from_ms,
+            to_ms=to_ms,
         )
         return _tell_facts("report", run, steps, DONE, output_format)
 
@@ -686,14 +725,15 @@ def whatif(
         from jobs.whatif import whatif as run_whatif  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
+        from_ms, to_ms = _span(from_time, to_time)
         question = asked(changed, recorded or (), settings)
         rows = run_whatif(
             _tables("whatif", settings),
             cluster_id=settings.cluster_id,
             group_id=group,
             question=question,
-            from_ms=_time(from_time),
-            to_ms=_time(to_time),
+            from_ms=from_ms,
+            to_ms=to_ms,
         )
         tell(rows, output_format)
         return DONE
@@ -949,6 +989,27 @@ def _time(text: str | None) -> int | None:
     return None if text is None else parse_time(text)
 
 
+def _remarks_in_log(
+    tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
+) -> list[str]:
+    """Up to when an answer is known to hold, where the time is behind that. Raises ArgumentError for a time before the
+    log begins."""
+    from jobs.in_log import remarks_behind, require_begun  # noqa: PLC0415
+
+    if at_ms is None:
+        return []
+    return list(remarks_behind(require_begun(tables, settings.cluster_id, at_ms), at_ms, group_ids or None))
+
+
+def _span(from_time: str | None, to_time: str | None) -> tuple[int | None, int | None]:
+    """The times of --from and --to. Raises ArgumentError where they run backwards."""
+    from jobs.in_log import require_forwards  # noqa: PLC0415
+
+    from_ms, to_ms = _time(from_time), _time(to_time)
+    require_forwards(from_ms, to_ms)
+    return from_ms, to_ms
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
@@ -977,6 +1038,7 @@ def _settings(
     dumps: list[str] | None = None,
     dump_format: DumpFormat | None = None,
     report_file: str | None = None,
+    partitions: list[str] | None = None,
 ) -> Settings:
     return load_settings(
         {
@@ -989,6 +1051,7 @@ def _settings(
             "dumps": tuple(dumps or ()),
             "dump_format": dump_format,
             "report_file": report_file,
+            "partitions": tuple(partitions or ()),
         }
     )
 

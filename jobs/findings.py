@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from jobs import entry
 from jobs.answers import printable
 from jobs.audits import WholeAudit
+from jobs.log_ends import log_ends
 from jobs.quarantine import open_count
 from jobs.sinks import Warehouse
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -53,6 +54,8 @@ class Findings:
     """Broken rules and how often, by rule."""
     hole_count: int
     quarantined_count: int
+    missing_log_partitions: tuple[tuple[str, int], ...] = ()
+    """Coordinator topics, and how many of their log partitions are in no source."""
 
     @property
     def busy_group_count(self) -> int:
@@ -68,6 +71,7 @@ class Findings:
             _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
             _counted(self.hole_count, "hole", "in coverage"),
+            _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
             _counted(self.quarantined_count, "row", "in quarantine"),
         ]
         found = [part for part in parts if part]
@@ -87,6 +91,7 @@ class Findings:
             "odd_commits": dict(self.odd_commits),
             "broken_rules": dict(self.broken_rules),
             "hole_count": self.hole_count,
+            "missing_log_partitions": dict(self.missing_log_partitions),
             "quarantined_count": self.quarantined_count,
         }
 
@@ -116,6 +121,11 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         broken_rules=_counts_of(rules),
         hole_count=sum(kind in HOLES for kind in coverage),
         quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
+        missing_log_partitions=tuple(
+            (topic, len(ends.missing))
+            for topic, ends in log_ends(warehouse, cluster_id).items()
+            if ends.ends and ends.missing
+        ),
     )
 
 
@@ -180,6 +190,11 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
+    if found.missing_log_partitions:
+        query = "select topic, partition from bronze.log_partitions"
+        yield _line(
+            f"log partitions in no source: {_names(found.missing_log_partitions)}; found are", _sql(query), options
+        )
     if found.quarantined_count:
         query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
         yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)

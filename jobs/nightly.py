@@ -1,6 +1,7 @@
 """nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -12,6 +13,7 @@ from jobs.capture import CaptureSummary, capture
 from jobs.entry import command
 from jobs.findings import HOLES, findings, lines
 from jobs.ledger import ledger_line, total
+from jobs.log_ends import LogEnds, log_ends, missing_lines
 from jobs.metrics import Metrics, job_of
 from jobs.privacy import host_pseudonyms
 from jobs.progress import Steps, size_text, summary_table
@@ -151,7 +153,8 @@ def run_replay(
         told.row_counts = summary.row_counts
         told.gap_count = _gap_count(warehouse, settings.cluster_id)
         told.quarantined_row_count = summary.quarantined_row_count
-        told.exit_code = tell_replay(summary, warehouse, told.gap_count, steps)
+        ends = coordinator_ends(warehouse, settings)
+        told.exit_code = tell_replay(summary, warehouse, told.gap_count, steps, ends)
     return told.exit_code
 
 
@@ -180,7 +183,15 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
         steps.say(note)
 
 
-def tell_replay(summary: ReplaySummary, warehouse: Warehouse, missing: int, steps: Steps) -> int:
+def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogEnds]:
+    """Of the coordinator topics that are to be read, which log partitions there are."""
+    ends = log_ends(warehouse, settings.cluster_id, settings=settings.partition_counts)
+    return {topic: it for topic, it in ends.items() if topic in settings.topics}
+
+
+def tell_replay(
+    summary: ReplaySummary, warehouse: Warehouse, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
+) -> int:
     """The tables, the ledger by topic and in all, what is missing, and where to look next."""
     if summary.replaced_version is not None:
         steps.say(f"silver is of {summary.replaced_version}: made anew")
@@ -198,6 +209,7 @@ def tell_replay(summary: ReplaySummary, warehouse: Warehouse, missing: int, step
         "row_counts": dict(sorted(summary.row_counts.items())),
         "quarantined_count": summary.quarantined_row_count,
         "hole_count": missing,
+        "missing_log_partitions": {topic: list(it.missing) for topic, it in ends.items() if it.missing},
     }
     steps.facts["ledger"] = {
         **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
@@ -207,11 +219,14 @@ def tell_replay(summary: ReplaySummary, warehouse: Warehouse, missing: int, step
         steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
     if missing:
         steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
+    for line in missing_lines(ends):
+        steps.say(line)
     show = command("sql -e 'show tables in silver'")
     steps.say(f"the tables are in {warehouse.root}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
-    return INCOMPLETE if missing or summary.quarantined_row_count else DONE
+    is_missing = missing or any(it.missing for it in ends.values())
+    return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 
 def _cells(counts: LedgerCounts) -> tuple[int, ...]:

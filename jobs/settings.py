@@ -5,7 +5,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -116,6 +116,8 @@ class Settings:
     dump: DumpSettings
     """How dumps are to be understood."""
     topics: tuple[str, ...]
+    partition_counts: Mapping[str, int]
+    """How many partitions internal topics have, as the user says."""
     task_bytes_max: int
     request_timeout_ms: int
     fetch_bytes_max: int
@@ -177,6 +179,7 @@ KEYS: Final[Mapping[str, str]] = {
     "sources.dump_partition_count": "dump_partition_count",
     **{f"dump_columns.{name}": f"{name}_column" for name in DUMP_COLUMNS},
     "sources.topics": "topics",
+    "sources.partitions": "partitions",
     "sources.task_bytes_max": "task_bytes_max",
     "sources.request_timeout_ms": "request_timeout_ms",
     "sources.fetch_bytes_max": "fetch_bytes_max",
@@ -208,7 +211,7 @@ SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "comm
 
 MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
 """By table: in the file alone."""
-LIST_FIELDS: Final = frozenset({"segments", "topics", "dumps"})
+LIST_FIELDS: Final = frozenset({"segments", "topics", "partitions", "dumps"})
 PATH_LISTS: Final = ("segments", "dumps")
 """Of these, folders, files or URIs."""
 TEXT_FIELDS: Final = frozenset(
@@ -421,6 +424,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
             columns=DumpColumns(**{name: values[f"{name}_column"] for name in DUMP_COLUMNS}),
         ),
         topics=tuple(values["topics"]),
+        partition_counts=_partition_counts(values["partitions"]),
         task_bytes_max=values["task_bytes_max"],
         request_timeout_ms=values["request_timeout_ms"],
         fetch_bytes_max=values["fetch_bytes_max"],
@@ -438,6 +442,20 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         codec=values["codec"],
         codecs=dict(codecs),
     )
+
+
+def _partition_counts(said: Iterable[str]) -> dict[str, int]:
+    """Of texts such as `__consumer_offsets=50`."""
+    counts: dict[str, int] = {}
+    for text in said:
+        topic, is_told, count = text.partition("=")
+        is_number = count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= INT_MAX
+        if not topic or not is_told or not is_number or counts.get(topic, int(count)) != int(count):
+            raise SettingsError(
+                f"{text[:100]!r} is no number of partitions: give TOPIC=COUNT, as __consumer_offsets=50, once a topic"
+            )
+        counts[topic] = int(count)
+    return counts
 
 
 def _absolute(uri: str, start: Path) -> str:

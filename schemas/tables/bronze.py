@@ -176,4 +176,29 @@ IDENTITIES = Table(
     ),
 )
 
-BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS, TOPICS, CONFIGS, IDENTITIES)
+LOG_PARTITIONS = Table(
+    layer="bronze",
+    name="log_partitions",
+    comment="Log partitions of internal topics that captures found, empty ones too, and up to when each was read.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        Column("first_seen_at", TIMESTAMP, "Start of the run that first found it."),
+        Column(
+            "read_until",
+            TIMESTAMP,
+            "All that a live cluster had until then was read; null: it was read from files or dumps alone, which prove "
+            "nothing behind their last record.",
+        ),
+        Column(
+            "partition_count",
+            INT,
+            "How many partitions the topic has, by a live cluster or by --partitions, the most that was said; null "
+            "where neither said it.",
+        ),
+    ),
+)
+
+BRONZE_TABLES = (RECORD_BATCHES, COVERAGE, QUARANTINE, END_OFFSETS, TOPICS, CONFIGS, IDENTITIES, LOG_PARTITIONS)

@@ -32,6 +32,18 @@ def covered(first: int, last: int, kind: str = "CAPTURED", minutes: tuple[int, i
     }
 
 
+def looked_at(last_minute: float | None = CAPTURED_AT, count: int = 1) -> dict[str, Any]:
+    """A row of bronze.log_partitions: read live until a minute, of a topic of so many log partitions."""
+    return {
+        "cluster_id": CLUSTER,
+        "topic": SHARES_LOG,
+        "partition": 0,
+        "first_seen_at": at(0),
+        "read_until": None if last_minute is None else at(last_minute),
+        "partition_count": count,
+    }
+
+
 def archived(group_id: str, minute: int, **more: Any) -> dict[str, Any]:
     """A row of gold.archived_records."""
     place = {"topic": "t", "topic_id": "T", "partition": 0, "first_offset": minute, "last_offset": minute}
@@ -53,11 +65,20 @@ def test_nothing_captured_is_not_complete(warehouse: Warehouse) -> None:
 
 
 def test_a_log_without_holes_is_complete_until_its_capture(warehouse: Warehouse) -> None:
-    """What was written after the last capture is not known."""
-    write(warehouse, {"bronze.coverage": [covered(0, 9)]})
+    """What was written after the last capture of a live cluster is not known."""
+    write(warehouse, {"bronze.coverage": [covered(0, 9)], "bronze.log_partitions": [looked_at()]})
     assert len(statement(warehouse)) == 1
     assert len(statement(warehouse, 0, CAPTURED_AT)) == 1
     assert "after the last capture" in statement(warehouse, 0, CAPTURED_AT + 1)[1]
+
+
+def test_a_copy_is_complete_until_its_last_record(warehouse: Warehouse) -> None:
+    """The time at which a copy was captured says nothing of the log."""
+    write(warehouse, {"bronze.coverage": [covered(0, 9)], "bronze.log_partitions": [looked_at(None)]})
+    those = f"{SHARES_LOG} (1 log partitions) from its beginning to 2026-01-01T00:01:00.000Z"
+    assert statement(warehouse) == [f"COMPLETE: every record of {those} was read"]
+    assert len(statement(warehouse, 0, 1)) == 1
+    assert "after its last record" in statement(warehouse, 0, CAPTURED_AT)[1]
 
 
 @pytest.mark.parametrize("kind", ["MISSING", "CORRUPT", "COMPACTED"])
@@ -65,6 +86,7 @@ def test_a_hole_counts_where_it_may_touch_the_span(warehouse: Warehouse, kind: s
     """Offsets 10 to 19 were written between minutes 5 and 8: a span before or after has none of them."""
     hole = covered(10, 19, kind, None)
     write(warehouse, {"bronze.coverage": [covered(0, 9, minutes=(0, 5)), hole, covered(20, 29, minutes=(8, 9))]})
+    write(warehouse, {"bronze.log_partitions": [looked_at()]})
     for first, last, is_complete in ((0, 5, True), (0, 6, False), (6, 7, False), (8.1, 9, True), (None, None, False)):
         assert (len(statement(warehouse, first, last)) == 1) == is_complete, (first, last)
     told = statement(warehouse)[1]
@@ -75,6 +97,7 @@ def test_a_hole_counts_where_it_may_touch_the_span(warehouse: Warehouse, kind: s
 def test_a_log_that_begins_late_is_not_complete(warehouse: Warehouse) -> None:
     """Offsets before the first capture are missing, though no row says so; later spans do not need them."""
     write(warehouse, {"bronze.coverage": [covered(40, 49, minutes=(10, 20))]})
+    write(warehouse, {"bronze.log_partitions": [looked_at()]})
     assert "offsets 0 to 39 MISSING, written before 2026-01-01T00:10:00.000Z" in statement(warehouse)[1]
     assert len(statement(warehouse, 11, 20)) == 1
 
@@ -88,6 +111,7 @@ def test_what_could_not_be_read_is_not_complete(warehouse: Warehouse) -> None:
         warehouse,
         {
             "bronze.coverage": [covered(0, 9)],
+            "bronze.log_partitions": [looked_at()],
             "bronze.quarantine": [quarantined],
             "silver.share_partition_states": [midway | interval],
         },
@@ -134,7 +158,17 @@ def test_owners_count_for_every_moment_of_their_stretch(warehouse: Warehouse) ->
 @pytest.mark.parametrize("output_format", ["table", "csv", "json"])
 def test_the_first_lines_say_whether_it_is_all(warehouse: Warehouse, output_format: str) -> None:
     """In each format, before any row."""
-    write(warehouse, {"bronze.coverage": [covered(0, 9)], "gold.archived_records": [archived("=1", 1)]})
+    state = {"group_id": "=1", "topic_id": "T", "partition": 0, "log_offset": 3, "is_complete": True}
+    interval = {name: value for name, value in between(3, None).items() if name != "from_log_offset"}
+    write(
+        warehouse,
+        {
+            "bronze.coverage": [covered(0, 9)],
+            "bronze.log_partitions": [looked_at()],
+            "silver.share_partition_states": [state | interval],
+            "gold.archived_records": [archived("=1", 1)],
+        },
+    )
     out = io.StringIO()
     asked: dict[str, Any] = {"span": Span(), "group_ids": ["=1"], "output_format": output_format}
     assert run_audit_report(warehouse, CLUSTER, listing=Listing.ARCHIVED, out=out, **asked)

@@ -76,6 +76,22 @@ def test_what_is_no_time(given: str) -> None:
         parse_time(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("1763900000", "a time in 1970 in milliseconds: are these seconds? Give milliseconds, 1763900000000"),
+        ("1763900000000000", "are these microseconds? Give milliseconds, 1763900000000"),
+        ("1763900000000000000", "no time in milliseconds: are these nanoseconds? Give milliseconds, 1763900000000"),
+        ("7", "out of range: give milliseconds since 1970"),
+    ],
+)
+def test_numbers_of_another_unit_are_noticed(given: str, said: str) -> None:
+    """Seconds, microseconds and nanoseconds would be another age: they are refused with what was meant."""
+    with pytest.raises(ArgumentError) as refused:
+        parse_time(given)
+    assert said in str(refused.value)
+
+
 def test_intervals_are_half_open(warehouse: Warehouse) -> None:
     """A group is there from its first millisecond on, and not in the one in which it ends."""
     write(warehouse, {GENERATIONS: [generation("g", 1, 5)]})

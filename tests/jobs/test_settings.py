@@ -175,3 +175,17 @@ def test_paths_start_where_they_are_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert settings.warehouse == str(tmp_path / "w x")
     assert settings.segments == (str(tmp_path.parent / "logs"), "hdfs://h/l")
     assert CONFIG_FILE.is_file()
+
+
+def test_numbers_of_partitions_are_said_by_topic() -> None:
+    """As TOPIC=COUNT, in options, in the environment or in the file; anything else is an error."""
+    said = {"GROUPLEDGER_SOURCES_PARTITIONS": "__consumer_offsets=50, __share_group_state=5"}
+    counts = {"__consumer_offsets": 50, "__share_group_state": 5}
+    assert load_settings(environment=said).partition_counts == counts
+    assert load_settings({"partitions": ("a=1",)}, environment=said).partition_counts == {"a": 1}
+    assert load_settings(environment={}).partition_counts == {}
+    for wrong in ("50", "=5", "a=", "a=0", "a=-1", "a=x", "a=99999999999999", "a=\u0663"):
+        with pytest.raises(SettingsError, match="is no number of partitions: give TOPIC=COUNT"):
+            load_settings({"partitions": (wrong,)}, environment={})
+    with pytest.raises(SettingsError, match="once a topic"):
+        load_settings({"partitions": ("a=1", "a=2")}, environment={})

@@ -1,0 +1,151 @@
+"""COMPLETE reaches no further than what was read: of each log partition, and of log partitions that nobody named."""
+
+import shutil
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.lookup import group_partition
+from jobs.as_of import ArgumentError
+from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
+from jobs.choices import Listing
+from jobs.in_log import remarks_behind, require_begun, require_in_any_log
+from jobs.log_ends import log_ends
+from tests.cases.harness import Ledger
+from tests.conftest import PROJECT_ROOT
+
+LOGS = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
+"""Five log partitions each; the last records of __share_group_state are between 02:57:53 and 02:59:18."""
+METADATA = "__cluster_metadata"
+TOPICS = (SHARES_LOG, METADATA)
+SECOND = 1_000
+END = 1_795_229_958_988
+"""2026-11-21T02:59:18.988Z, of the newest record of __share_group_state; log partition 3 ends at 02:57:53.771Z."""
+PROVEN = END - 85_217
+
+
+def copied(folder: Path, partitions: Sequence[int] = range(5), *, with_metadata: bool = True) -> Path:
+    """Some log partitions of share state, with the metadata log or without."""
+    names = [f"{SHARES_LOG}-{partition}" for partition in partitions]
+    for name in [*names, *([f"{METADATA}-0"] if with_metadata else ())]:
+        shutil.copytree(LOGS / name, folder / name)
+    return folder
+
+
+def stated(ledger: Ledger, span: Span = Span(), log: str = SHARES_LOG, **more: Any) -> Completeness:  # noqa: B008
+    """What is said of a span."""
+    complete = completeness(ledger.warehouse, ledger.cluster_id, log, span, **more)
+    assert complete.is_complete == complete.statements[0].startswith("COMPLETE")
+    return complete
+
+
+def test_log_partitions_in_no_source_are_missing(ledger: Ledger, tmp_path: Path) -> None:
+    """One disk of two: the night ends with 3, names them, and nothing is complete; the other disk makes it so."""
+    night = ledger.night(copied(tmp_path / "disk1", (0, 2, 4)), topics=TOPICS)
+    assert night.exit_code == 3
+    assert f"2 of 5 log partitions of {SHARES_LOG} are in no source (1, 3)" in night.text
+    assert "2 log partitions in no source" in night.facts["found"]["headline"]
+    assert night.facts["replayed"]["missing_log_partitions"] == {SHARES_LOG: [1, 3]}
+    assert not stated(ledger).is_complete
+    assert not stated(ledger, Span(None, PROVEN)).is_complete
+    night = ledger.night(copied(tmp_path / "disk2", (1, 3), with_metadata=False), topics=TOPICS, number=2)
+    assert night.exit_code == 0
+    assert stated(ledger).is_complete
+
+
+def test_without_a_known_number_nothing_is_complete(ledger: Ledger, tmp_path: Path) -> None:
+    """The highest number that was seen proves nothing: the user says it, once, or the metadata log does."""
+    logs = copied(tmp_path / "logs", with_metadata=False)
+    night = ledger.night(logs, topics=TOPICS)
+    assert night.exit_code == 0
+    assert (
+        f"how many log partitions {SHARES_LOG} has is not known (5 were found): say it with --partitions" in night.text
+    )
+    assert not stated(ledger).is_complete
+    assert stated(ledger, partition_counts={SHARES_LOG: 5}).is_complete
+    assert not stated(ledger, partition_counts={SHARES_LOG: 4}).is_complete
+    assert "are in no source (5)" in stated(ledger, partition_counts={SHARES_LOG: 6}).statements[1]
+    ledger.night(logs, topics=TOPICS, partitions=(f"{SHARES_LOG}=5",), number=2)
+    assert stated(ledger).is_complete
+
+
+def test_the_bound_is_the_last_record_of_each_log_partition(ledger: Ledger, tmp_path: Path) -> None:
+    """Not the time of the capture, days later, and no fresh log partition vouches for a stale one."""
+    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
+    whole = stated(ledger)
+    assert "from its beginning to 2026-11-21T02:57:53.771Z was read" in whole.statements[0]
+    assert "the latest of 2026-11-21T02:59:18.988Z" in whole.statements[1]
+    assert stated(ledger, Span(None, PROVEN + 1)).is_complete
+    late = stated(ledger, Span(None, PROVEN + 2))
+    assert not late.is_complete
+    assert f"nothing is known of {SHARES_LOG}-3 after its last record that was read" in late.statements[1]
+    assert not stated(ledger, Span(None, END + 4 * 86_400 * SECOND)).is_complete
+
+
+def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_path: Path) -> None:
+    """It is there, so it is not missing; whether it was written to after it was copied, nothing tells."""
+    logs = copied(tmp_path / "logs", (0, 1, 2, 4))
+    (logs / f"{SHARES_LOG}-3").mkdir()
+    (logs / f"{SHARES_LOG}-3" / f"{0:020d}.log").touch()
+    assert ledger.night(logs, topics=TOPICS).exit_code == 0
+    whole = stated(ledger)
+    assert whole.is_complete
+    assert "to its end as it was read" in whole.statements[0]
+    assert whole.statements[-1] == "Empty when they were copied: log partitions 3"
+    assert "it was empty when it was copied" in stated(ledger, Span(None, PROVEN)).statements[1]
+
+
+def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path) -> None:
+    """A group that is not there, a time before the log begins or after its end, a span that runs backwards."""
+    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
+
+    def audit(group_ids: Sequence[str] | None, span: Span, listing: Listing = Listing.ARCHIVED) -> None:
+        asked: dict[str, Any] = {"span": span, "group_ids": group_ids, "output_format": "table"}
+        run_audit_report(ledger.warehouse, ledger.cluster_id, listing=listing, out=StringIO(), **asked)
+
+    audit(["s05-limit"], Span())
+    for listing in Listing:
+        with pytest.raises(ArgumentError, match="no group 'S05-limit'"):
+            audit(["s05-limit", "S05-limit"], Span(), listing)
+    with pytest.raises(ArgumentError, match=r"before the log begins: .* was read from 2026-11-21T02:57:30"):
+        audit(None, Span(None, END - 86_400 * SECOND))
+    with pytest.raises(ArgumentError, match="after the end of what was read"):
+        audit(None, Span(END + 1, None))
+    with pytest.raises(ArgumentError, match="--from must be before --to"):
+        audit(None, Span(END, END))
+    with pytest.raises(ArgumentError, match="before the log begins"):
+        require_begun(ledger.warehouse, ledger.cluster_id, END - 86_400 * SECOND)
+    with pytest.raises(ArgumentError, match="after the end"):
+        require_in_any_log(ledger.warehouse, ledger.cluster_id, END + 1, None)
+    ends = require_begun(ledger.warehouse, ledger.cluster_id, END)
+    assert list(remarks_behind(ends, END)) == []
+    assert list(remarks_behind(ends, END + 1)) == [
+        "the log was read up to 2026-11-21T02:59:18.988Z: what came after that is not known"
+    ]
+
+
+def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_path: Path) -> None:
+    """Log partition 2 of the groups was read up to 02:59:18.994Z, number 4 up to 03:00:02.828Z."""
+    for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
+        shutil.copytree(LOGS / name, tmp_path / "logs" / name)
+    ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))
+    ends = log_ends(ledger.warehouse, ledger.cluster_id)
+    by_place = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
+    at_ms = END + 10 * SECOND
+    assert list(remarks_behind(ends, at_ms, [by_place[4]])) == []
+    told = list(remarks_behind(ends, at_ms, [by_place[2]]))
+    assert told == [f"{GROUPS_LOG}-2 was read up to 2026-11-21T02:59:18.994Z: what came after that is not known"]
+    nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
+    with pytest.raises(ArgumentError, match=f"{GROUPS_LOG}-3, where it would be, is in no source"):
+        run_audit_report(
+            ledger.warehouse,
+            ledger.cluster_id,
+            listing=Listing.COMMITS,
+            span=Span(),
+            group_ids=[nobody],
+            output_format="table",
+            out=StringIO(),
+        )
