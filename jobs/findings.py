@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from jobs import entry
 from jobs.answers import printable
 from jobs.audits import WholeAudit
@@ -26,6 +27,7 @@ from schemas.tables.gold import (
     SHARE_GROUP_SUMMARY,
 )
 
+PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
 NAMES_TOLD_MAX: Final = 5
@@ -40,6 +42,17 @@ class Findings:
 
     rebalance_count: int
     storm_rebalance_count: int
+    storm_groups: tuple[tuple[str, int], ...]
+    """Groups, and how many of their rebalances are of storms, most first."""
+    thrown_out: tuple[tuple[str, int], ...]
+    """Groups, and in how many rebalances members were thrown out: they sent no heartbeats, or polled too late. Most
+    first."""
+    maybe_thrown_out: tuple[tuple[str, int], ...]
+    """The same, where that is a guess."""
+    emptied_groups: tuple[tuple[str, int], ...]
+    """Groups whose last member went and nobody came since, and how many rebalances they had."""
+    grown_groups: tuple[tuple[str, int], ...]
+    """Groups, and how many rebalances they had since topics got more partitions."""
     rollout_count: int
     rebalances_on_a_day: tuple[tuple[str, int], ...]
     """Groups, and how often each rebalanced on its worst day (UTC), most first."""
@@ -66,7 +79,9 @@ class Findings:
     def headline(self) -> str:
         """All of it in one line."""
         parts = [
+            _counted(len(self.storm_groups), "group", "in rebalance storms"),
             _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
+            self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
@@ -77,12 +92,25 @@ class Findings:
         found = [part for part in parts if part]
         return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
 
+    def _thrown_out(self) -> str:
+        count, maybe = (sum(count for _, count in groups) for groups in (self.thrown_out, self.maybe_thrown_out))
+        if not count + maybe:
+            return ""
+        in_rebalances = _counted(count + maybe, "rebalance", "")
+        guesses = f" ({maybe:,} of them guesses)" if maybe else ""
+        return f"members were thrown out in {in_rebalances}{guesses}"
+
     def as_json(self) -> dict[str, Any]:
         """As one JSON object; its names stay."""
         return {
             "headline": self.headline,
             "rebalance_count": self.rebalance_count,
             "storm_rebalance_count": self.storm_rebalance_count,
+            "storm_rebalances_by_group": dict(self.storm_groups),
+            "thrown_out_by_group": dict(self.thrown_out),
+            "maybe_thrown_out_by_group": dict(self.maybe_thrown_out),
+            "emptied_groups": [name for name, _ in self.emptied_groups],
+            "partitions_added_by_group": dict(self.grown_groups),
             "rollout_count": self.rollout_count,
             "rebalances_on_worst_day": dict(self.rebalances_on_a_day),
             "given_up_count": self.given_up_count,
@@ -100,7 +128,11 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     """What the tables of a cluster say."""
     where = {"cluster_id": cluster_id}
     gold = WholeAudit.newest(warehouse, cluster_id)
-    rebalances = gold.read(REBALANCES, ["group_id", "incarnation", "started_at", "in_storm", "rollout_id"])
+    rebalances = gold.read(REBALANCES, REBALANCE_COLUMNS)
+    causes = _causes(rebalances)
+    is_slow = pc.equal(causes["method"], SILENT_FOR_POLL_INTERVAL)
+    expired = causes.filter(pc.or_(pc.equal(causes["cause"], EXPIRED), is_slow))
+    is_guess = pc.equal(expired["confidence"], GUESS)
     given_up = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"])
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])
@@ -112,6 +144,11 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
+        storm_groups=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
+        thrown_out=_rows_by_group(expired.filter(pc.invert(is_guess))),
+        maybe_thrown_out=_rows_by_group(expired.filter(is_guess)),
+        emptied_groups=_emptied(rebalances),
+        grown_groups=_rows_by_group(causes.filter(pc.equal(causes["cause"], PARTITIONS_CHANGED))),
         rollout_count=rollouts.aggregate([]).num_rows,
         rebalances_on_a_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(offsets).as_py() or 0,
@@ -127,6 +164,47 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
             if ends.ends and ends.missing
         ),
     )
+
+
+REBALANCE_COLUMNS: Final = (
+    "group_id",
+    "incarnation",
+    "to_generation",
+    "started_at",
+    "in_storm",
+    "rollout_id",
+    "member_count",
+    "causes",
+    "cause_methods",
+    "cause_confidences",
+)
+
+
+def _causes(rebalances: pa.Table) -> pa.Table:
+    """One row a cause of a rebalance: the group, the cause, its method and its confidence."""
+    causes = rebalances["causes"].combine_chunks()
+    rows = pc.list_parent_indices(causes)
+    return pa.table(
+        {
+            "group_id": pc.take(rebalances["group_id"], rows),
+            "cause": pc.list_flatten(causes),
+            "method": pc.list_flatten(rebalances["cause_methods"].combine_chunks()),
+            "confidence": pc.list_flatten(rebalances["cause_confidences"].combine_chunks()),
+        }
+    )
+
+
+def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Groups and how many rows they have, most first."""
+    return _most_first(rows.group_by("group_id").aggregate([([], "count_all")]), "count_all")
+
+
+def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Groups of whose rebalances the last one left nobody, and how many they had."""
+    order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
+    lasts = rebalances.take(order).group_by("group_id", use_threads=False)
+    last = lasts.aggregate([("member_count", "last"), ([], "count_all")])
+    return _most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all")
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -176,6 +254,18 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.storm_rebalance_count:
         query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
         yield _line("who flaps in the storms", _sql(query), options)
+    if found.thrown_out:
+        yield _line(f"members were thrown out: {_names(found.thrown_out)}", _sql(THROWN_OUT), options)
+    if found.maybe_thrown_out:
+        yield _line(f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT), options)
+    if found.grown_groups:
+        query = "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED')"
+        yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
+    if found.emptied_groups:
+        query = (
+            "select group_id, max(started_at) as since from gold.rebalances where member_count = 0 group by group_id"
+        )
+        yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(query), options)
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
         yield _line(what, "audit --list archived", options)
@@ -198,6 +288,12 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.quarantined_count:
         query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
         yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
+
+
+THROWN_OUT: Final = (
+    "select group_id, started_at, members_left, causes, cause_confidences from gold.rebalances "
+    f"where array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')"
+)
 
 
 def _line(what: str, command: str, options: Sequence[str]) -> str:

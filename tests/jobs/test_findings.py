@@ -17,7 +17,7 @@ DAY_MINUTES = 24 * 60
 def rebalance(group_id: str, number: int, minute: float, **more: Any) -> dict[str, Any]:
     """A row of gold.rebalances."""
     own = {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "CLASSIC", "to_generation": number}
-    return own | {"incarnation": 0, "started_at": at(minute), "in_storm": False} | more
+    return own | {"incarnation": 0, "started_at": at(minute), "in_storm": False, "member_count": 1} | more
 
 
 def archived(group_id: str, first: int, last: int) -> dict[str, Any]:
@@ -47,6 +47,19 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         rebalance("deployed", 2, 2, rollout_id="0/1"),
         rebalance("deployed", 3, 3, rollout_id="0/3"),
         rebalance("g", 1, 1, rollout_id="0/1"),
+        rebalance("lost", 1, 1, causes=["MEMBER_EXPIRED"], cause_methods=["M"], cause_confidences=["LIKELY"]),
+        rebalance(
+            *("lost", 2, 2),
+            causes=["FIRST", "MEMBER_EXPIRED"],
+            cause_methods=["M", "N"],
+            cause_confidences=["CERTAIN", "GUESS"],
+        ),
+        rebalance("lost", 3, 3, causes=["PARTITIONS_CHANGED"], cause_methods=["M"], cause_confidences=["CERTAIN"]),
+        rebalance("gone", 1, 1, member_count=0),
+        rebalance("gone", 2, 2),
+        rebalance("gone", 3, 3, member_count=0),
+        rebalance("back", 1, 1, member_count=0),
+        rebalance("back", 2, 2),
         rebalance("busy", 99, 1) | {"cluster_id": "another"},
     ],
     "gold.archived_records": [archived("s", 0, 9), archived("s", 20, 20), archived("r", 0, 29)],
@@ -69,10 +82,18 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     write(warehouse, ROWS)
     found = findings(warehouse, CLUSTER)
     assert found == Findings(
-        rebalance_count=105,
+        rebalance_count=113,
         storm_rebalance_count=9,
+        storm_groups=(("busy", 9),),
+        thrown_out=(("lost", 1),),
+        maybe_thrown_out=(("lost", 1),),
+        emptied_groups=(("gone", 3),),
+        grown_groups=(("lost", 1),),
         rollout_count=3,
-        rebalances_on_a_day=(("busy", 21), ("for days", 20), ("steady", 20), ("deployed", 3), ("g", 1)),
+        rebalances_on_a_day=(
+            *(("busy", 21), ("for days", 20), ("steady", 20)),
+            *(("deployed", 3), ("gone", 3), ("lost", 3), ("back", 2), ("g", 1)),
+        ),
         given_up_count=41,
         given_up_groups=(("r", 30), ("s", 11)),
         redelivered_count=1_234,
@@ -82,7 +103,8 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         quarantined_count=1,
     )
     assert found.headline == (
-        "found: 1 group rebalanced more than 20 times on one day; 41 records were given up; 3 odd commits; "
+        "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
+        "members were thrown out in 2 rebalances (1 of them guesses); 41 records were given up; 3 odd commits; "
         "1 broken rule of the coordinators; 2 holes in coverage; 1 row in quarantine"
     )
 
@@ -92,11 +114,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
-    assert len(commands) == 9
+    assert len(commands) == 13
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 4, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 8, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
