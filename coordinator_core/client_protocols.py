@@ -7,12 +7,17 @@ opaque here.
 
 All decoders give frozen dataclasses and raise only DecodeError. A version above the highest known one is
 read as the highest, as Kafka's readers do: later versions only append. A negative version is an error.
+
+What a log holds is read as far as it goes (`read_subscription`, `read_assignment`, `read_connect`). Brokers store
+these bytes unread, many clients write a version whose fields they do not write, and where the coordinator itself
+reads them (ClassicGroup.computeSubscribedTopics) it takes version 0 whatever the bytes say.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.codec import Buffer, Struct, decode, encode, make
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
@@ -236,6 +241,151 @@ def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
         revoked=_structs(CONNECTOR_ASSIGNMENT, assignment.revoked) or (() if assignment.version else None),
         delay=assignment.delay_ms,
     )
+
+
+# --- as far as the bytes go ---
+
+
+class Oddity(NamedTuple):
+    """Why bytes are not what their protocol says. `text` is one for all bytes with the same fault."""
+
+    is_unread: bool
+    """Not even the topics or the partitions can be read."""
+    text: str
+
+
+class SubscriptionRead(NamedTuple):
+    """`subscription` is None where its topics cannot be read; other fields that cannot be have their default."""
+
+    subscription: Subscription | None
+    oddity: Oddity | None = None
+
+
+class AssignmentRead(NamedTuple):
+    """What a member has by its assignment: topics and partitions, or connectors and tasks; None where that cannot be
+    read."""
+
+    assigned: TopicPartitions | None
+    oddity: Oddity | None = None
+
+
+class ConnectRound(NamedTuple):
+    """What the assignments of one generation of Connect workers say beside what each has."""
+
+    config_offset: int
+    """Offset of the config topic that the leader assigned by."""
+    revoked_count: int
+    """Connectors and tasks that workers had to give up."""
+    delay_ms: int
+    """How long the leader waits for a worker to come back before it assigns what that one had (KIP-415)."""
+    has_error: bool
+    """The leader did not know the newest configs, and assigned nothing."""
+
+
+def read_subscription(data: Buffer) -> SubscriptionRead:
+    """A subscription in whatever version and layout."""
+    version, fields, oddity = _read_versioned(CONSUMER_PROTOCOL_SUBSCRIPTION, data)
+    if not fields:
+        return SubscriptionRead(None, oddity)
+    owned_partitions = _pairs(fields.get("owned_partitions"), "topic", "partitions")
+    read = Subscription(
+        version,
+        fields["topics"],
+        fields.get("user_data"),
+        owned_partitions,
+        fields.get("generation_id", GENERATION_NONE),
+        fields.get("rack_id"),
+    )
+    return SubscriptionRead(read, oddity)
+
+
+def read_assignment(data: Buffer) -> AssignmentRead:
+    """An assignment in whatever version and layout. Nothing for no bytes at all: the leader left the member out."""
+    if not data:
+        return AssignmentRead(())
+    _, fields, oddity = _read_versioned(CONSUMER_PROTOCOL_ASSIGNMENT, data)
+    return AssignmentRead(_pairs(fields["assigned_partitions"], "topic", "partitions") if fields else None, oddity)
+
+
+def read_connect(assignment: Buffer, metadata: Buffer) -> AssignmentRead:
+    """What a worker runs once it has its assignment (WorkerCoordinator.onJoinComplete): in version 0 what it was
+    assigned; from version 1 on what it ran when it joined, as its metadata say, less what was revoked, and what was
+    assigned."""
+    try:
+        given = decode_connect_assignment(assignment)
+    except DecodeError as error:
+        return AssignmentRead(None, _unread(CONNECT_PROTOCOL_ASSIGNMENT, assignment, error))
+    if given is not None and not given.version:
+        return AssignmentRead(given.assigned)
+    try:
+        allocation = decode_connect_metadata(metadata).allocation
+    except DecodeError as error:
+        return AssignmentRead(None, _unread(CONNECT_PROTOCOL_METADATA, metadata, error))
+    running: dict[str, set[int]] = {}
+    for connector, tasks in () if allocation is None else allocation.assigned:
+        running.setdefault(connector, set()).update(tasks)
+    if given is not None:
+        for connector, tasks in given.revoked:
+            running.get(connector, set()).difference_update(tasks)
+        for connector, tasks in given.assigned:
+            running.setdefault(connector, set()).update(tasks)
+    return AssignmentRead(tuple((connector, tuple(sorted(tasks))) for connector, tasks in running.items() if tasks))
+
+
+def connect_round(assignments: Iterable[Buffer]) -> ConnectRound | None:
+    """What the assignments of one generation say; None where none can be read."""
+    read = []
+    for data in assignments:
+        try:
+            assignment = decode_connect_assignment(data)
+        except DecodeError:
+            continue
+        if assignment is not None:
+            read.append(assignment)
+    if not read:
+        return None
+    return ConnectRound(
+        max(it.config_offset for it in read),
+        sum(len(tasks) for it in read for _, tasks in it.revoked),
+        max(it.delay_ms for it in read),
+        any(it.error for it in read),
+    )
+
+
+def _read_versioned(message: wire.Message, data: Buffer) -> tuple[int, Mapping[str, Any], Oddity | None]:
+    """The version that the bytes name, the fields that can be read, and what is odd. No fields where not even the
+    first one can be read."""
+    if len(data) < 2:
+        return 0, {}, Oddity(True, f"{message.name} of {len(data)} bytes: too short for a version")
+    said = int.from_bytes(data[:2], "big", signed=True)
+    versions = _versions(message)
+    version = max(versions[0], min(said, versions[-1]))
+    names = [field.name for field in message.fields if version in wire.version_range(field.versions, versions[-1])]
+    failed: DecodeError | None = None
+    for count in range(len(names), 0, -1):
+        try:
+            first = message if count == len(names) else _first_fields(message, count)
+            struct = decode(first, data, version, position=2)
+        except DecodeError as error:
+            failed = failed or error
+            continue
+        fields = {name: getattr(struct, name) for name in names[:count]}
+        if failed is None and said >= versions[0]:
+            return said, fields, None
+        missing = f" without {', '.join(names[count:])}" if failed else ""
+        return said, fields, Oddity(False, f"{message.name} of version {said}{missing}")
+    assert failed is not None, "every message has fields"
+    return said, {}, _unread(message, data, failed)
+
+
+def _unread(message: wire.Message, data: Buffer, error: DecodeError) -> Oddity:
+    version = f" of version {int.from_bytes(data[:2], 'big', signed=True)}" if len(data) >= 2 else ""
+    return Oddity(True, f"{message.name}{version} cannot be read ({error.code})")
+
+
+@cache
+def _first_fields(message: wire.Message, count: int) -> wire.Message:
+    return replace(message, fields=message.fields[:count])
 
 
 # --- shared ---

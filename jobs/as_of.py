@@ -182,6 +182,8 @@ class Member:
     assigned: tuple[TopicPartition, ...]
     """What it holds, what it must still give up included, as Admin shows it."""
     target: tuple[TopicPartition, ...]
+    is_unread: bool = False
+    """Its assignment cannot be read: nobody can say what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +241,14 @@ class SilverAt:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
         generations = self.open_rows(GROUP_GENERATIONS)
         members = _by_group(self.open_rows(GROUP_MEMBERS))
-        assignments = _by_group(dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self._holds())))
+        assignments = _by_group(dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds())))
         pasts = self._pasts(row["group_id"] for row in generations)
         offsets = self.committed_offsets() if with_offsets else {}
         starts = self._share_starts() if with_offsets else {}
         groups = [
             group_of(
                 row,
-                tuple(members_of(members[group_id], assignments[group_id], pasts[group_id])),
+                tuple(members_of(members[group_id], assignments[group_id], pasts[group_id], row["unread_members"])),
                 [member["server_assignor"] for member in members[group_id]],
                 pasts[group_id],
                 offsets.get(group_id, {}),
@@ -260,7 +262,7 @@ class SilverAt:
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
         """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
         names = tuple(name for name in table.column_names if name not in table.partition_by)
-        rows: list[dict[str, Any]] = self.scan(table, names, self._holds(), *conditions).to_pylist()
+        rows: list[dict[str, Any]] = self.scan(table, names, self.holds(), *conditions).to_pylist()
         keys = [name for name in table.key if name in names]
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in keys))
 
@@ -375,7 +377,8 @@ class SilverAt:
     def _of_groups(self) -> list[Any]:
         return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]
 
-    def _holds(self) -> Any:
+    def holds(self) -> Any:
+        """A condition on rows of an interval table: they hold at the time."""
         if self.at_ms is None:
             return pc.field("to_log_offset").is_null()
         is_begun, at = _until("valid_from", self.at_ms)[0], timestamp_scalar(self.at_ms)
@@ -423,7 +426,7 @@ class SilverAt:
             yield from dicts_of(rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)))
 
     def _is_holding(self, rows: pa.Table) -> BoolArray:
-        """As `_holds`, for rows which were read already."""
+        """As `holds`, for rows which were read already."""
         if self.at_ms is None:
             is_open: BoolArray = rows["to_log_offset"].is_null().to_numpy()
             return is_open
@@ -536,8 +539,12 @@ class Past:
         return epoch
 
 
-def members_of(rows: Sequence[Row], assignments: Sequence[Row], past: Past) -> Iterator[Member]:
-    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then."""
+def members_of(
+    rows: Sequence[Row], assignments: Sequence[Row], past: Past, unread_members: Sequence[str] | None = None
+) -> Iterator[Member]:
+    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
+    `unread_members`: as the generation of the moment tells."""
+    unread = frozenset(unread_members or ())
     held: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
     for row in assignments:
@@ -557,6 +564,7 @@ def members_of(rows: Sequence[Row], assignments: Sequence[Row], past: Past) -> I
             bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
             tuple(sorted(held[member_id])),
             tuple(sorted(target[member_id])),
+            member_id in unread,
         )
 
 

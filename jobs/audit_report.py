@@ -21,6 +21,7 @@ from jobs.in_log import require_in_log
 from jobs.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.sinks import Warehouse
 from jobs.times import epoch_ms
+from jobs.unread import unread_groups, unread_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
@@ -56,6 +57,9 @@ NOT_IN_ANY_LOG: Final = {
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that no generation came of",
 }
 """What even a complete list cannot hold."""
+
+OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
+"""What members were assigned is told in these."""
 
 
 class Span(NamedTuple):
@@ -298,6 +302,16 @@ def write_completeness(complete: Completeness, output_format: str, out: TextIO) 
         out.writelines(f"# {line}\n" for line in complete.statements)
 
 
+def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
+    """The statement where assignments cannot be read, although every record was: a list of owners lacks some."""
+    if listing is not Listing.OWNERS:
+        return complete._replace(statements=(*complete.statements, unread))
+    first, *rest = complete.statements
+    if complete.is_complete:
+        first = f"NOT {first.replace(' was read', ' was read, but not all that clients wrote')}"
+    return Completeness(False, (first, unread, *rest))
+
+
 def run_audit_report(
     warehouse: Warehouse,
     cluster_id: str,
@@ -317,6 +331,11 @@ def run_audit_report(
     log = SOURCES[listing].log
     require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
     complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    if listing in OF_ASSIGNMENTS:
+        silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+        unread = unread_groups(silver, *overlapping(span))
+        if unread:
+            complete = without_unread(complete, listing, unread_text(unread))
     if listing in NOT_IN_ANY_LOG:
         complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
     write_completeness(complete, output_format, out)

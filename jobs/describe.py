@@ -244,6 +244,9 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
         yield from ("", f"{title} has no active members.")
     elif tool is Tool.CONSUMER and group.state in REBALANCING:
         yield from ("", f"Warning: {title} is rebalancing.")
+    unread_count = sum(member.is_unread for member in group.members)
+    if unread_count:
+        yield from ("", f"Warning: what {unread_count} members of {title} have cannot be read.")
     if not layout.says_empty and not rows:
         yield from ("", f"{title} has no offset information.")
     elif rows or layout.without_rows:
@@ -295,7 +298,7 @@ def _member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
             "GROUP-INSTANCE-ID": member.instance_id or None,
             "HOST": member.client_host,
             "CLIENT-ID": member.client_id,
-            "#PARTITIONS": len(member.assigned),
+            "#PARTITIONS": None if member.is_unread else len(member.assigned),
             "CURRENT-EPOCH": member.member_epoch,
             "CURRENT-ASSIGNMENT": assignment_text(member.assigned),
             "TARGET-EPOCH": group.assignment_epoch,

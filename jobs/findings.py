@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG
 from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from jobs import entry
 from jobs.answers import printable
@@ -32,6 +33,7 @@ MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
 NAMES_TOLD_MAX: Final = 5
 NAME_CHARACTERS_MAX: Final = 100
+NOTE_CHARACTERS_MAX: Final = 300
 HOLES: Final = ("MISSING", "CORRUPT")
 """Kinds of stretches whose records are not there; what the cleaner took away is no hole."""
 
@@ -64,7 +66,11 @@ class Findings:
     odd_commits: tuple[tuple[str, int], ...]
     """Kinds of commit anomalies and their counts, by kind."""
     broken_rules: tuple[tuple[str, int], ...]
-    """Broken rules and how often, by rule."""
+    """Broken rules of the coordinators and how often, by rule."""
+    log_oddities: tuple[tuple[str, int], ...]
+    """What is odd about the log itself and how often, by rule."""
+    client_notes: tuple[tuple[str, int], ...]
+    """How clients write otherwise than their protocol says, and in how many groups."""
     hole_count: int
     quarantined_count: int
     missing_log_partitions: tuple[tuple[str, int], ...] = ()
@@ -85,6 +91,7 @@ class Findings:
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
+            _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
             _counted(self.hole_count, "hole", "in coverage"),
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
             _counted(self.quarantined_count, "row", "in quarantine"),
@@ -118,6 +125,8 @@ class Findings:
             "redelivered_count": self.redelivered_count,
             "odd_commits": dict(self.odd_commits),
             "broken_rules": dict(self.broken_rules),
+            "log_oddities": dict(self.log_oddities),
+            "client_notes": dict(self.client_notes),
             "hole_count": self.hole_count,
             "missing_log_partitions": dict(self.missing_log_partitions),
             "quarantined_count": self.quarantined_count,
@@ -137,7 +146,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])
     kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"]
-    rules = gold.read(LOG_ANOMALIES, ["rule"])["rule"]
+    odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
+    notes = _of_category(odd, CLIENT).group_by(["details", "group_id"]).aggregate([])
     coverage = warehouse.read(COVERAGE, ["kind"], where=where)["kind"].to_pylist()
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
@@ -155,7 +165,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=pc.sum(redelivered["redelivered_count"]).as_py() or 0,
         odd_commits=_counts_of(kinds),
-        broken_rules=_counts_of(rules),
+        broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
+        log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
+        client_notes=_counts_of(notes["details"]),
         hole_count=sum(kind in HOLES for kind in coverage),
         quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
         missing_log_partitions=tuple(
@@ -205,6 +217,10 @@ def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
     lasts = rebalances.take(order).group_by("group_id", use_threads=False)
     last = lasts.aggregate([("member_count", "last"), ([], "count_all")])
     return _most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all")
+
+
+def _of_category(odd: pa.Table, category: str) -> pa.Table:
+    return odd.filter(pc.equal(odd["category"], category))
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -275,8 +291,17 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.odd_commits:
         yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
     if found.broken_rules:
-        query = "select distinct rule, meaning, remedy from gold.log_anomalies"
+        query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{COORDINATOR}'"
         yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)
+    if found.log_oddities:
+        query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{LOG}'"
+        yield _line(f"oddities of the log: {_names(found.log_oddities)}", _sql(query), options)
+    if found.client_notes:
+        query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
+        what = (
+            f"notes on clients, by kind of client, and their groups: {_names(found.client_notes, NOTE_CHARACTERS_MAX)}"
+        )
+        yield _line(what, _sql(query), options)
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
@@ -305,17 +330,17 @@ def _sql(query: str) -> str:
     return f"sql -e {shlex.quote(query)}"
 
 
-def _names(counts: Sequence[tuple[str, int]]) -> str:
-    told = [f"{printable(name)[:NAME_CHARACTERS_MAX]} ({count:,})" for name, count in counts[:NAMES_TOLD_MAX]]
+def _names(counts: Sequence[tuple[str, int]], characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    told = [f"{printable(name)[:characters_max]} ({count:,})" for name, count in counts[:NAMES_TOLD_MAX]]
     more = len(counts) - len(told)
     return ", ".join([*told, f"and {more:,} more"] if more else told)
 
 
-def _counted(count: int, noun: str, rest: str, *, verb: bool = False) -> str:
+def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: str | None = None) -> str:
     """`3 groups rest`, or nothing for none; with `verb` as `1 record was rest`."""
     if not count:
         return ""
-    words = [f"{count:,}", noun if count == 1 else f"{noun}s"]
+    words = [f"{count:,}", noun if count == 1 else plural or f"{noun}s"]
     if verb:
         words.append("was" if count == 1 else "were")
     return " ".join([*words, rest]).rstrip()

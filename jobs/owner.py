@@ -21,6 +21,7 @@ from jobs.as_of import STREAMS, SilverAt
 from jobs.part_files import LOG_PARTITION
 from jobs.silver_reader import rows_of
 from jobs.sinks import Warehouse
+from jobs.unread import unread_groups, unread_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
 
 COLUMNS: Final = (
@@ -110,6 +111,11 @@ def run_owner(
     rows = [_row(owner) for owner in _holding(ever, at_ms)]
     if rows or output_format != "table":
         write_answers(COLUMNS, rows, output_format, out or sys.stdout)
+    silver = SilverAt(warehouse, cluster_id, at_ms)
+    unread = unread_groups(silver, *((silver.holds(),) if ever else ()), topic=topic)
+    if unread:
+        found = "" if rows else "no owner is known then; " if ever else "no owner is known; "
+        return f"{found}{unread_text(unread)}"
     if not ever:
         name = printable(topic)[:100]
         return f"no group was ever assigned partition {partition} of topic {name}, as far as the log tells"

@@ -9,6 +9,7 @@ An interval is keyed by what it is about; `Open` holds where it began. All rows 
 attributes at its end. `finish` gives the intervals that are still open.
 """
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.client_families import client_family
+from coordinator_core.client_protocols import ConnectRound
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.frozen import maker_of
@@ -34,6 +37,7 @@ from coordinator_core.history.rows import (
 from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
 from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track
 from coordinator_core.history.views import Member
+from coordinator_core.limits import CLIENT_NOTES_MAX
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import (
@@ -54,6 +58,11 @@ LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
 CONVERTED: Final = "CONVERTED"
+
+UNREAD_BYTES: Final = "EMBEDDED"
+"""Code of the anomaly that bytes of a client are no subscription or assignment."""
+SHORT_BYTES: Final = "CLIENT_LAYOUT"
+"""The same where only what comes after topics and partitions is missing."""
 
 FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS": 2}
 """A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
@@ -482,6 +491,10 @@ class GroupHistory:
 
     def _say_generation(self, step: _Step, previous: int | None) -> None:
         details = {} if previous is None else {"previous_generation": str(previous)}
+        connect = None if step.after is None else views.connect_round_of(step.after)
+        if connect is not None:
+            details["config_offset"] = str(connect.config_offset)
+            details |= {name: str(count) for name, count in _what_follows(connect) if count}
         step.say("GENERATION_STARTED", step.generation_at, details=details)
 
     def _compare_protocol(self, step: _Step, before: Group | None, after: Group) -> None:
@@ -542,7 +555,7 @@ class GroupHistory:
         if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
             details = {"from": assignor_before, "to": assignor_after}
             step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
-        self._say_undecodable(step, after)
+        self._say_odd_bytes(track, step, after)
 
     def _close_gone(
         self, track: Track, step: _Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
@@ -573,7 +586,8 @@ class GroupHistory:
             return
         member_id = new.member_id
         offset = step.member_at.get(member_id, step.generation_at)
-        was, now = views.subscription(old), views.subscription(new)
+        assert step.after is not None, "members are compared in groups that are there"
+        was, now = views.subscription(step.before or step.after, old), views.subscription(step.after, new)
         if was != now and was is not None and now is not None:
             details = views.subscription_details(old, new)
             step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
@@ -719,6 +733,7 @@ class GroupHistory:
                 previous_generation=opened.previous_generation,
                 is_contiguous=opened.is_contiguous,
                 current_state_at=opened.current_state_at,
+                unread_members=views.unread_members(group),
             )
         )
 
@@ -795,16 +810,27 @@ class GroupHistory:
             self._names[known] = at
             self._rows.topics.append(TopicName(topic_id, topic, at, learned_from))
 
-    def _say_undecodable(self, step: _Step, after: Group) -> None:
+    def _say_odd_bytes(self, track: Track, step: _Step, after: Group) -> None:
+        """What is odd about the bytes that clients put into the group's record: once a kind of client, not once a
+        member and generation."""
         if not isinstance(after, ClassicGroup) or after is step.before:
             return
-        for member_id, error in views.undecodable_members(after):
-            step.say(
-                "ANOMALY",
-                step.generation_at,
-                member_id=member_id,
-                details={"code": f"EMBEDDED_{error.code}", "message": str(error)},
-            )
+        before = step.before if isinstance(step.before, ClassicGroup) else None
+        for member, oddity in views.odd_bytes(after, before):
+            client = " ".join(client_family(member.client_id))
+            text = f"{after.protocol_name or ''}\n{client}\n{oddity.text}"
+            # a digest: saved state keeps no words of client ids, which may be personal
+            note = hashlib.sha256(text.encode()).hexdigest()[:16]
+            if note in track.notes or len(track.notes) >= CLIENT_NOTES_MAX:
+                continue
+            track.notes.append(note)
+            details = {
+                "code": UNREAD_BYTES if oddity.is_unread else SHORT_BYTES,
+                "message": oddity.text,
+                "client_id": member.client_id,
+                "protocol": after.protocol_name or "",
+            }
+            step.say("ANOMALY", step.generation_at, member_id=member.member_id, details=details)
 
 
 def _parted(before: Sequence[Held], assigned: Assigned) -> tuple[list[Held], list[Held], Assigned]:
@@ -960,6 +986,13 @@ def _preferred_assignor(asked: Mapping[str, int]) -> str | None:
     if not asked:
         return None
     return min((name for name in asked if asked[name] > 0), key=lambda name: (-asked[name], name), default=None)
+
+
+def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:
+    """Of a generation of Connect workers, what makes another one follow."""
+    yield "revoked_count", connect.revoked_count
+    yield "delay_ms", connect.delay_ms
+    yield "has_error", int(connect.has_error)
 
 
 def _say_topology(step: _Step, before: Topology | None, after: Topology | None) -> None:

@@ -30,6 +30,7 @@ class GenerationRow(NamedTuple):
     previous_generation: int | None
     is_contiguous: bool
     current_state_at: int | None
+    unread_members: tuple[str, ...] = ()
 
 
 class MemberRow(NamedTuple):

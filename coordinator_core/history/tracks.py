@@ -51,3 +51,5 @@ class Track:
     assignors: Counter[str] = field(default_factory=Counter)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Group type -> newest (incarnation, generation)."""
+    notes: list[str] = field(default_factory=list)
+    """Digests of what was said of the bytes that its clients write: of protocol, kind of client, and words."""

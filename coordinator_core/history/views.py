@@ -10,10 +10,17 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup, ClassicMember
-from coordinator_core.client_protocols import Subscription, decode_assignment, decode_connect_assignment
-from coordinator_core.client_protocols import decode_subscription as decode_subscription_bytes
+from coordinator_core.client_protocols import (
+    AssignmentRead,
+    ConnectRound,
+    Oddity,
+    SubscriptionRead,
+    connect_round,
+    read_assignment,
+    read_connect,
+    read_subscription,
+)
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.errors import DecodeError
 from coordinator_core.history.rows import Assigned, TopicKey
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
@@ -169,11 +176,8 @@ def member_fields(group: Group, member: Member) -> MemberFields:
 def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
     topics, rack_id = None, None
     if isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        try:
-            subscription = decode_subscription(member.subscription)
-        except DecodeError:
-            pass  # said once, as an anomaly of the record which brought it
-        else:
+        subscription = embedded_subscription(member.subscription).subscription
+        if subscription is not None:
             topics, rack_id = tuple(sorted(subscription.topics)), subscription.rack_id
     return MemberFields(
         instance_id=member.group_instance_id,
@@ -190,11 +194,13 @@ def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
     )
 
 
-def subscription(member: Member) -> object:
-    """What a member subscribes to, comparable: another value means SUBSCRIPTION_CHANGED."""
+def subscription(group: Group, member: Member) -> object:
+    """What a member subscribes to, comparable: another value means SUBSCRIPTION_CHANGED. None where it cannot be
+    read, and of members of other protocols: metadata of Connect workers say what they run."""
     match member:
         case ClassicMember():
-            return _topics_of_classic(member)
+            is_other = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
+            return None if is_other else _subscribed_topics(member.subscription)
         case ConsumerMember():
             return frozenset(member.subscribed_topic_names), member.subscribed_topic_regex
         case ShareMember():
@@ -203,21 +209,12 @@ def subscription(member: Member) -> object:
             return member.topology_epoch
 
 
-def _topics_of_classic(member: ClassicMember) -> frozenset[str] | None:
-    """None where the bytes cannot be read. They are not compared themselves: user data and owned partitions, which
-    are among them, change with each join."""
-    try:
-        return _subscribed_topics(member.subscription)
-    except DecodeError:
-        return None
-
-
 def subscription_details(old: Member, new: Member) -> dict[str, str]:
     """What a member subscribed to before and after, as JSON: topics, sorted, and patterns. Nothing for members of
     streams groups: the topology says what they read."""
     match old, new:
         case ClassicMember(), ClassicMember():
-            before, after = _topics_of_classic(old), _topics_of_classic(new)
+            before, after = _subscribed_topics(old.subscription), _subscribed_topics(new.subscription)
             return {} if before is None or after is None else _details_of_topics(before, after)
         case ConsumerMember(), ConsumerMember():
             details = _details_of_topics(old.subscribed_topic_names, new.subscribed_topic_names)
@@ -277,18 +274,38 @@ _description_of_consumer: Final = attrgetter(
 )
 
 
-def undecodable_members(group: ClassicGroup) -> Iterator[tuple[str, DecodeError]]:
-    """Members whose embedded subscription or assignment cannot be decoded, with the reason."""
+def odd_bytes(group: ClassicGroup, before: ClassicGroup | None) -> Iterator[tuple[ClassicMember, Oddity]]:
+    """What is odd about the subscriptions and assignments of members, as far as it was not there before."""
     for member in group.members.values():
-        try:
-            if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-                decode_subscription(member.subscription)
-        except DecodeError as error:
-            yield member.member_id, error
-        else:
-            _, error_of_assignment = _classic_assigned(group.protocol_type, member.assignment)
-            if error_of_assignment is not None:
-                yield member.member_id, error_of_assignment
+        old = None if before is None else before.members.get(member.member_id)
+        if old is not None and (old.subscription, old.assignment) == (member.subscription, member.assignment):
+            continue
+        if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            oddity = embedded_subscription(member.subscription).oddity
+            if oddity is not None:
+                yield member, oddity
+        oddity = embedded_assignment(*_classic_source(group, member)).oddity
+        if oddity is not None:
+            yield member, oddity
+
+
+def unread_members(group: Group) -> tuple[str, ...]:
+    """Members of which nobody can say what they have, sorted: their assignments cannot be read."""
+    if not isinstance(group, ClassicGroup):
+        return ()
+    unread = [
+        member.member_id
+        for member in group.members.values()
+        if embedded_assignment(*_classic_source(group, member)).assigned is None
+    ]
+    return tuple(sorted(unread))
+
+
+def connect_round_of(group: Group) -> ConnectRound | None:
+    """What the assignments of a generation of Connect workers say beside what each has; None of other groups."""
+    if not isinstance(group, ClassicGroup) or group.protocol_type != CONNECT_PROTOCOL_TYPE:
+        return None
+    return connect_round(member.assignment for member in group.members.values())
 
 
 def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:
@@ -299,7 +316,13 @@ def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:
 
 def _classic_sources(group: ClassicGroup, member_id: str) -> AssignmentSources:
     member = group.members.get(member_id)
-    return NO_SOURCES if member is None else (None, (group.protocol_type, member.assignment), None)
+    return NO_SOURCES if member is None else (None, _classic_source(group, member), None)
+
+
+def _classic_source(group: ClassicGroup, member: ClassicMember) -> tuple[str | None, bytes, bytes]:
+    """What `embedded_assignment` takes: metadata count where the assignment only tells what changes."""
+    metadata = member.subscription if group.protocol_type == CONNECT_PROTOCOL_TYPE else b""
+    return group.protocol_type, member.assignment, metadata
 
 
 def _consumer_sources(group: ConsumerGroup, member_id: str) -> AssignmentSources:
@@ -350,7 +373,7 @@ def assigned(source: Any) -> Assigned:
                 if partitions
             }
         case tuple():
-            return _classic_assigned(*source)[0]
+            return _classic_assigned(*source)
         case _:
             return {
                 topic_id: tuple(partitions) if len(partitions) == 1 else tuple(sorted(partitions))
@@ -364,38 +387,36 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def _classic_assigned(protocol_type: str | None, assignment: bytes) -> tuple[Assigned, DecodeError | None]:
-    """What an embedded assignment says; nothing, and why, where it cannot be decoded: that is said once, as an anomaly
-    of the record which brought it."""
-    try:
-        topics = embedded_assignment(protocol_type, assignment)
-    except DecodeError as error:
-        return NOTHING, error.with_traceback(None)  # remembered: not what it stood in
+def _classic_assigned(protocol_type: str | None, assignment: bytes, metadata: bytes) -> Assigned:
+    """What an embedded assignment comes to; nothing where it cannot be read, which `unread_members` say."""
     partitions: dict[TopicKey, tuple[int, ...]] = {}
-    for topic, some in topics:
+    for topic, some in embedded_assignment(protocol_type, assignment, metadata).assigned or ():
         every = tuple(sorted({*partitions.get(topic, ()), *some})) if topic in partitions or len(some) > 1 else some
         if every:
             partitions[topic] = every
-    return partitions, None
+    return partitions
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def _subscribed_topics(subscription: bytes) -> frozenset[str]:
-    return frozenset(decode_subscription(subscription).topics)
+def _subscribed_topics(subscription: bytes) -> frozenset[str] | None:
+    """None where they cannot be read. The bytes are not compared themselves: user data and owned partitions, which are
+    among them, change with each join."""
+    read = embedded_subscription(subscription).subscription
+    return None if read is None else frozenset(read.topics)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
-def decode_subscription(data: bytes) -> Subscription:
+def embedded_subscription(data: bytes) -> SubscriptionRead:
     """ConsumerProtocolSubscription, remembered by its bytes."""
-    return decode_subscription_bytes(data)
+    return read_subscription(data)
 
 
-def embedded_assignment(protocol_type: str | None, data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Topics and partitions, or connectors and tasks. No bytes at all: the leader left the member out."""
+@lru_cache(EMBEDDED_CACHE_SIZE)
+def embedded_assignment(protocol_type: str | None, data: bytes, metadata: bytes) -> AssignmentRead:
+    """Topics and partitions, or connectors and tasks; nothing of other protocols. `metadata`: what a Connect worker
+    joined with."""
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
-        assignment = decode_assignment(data)
-        return () if assignment is None else assignment.assigned_partitions
+        return read_assignment(data)
     if protocol_type == CONNECT_PROTOCOL_TYPE:
-        connect = decode_connect_assignment(data)
-        return () if connect is None else connect.assigned
-    return ()
+        return read_connect(data, metadata)
+    return AssignmentRead(())

@@ -1,4 +1,5 @@
-"""gold.log_anomalies: where a log breaks the coordinators' own rules, what that means, and which defect shows like it.
+"""gold.log_anomalies: where a log breaks the coordinators' own rules, what that means, and which defect shows like it;
+and, apart from these by their category, how clients and the log itself are odd.
 
 `RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
 the rest is found here: offsets that outlive their group, and share partitions whose start offset or epochs go back.
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core import anomalies
+from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import GroupLife
@@ -25,8 +27,16 @@ from coordinator_core.share_state.lane import RECORD_KINDS
 CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
 
+COORDINATOR: Final = "COORDINATOR"
+"""Category: a rule of the coordinators is broken."""
+CLIENT: Final = "CLIENT"
+"""Category: a client writes its bytes otherwise than its protocol says, of which no coordinator takes notice."""
+LOG: Final = "LOG"
+"""Category: the log itself is odd, whoever wrote it."""
+
 GENERATION_FELL: Final = "GENERATION_FELL"
 EMBEDDED: Final = "EMBEDDED"
+CLIENT_LAYOUT: Final = "CLIENT_LAYOUT"
 OFFSETS_OUTLIVE_GROUP: Final = "OFFSETS_OUTLIVE_GROUP"
 START_OFFSET_WENT_BACK: Final = "START_OFFSET_WENT_BACK"
 STATE_EPOCH_FELL: Final = "STATE_EPOCH_FELL"
@@ -37,7 +47,7 @@ OTHER: Final = "OTHER"
 
 
 class Rule(NamedTuple):
-    """A rule of the coordinators, and its break."""
+    """A rule, and its break."""
 
     meaning: str
     """What a break means."""
@@ -45,6 +55,8 @@ class Rule(NamedTuple):
     """What to do."""
     known_defects: tuple[str, ...] = ()
     """Kafka's issues whose effect on a log is this very break: by number, or by pull request where there is none."""
+    category: str = COORDINATOR
+    """Of whom a break speaks."""
 
 
 RELOAD: Final = (
@@ -106,7 +118,16 @@ RULES: Final[Mapping[str, Rule]] = {
     EMBEDDED: Rule(
         "A subscription or assignment inside a group's record is not what its protocol says: the client that made it "
         "is at fault, or uses a protocol of its own. Kafka stores such bytes unread.",
-        "See client_id in silver.group_members for who it was. Its topics and partitions are missing from the tables.",
+        "See details for the kind of client. Its topics or partitions are missing from the tables, which say so: null "
+        "in subscribed_topics, the member's id in unread_members of silver.group_generations.",
+        category=CLIENT,
+    ),
+    CLIENT_LAYOUT: Rule(
+        "A client names a version of the consumer protocol in its subscription or assignment and does not write all "
+        "fields of it. Kafka stores such bytes, and reads topics as in version 0.",
+        "Nothing is to be done for the tables: topics and partitions were read, and what is missing is null. A Java "
+        "consumer in the same group would fail on these bytes: do not mix clients there.",
+        category=CLIENT,
     ),
     OFFSETS_OUTLIVE_GROUP: Rule(
         "A group was deleted and an offset committed before stayed in force: its tombstone is missing. A new group of "
@@ -170,6 +191,7 @@ class LogAnomalyRow(NamedTuple):
     meaning: str
     remedy: str
     known_defects: tuple[str, ...]
+    category: str
     method: str
     confidence: str
 
@@ -199,11 +221,19 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
             None,
             event.partition,
             event.member_id,
-            f"{code}: {event.details.get('message', '')}",
+            _details_of(code, event.details),
             *RULES[rule],
             "REPLAY",
             CERTAIN,
         )
+
+
+def _details_of(code: str, details: Mapping[str, str]) -> str:
+    message = f"{code}: {details.get('message', '')}"
+    if RULES.get(code, RULES[OTHER]).category != CLIENT or "client_id" not in details:
+        return message
+    client = " ".join(client_family(details["client_id"])) or details["client_id"]
+    return f"{details.get('message', '')}; clients like {client!r}, protocol {details.get('protocol', '')!r}"
 
 
 def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:

@@ -7,6 +7,10 @@ saw the partitions of its topics change, or a cooperative member which had given
 client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
 A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
 (convertToClassicGroup), and what the last leaver had is assigned then.
+
+Connect workers rebalance in steps (KIP-415). Those that had to give something up join again at once; what a worker had
+that went is assigned when the leader has waited for it to come back; and the leader assigns what the config topic says
+by then. What a generation told of this is in the details of its event.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +25,19 @@ COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
 clients of Kafka Streams call theirs."""
 COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
 CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
+CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
 CONVERTED: Final = "GROUP_CONVERTED"
 CONSUMER: Final = "CONSUMER"
 SHARE: Final = "SHARE"
 WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Assignors which assign every partition of every topic subscribed to, in one round."""
 
+
+CONNECT: Final = "connect"
+DELAY_SLACK_MS: Final = 100
+"""Timestamps of one broker may be so far from when a worker set its clock."""
+DELAY_REJOIN_MS: Final = 10_000
+"""When a delay is over its workers join again, most of them with their next heartbeat (3 s)."""
 
 FIRST_EPOCH: Final = 2
 """The first group epoch in a log of Kafka 4.3 and later (ModernGroup); 1 before."""
@@ -40,6 +51,7 @@ class Cause(NamedTuple):
     confidence: str
 
 
+STARTED: Final = "GENERATION_STARTED"
 ORDER: Final = (
     "GROUP_CONVERTED",
     "GROUP_EMPTIED",
@@ -87,6 +99,18 @@ class Step(NamedTuple):
         """Did the operation bring such an event?"""
         return any(event.event_type == event_type for event in self.events)
 
+    def told_by(self, events: Sequence[EventRow], generation: GenerationRow | None, name: str) -> int | None:
+        """A number in the details of the event of a generation."""
+        for event in events:
+            if generation is not None and event.event_type == STARTED and event.generation == generation.generation:
+                number = event.details.get(name)
+                return None if number is None else int(number)
+        return None
+
+    def before_and_now(self, name: str) -> tuple[int | None, int | None]:
+        """A number as the generation before told it, and as this one does."""
+        return self.told_by(self.since_previous, self.previous, name), self.told_by(self.events, self.row, name)
+
 
 def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     """All causes of a rebalance, the main one first. `before` are those of the rebalance before."""
@@ -102,7 +126,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     if not causes:
         causes.append(_by_default(step, before))
     if not step.row.is_contiguous or step.is_timeless:
-        causes = [_weaker(cause) for cause in causes]
+        causes = [weaker(cause) for cause in causes]
     surest: dict[str, Cause] = {}
     for cause in sorted(set(causes), key=_order):
         surest.setdefault(cause.cause, cause)
@@ -121,13 +145,18 @@ def is_first_seen(step: Step) -> bool:
     return not (is_beginning and joined_count == step.member_count)
 
 
+def is_unread(step: Step) -> bool:
+    """Can an assignment of this generation or of the one before not be read, so that nobody knows what moved?"""
+    return bool(step.row.unread_members) or (step.previous is not None and bool(step.previous.unread_members))
+
+
 def _order(cause: Cause) -> tuple[int, int, str]:
     return ORDER.index(cause.cause), CONFIDENCES.index(cause.confidence), cause.method
 
 
-def _weaker(cause: Cause) -> Cause:
-    """Generations are missing before this one, or what is seen may be of another operation: it may not be the
-    cause."""
+def weaker(cause: Cause) -> Cause:
+    """Not all is known that led here: generations are missing before this one, what is seen may be of another
+    operation, or assignments cannot be read."""
     return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
 
 
@@ -184,6 +213,11 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
         return
     if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
         return
+    if step.row.protocol_type == CONNECT:
+        yield from _by_configs(step)
+        return
+    if is_unread(step):
+        return
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
     has_new = movement.came > movement.came_back
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
@@ -205,12 +239,43 @@ def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
     )
 
 
+def _by_configs(step: Step) -> Iterable[Cause]:
+    """Connect: the leader assigned by newer configs. That alone proves nothing: session keys are in that topic too."""
+    before, now = step.before_and_now("config_offset")
+    if before is None or now is None or now <= before:
+        return
+    movement = Movement(0, 0, 0) if is_unread(step) else step.movement
+    if movement.came > movement.came_back:
+        yield Cause("PARTITIONS_CHANGED", "CONNECTORS_CHANGED", LIKELY)
+    elif not _is_follow_up(step) and not _is_delay_over(step):
+        is_seen = bool(movement.went)
+        method = "CONNECTORS_CHANGED" if is_seen else "CONFIGS_CHANGED"
+        yield Cause("PARTITIONS_CHANGED", method, LIKELY if is_seen else GUESS)
+
+
+def _is_follow_up(step: Step) -> bool:
+    """Does the generation before make another one follow at once?"""
+    if step.row.protocol_type == CONNECT:
+        return any(step.before_and_now(name)[0] for name in ("revoked_count", "has_error"))
+    return _may_be_cooperative(step.row) and bool(step.movement.came_back) and not is_unread(step)
+
+
+def _is_delay_over(step: Step) -> bool:
+    """Connect: had the leader waited so long for a worker as the generation before said?"""
+    delay_ms = step.before_and_now("delay_ms")[0]
+    if step.row.protocol_type != CONNECT or step.previous is None or not delay_ms:
+        return False
+    began_ms = step.row.valid_from if step.row.current_state_at is None else step.row.current_state_at
+    return -DELAY_SLACK_MS <= began_ms - step.previous.valid_from - delay_ms <= DELAY_REJOIN_MS
+
+
 def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
-    if _may_be_cooperative(step.row) and step.movement.came_back and before:
-        main = before[0]
-        is_likely = main.confidence != GUESS and step.row.protocol_name in COOPERATIVE_PROTOCOLS
-        return Cause(main.cause, COOPERATIVE_FOLLOW_UP, LIKELY if is_likely else GUESS)
-    return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
+    method = COOPERATIVE_FOLLOW_UP if _is_follow_up(step) else CONNECT_DELAY_OVER if _is_delay_over(step) else None
+    if method is None or not before:
+        return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
+    main, row = before[0], step.row
+    is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS
+    return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
 
 
 def _may_be_cooperative(row: GenerationRow) -> bool:

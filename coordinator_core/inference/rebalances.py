@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.groups import LEFT_OR_EXPIRED
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
-from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen
+from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
 from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import NONE_MS, GroupLife
@@ -74,6 +74,8 @@ def find_rebalances(
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
         causes = find_causes(step, causes)
+        if step.row.unread_members:
+            causes = [weaker(cause) for cause in causes]
         row = _row(step, left, causes, _completed_at(step, completed))
         rows.append(_with_known_times(row, step, life.timeless, filled_ms))
         log_offsets.append(step.row.from_log_offset)
@@ -198,9 +200,9 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
         members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
         members_left=tuple(sorted(member.member_id for member in left)),
         member_count=step.member_count,
-        partitions_total=movement.total,
-        partitions_moved=movement.moved,
-        stickiness=movement.stickiness,
+        partitions_total=None if row.unread_members else movement.total,
+        partitions_moved=None if is_unread(step) else movement.moved,
+        stickiness=None if is_unread(step) else movement.stickiness,
         unowned_partition_ms=0,
         revoked_partition_ms=0,
         in_storm=False,

@@ -20,14 +20,14 @@ The members of a deployment stop in the same way. So where what else is known sa
 and of none that it was the other, the same holds for those of which nothing is known.
 """
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from coordinator_core.client_families import client_family
 from coordinator_core.history.groups import CONVERTED
 from coordinator_core.history.rows import MemberRow
-from coordinator_core.inference.causes import CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
+from coordinator_core.inference.causes import CONNECT_DELAY_OVER, CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
 from coordinator_core.inference.departures import (
     EXPIRED,
     GUESS,
@@ -43,16 +43,12 @@ from coordinator_core.inference.settings import InferenceSettings
 
 ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
 """Method of departures which go by the others of their deployment."""
-FOLLOW_UPS: Final = frozenset({COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, "PATTERN_RESOLVED"})
+FOLLOW_UPS: Final = frozenset({COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, "PATTERN_RESOLVED"})
 """Methods of causes which only carry on what the rebalance before began."""
 MEMBERS_MIN: Final = 2
 """One member that is exchanged is a restart, whatever the reason."""
 SURE_MEMBERS_MIN: Final = 3
 """So many are exchanged in turn by a deployment, hardly by chance."""
-RANDOM_LETTERS_MIN: Final = 5
-"""A word of so many letters, none a vowel, is none: Kubernetes names pods so."""
-VOWELS: Final = frozenset("aeiouyAEIOUY")
-_WORDS: Final = re.compile(r"[^\W_]+")
 
 
 class Rollout(NamedTuple):
@@ -68,17 +64,6 @@ class Rollout(NamedTuple):
     def member_ids(self) -> frozenset[str]:
         """Of the old and the new members."""
         return frozenset(member_id for member_id, _ in self.old | self.new)
-
-
-def client_family(client_id: str) -> tuple[str, ...]:
-    """The words of a client id that instances of one service have in common: those that no machine made up."""
-    return tuple(word for word in _WORDS.findall(client_id) if not _is_made_up(word))
-
-
-def _is_made_up(word: str) -> bool:
-    if any(letter.isdigit() for letter in word):
-        return True
-    return len(word) >= RANDOM_LETTERS_MIN and VOWELS.isdisjoint(word)
 
 
 def find_rollouts(

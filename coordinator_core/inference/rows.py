@@ -48,8 +48,8 @@ class RebalanceRow(NamedTuple):
     members_joined: tuple[str, ...]
     members_left: tuple[str, ...]
     member_count: int
-    partitions_total: int
-    partitions_moved: int
+    partitions_total: int | None
+    partitions_moved: int | None
     stickiness: float | None
     unowned_partition_ms: int
     revoked_partition_ms: int

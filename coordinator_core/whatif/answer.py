@@ -104,7 +104,7 @@ def answer_group(
     frame = (story.group_id, story.group_type)
     asked = " ".join(question.texts)
     total = _total_row(frame, asked, answers, totals)._replace(
-        moved_recorded=sum(row.partitions_moved for row in recorded),
+        moved_recorded=sum(row.partitions_moved or 0 for row in recorded),
         unowned_ms_recorded=sum(row.unowned_partition_ms for row in recorded),
     )
     return [*(_rebalance_row(frame, asked, answer) for answer in answers), total]

@@ -264,7 +264,7 @@ class _Stage:
                     last = played[-1]
                     played[-1] = replace(
                         last,
-                        moved_count=last.moved_count + row.partitions_moved,
+                        moved_count=last.moved_count + (row.partitions_moved or 0),
                         unowned_ms=last.unowned_ms + row.unowned_partition_ms,
                     )
             before, generation = members, line["generation"]

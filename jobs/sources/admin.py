@@ -25,7 +25,6 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_core.codec import Struct, make, uuid_text
-from coordinator_core.errors import DecodeError
 from coordinator_core.history.simple_log import is_kept_config
 from coordinator_core.history.views import embedded_assignment
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
@@ -485,10 +484,8 @@ def _classic_groups(response: Any) -> Iterator[tuple[str, GroupDescription | Ref
 
 
 def _classic_member(protocol_type: str, member: Any) -> GroupMember:
-    try:
-        assignment = embedded_assignment(protocol_type, bytes(member.member_assignment))
-    except DecodeError:
-        assignment = ()
+    # as silver reads them, as far as they go
+    read = embedded_assignment(protocol_type, bytes(member.member_assignment), bytes(member.member_metadata))
     return GroupMember(
         member.member_id,
         member.group_instance_id,
@@ -496,7 +493,7 @@ def _classic_member(protocol_type: str, member: Any) -> GroupMember:
         member.client_host,
         assigned=frozenset(
             AssignedPartition(None, topic, partition, None)
-            for topic, partitions in assignment
+            for topic, partitions in read.assigned or ()
             for partition in partitions
         ),
     )

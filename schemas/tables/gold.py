@@ -106,8 +106,8 @@ REBALANCES = Table(
         Column("members_joined", ArrayOf(STRING), "Members that came.", is_personal=True),
         Column("members_left", ArrayOf(STRING), "Members that went.", is_personal=True),
         Column("member_count", INT, "Members after it."),
-        Column("partitions_total", INT, "Partitions assigned after it."),
-        Column("partitions_moved", INT, "Partitions that changed owner."),
+        Column("partitions_total", INT, "Partitions assigned after it; null where an assignment cannot be read."),
+        Column("partitions_moved", INT, "Partitions that changed owner; null where an assignment cannot be read."),
         Column("stickiness", DOUBLE, "Share of the partitions that stayed with their owner, 0 to 1."),
         Column(
             "unowned_partition_ms",
@@ -250,14 +250,14 @@ LAG_HISTORY = Table(
 LOG_ANOMALIES = Table(
     layer="gold",
     name="log_anomalies",
-    comment="Where a log breaks the coordinators' own rules, and what that means.",
+    comment="Where a log breaks the coordinators' own rules, how clients and the log are odd, and what that means.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
         key("log_partition", INT, "Partition of it."),
         LOG_OFFSET,
-        key("rule", STRING, "The rule that is broken."),
+        key("rule", STRING, "The rule that is broken, or what is odd."),
         key("ordinal", INT, "Which of several in one record."),
         Column("group_id", STRING, "The group."),
         Column("group_type", STRING, "CLASSIC, CONSUMER, SHARE or STREAMS; null where not known."),
@@ -272,6 +272,12 @@ LOG_ANOMALIES = Table(
         METHOD,
         CONFIDENCE,
         Column("remedy", STRING, "What to do."),
+        Column(
+            "category",
+            STRING,
+            "COORDINATOR: a rule of the coordinators is broken; CLIENT: how a kind of client writes, once a group; "
+            "LOG: the log itself is odd.",
+        ),
     ),
 )
 

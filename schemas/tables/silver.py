@@ -122,6 +122,12 @@ GROUP_GENERATIONS = Table(
             "Classic: when the group entered the state in which the generation was written: with members, the end of "
             "the join phase; null for others.",
         ),
+        Column(
+            "unread_members",
+            ArrayOf(STRING),
+            "Classic: members whose assignment cannot be read, sorted: nobody can say what they have.",
+            is_personal=True,
+        ),
         IS_SETTLED,
     ),
 )

@@ -38,6 +38,12 @@ def commit(number: int, kind: str) -> dict[str, Any]:
     return {"cluster_id": CLUSTER, "group_id": "g", "kind": kind} | place
 
 
+def oddity(number: int, rule: str, category: str, group_id: str = "g") -> dict[str, Any]:
+    """A row of gold.log_anomalies."""
+    own = {"cluster_id": CLUSTER, "log_topic": "t", "log_partition": 0, "log_offset": number, "ordinal": 0}
+    return own | {"group_id": group_id, "rule": rule, "category": category, "details": "clients like 'app'"}
+
+
 ROWS: dict[str, list[dict[str, Any]]] = {
     "gold.rebalances": [
         *(rebalance("busy", number, number, in_storm=number < 9) for number in range(21)),
@@ -65,7 +71,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "gold.archived_records": [archived("s", 0, 9), archived("s", 20, 20), archived("r", 0, 29)],
     "gold.commit_anomalies": [commit(1, "REWIND"), commit(2, "REWIND"), commit(3, "SKIP")],
     "gold.log_anomalies": [
-        {"cluster_id": CLUSTER, "log_topic": "t", "log_partition": 0, "log_offset": 1, "rule": "OTHER", "ordinal": 0}
+        oddity(1, "OTHER", "COORDINATOR"),
+        oddity(2, "TIME", "LOG"),
+        *(oddity(number, "CLIENT_LAYOUT", "CLIENT", f"g{number % 2}") for number in (3, 4, 5)),
     ],
     "gold.share_group_summary": [
         {"cluster_id": CLUSTER, "group_id": "s", "group_type": "SHARE", "day": at(0), "redelivered_count": 1_234}
@@ -99,13 +107,15 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         redelivered_count=1_234,
         odd_commits=(("REWIND", 2), ("SKIP", 1)),
         broken_rules=(("OTHER", 1),),
+        log_oddities=(("TIME", 1),),
+        client_notes=(("clients like 'app'", 2),),
         hole_count=2,
         quarantined_count=1,
     )
     assert found.headline == (
         "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
         "members were thrown out in 2 rebalances (1 of them guesses); 41 records were given up; 3 odd commits; "
-        "1 broken rule of the coordinators; 2 holes in coverage; 1 row in quarantine"
+        "1 broken rule of the coordinators; 1 oddity of the log; 2 holes in coverage; 1 row in quarantine"
     )
 
 
@@ -114,11 +124,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
-    assert len(commands) == 13
+    assert len(commands) == 15
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 8, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 10, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:

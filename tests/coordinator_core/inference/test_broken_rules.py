@@ -42,7 +42,8 @@ def test_breaks_that_replay_met() -> None:
     rows = group_anomalies(life_of(events=events))
     assert [row.rule for row in rows] == ["DOUBLE_OWNER", "EMBEDDED", "OTHER"]
     assert [row.details for row in rows] == [f"{code}: m" for code in codes]
-    assert (rows[0].meaning, rows[0].remedy, rows[0].known_defects) == RULES[DOUBLE_OWNER]
+    assert (rows[0].meaning, rows[0].remedy, rows[0].known_defects, rows[0].category) == RULES[DOUBLE_OWNER]
+    assert [row.category for row in rows] == ["COORDINATOR", "CLIENT", "COORDINATOR"]
 
 
 def test_offsets_that_outlive_their_group() -> None:

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.client_families import client_family
 from coordinator_core.history.groups import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, Stretch, by_others, client_family, find_rollouts
+from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, Stretch, by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
 

@@ -69,7 +69,7 @@ class Score:
 
 JUDGED: Final = ("gold.rebalances", "gold.partition_owners", "silver.group_members")
 """The tables that `report` reads."""
-CLIENT_RULES: Final = frozenset({"EMBEDDED"})
+CLIENT_RULES: Final = frozenset({"CLIENT_LAYOUT", "EMBEDDED"})
 """Rules about bytes that clients write, which the coordinators pass on."""
 
 
