@@ -202,6 +202,12 @@ def decode_metadata(data: Buffer) -> CoordinatorValue:
     return CoordinatorValue(version, message, decode(message, data, version, position=position))
 
 
+def metadata_record_type(data: Buffer) -> int | None:
+    """The type of a record of `__cluster_metadata`, declared or not; None where its frame is of a later version."""
+    (frame_version, api_key, _), _ = _run(_read_metadata_frame, data, 0)
+    return int(api_key) if frame_version == FRAME_VERSION else None
+
+
 def encode_metadata(message: wire.Message, fields: Struct, version: int) -> bytes:
     """The value of a record of `__cluster_metadata`. The opposite of `decode_metadata`."""
     out = bytearray()

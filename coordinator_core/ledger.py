@@ -13,6 +13,8 @@ class LedgerCounts:
     control_count: int = 0
     unknown_type_count: int = 0
     quarantined_count: int = 0
+    not_used_count: int = 0
+    """Records of a known type that tells nothing of what the ledger keeps: most of the metadata log."""
 
     def __add__(self, other: "LedgerCounts") -> "LedgerCounts":
         return LedgerCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(LedgerCounts)))
@@ -24,11 +26,12 @@ class LedgerCounts:
             self.decoded_count
             + self.tombstone_count
             + self.control_count
+            + self.not_used_count
             + self.unknown_type_count
             + self.quarantined_count
         )
 
     @property
     def is_balanced(self) -> bool:
-        """Records in = decoded + tombstones + control + unknown type + quarantined."""
+        """Records in = decoded + tombstones + control + not used + unknown type + quarantined."""
         return self.difference == 0

@@ -12,6 +12,7 @@ so the offset ranges of the files are what is captured. They are committed toget
 after any crash. Damaged batches have files of their own: what their headers claim binds nobody.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -64,6 +65,8 @@ RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
 
+TRUNCATED_BATCH: Final = "TRUNCATED_BATCH"
+"""Also of a segment that Kafka is writing: its torn tail is no fault."""
 TASK_BYTES_MIN: Final = 64 << 20
 """As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""
 
@@ -80,6 +83,8 @@ class CaptureSummary:
     seconds: float
     notes: tuple[str, ...] = ()
     """What the sources do not tell, in words."""
+    faults: tuple[str, ...] = ()
+    """Why it is not clean, in words: what was quarantined, which holes there are."""
 
     @property
     def batch_count(self) -> int:
@@ -349,20 +354,25 @@ def capture_logs(
         bronze_version = committed.version
         versions[RECORD_BATCHES.full_name] = version
     versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
-    copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
-    gaps = (CoverageKind.MISSING, CoverageKind.CORRUPT)
+    holes = tuple(coverage_rows.holes(merged))
+    codes = Counter(
+        row["code"]
+        for result in done
+        for row in result.quarantine
+        if _resolved(row, merged, run, is_found=True)["resolved_at"] is None
+    )
+    codes[TRUNCATED_BATCH] -= sum(result.torn_count for result in done)
     summary = CaptureSummary(
         topics=_topic_counts(done),
-        quarantined_count=sum(
-            _resolved(row, merged, run, is_found=True)["resolved_at"] is None
-            for result in done
-            for row in result.quarantine
-        )
-        - sum(result.torn_count for result in done),
-        gap_count=sum(r.kind in gaps for ranges in merged.values() for r in ranges),
+        quarantined_count=codes.total(),
+        gap_count=len(holes),
         bronze_version=bronze_version,
         seconds=perf_counter() - started,
         notes=sources.dumps.notes if sources.dumps is not None else (),
+        faults=(
+            *(f"quarantined: {count:,} with {code}" for code, count in sorted((+codes).items())),
+            *coverage_rows.hole_lines(holes),
+        ),
     )
     if removed:
         return summary, Bronze.load(warehouse, bronze.cluster_id)

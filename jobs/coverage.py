@@ -11,6 +11,7 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverag
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
+from jobs.sinks import Warehouse
 from jobs.sources.segments import DUMP, SegmentRead, as_array
 from jobs.times import epoch_ms, to_datetime
 from schemas.tables import TABLES
@@ -28,6 +29,13 @@ OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in 
 HOLE: Final = "a hole in the log of a topic which is never compacted"
 NOT_IN_DUMP: Final = "the dump tells no record here: a marker, compaction, or left out of the dump"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
+
+HOLES: Final = ("MISSING", "CORRUPT")
+"""Kinds of ranges whose records are not there; what the cleaner took away is no hole."""
+PRUNED_TOPICS: Final = frozenset({"__share_group_state", "__cluster_metadata"})
+"""Kafka deletes the beginning of these logs all the time: share state that a later snapshot holds, and metadata that a
+checkpoint file holds."""
+HOLES_TOLD_MAX: Final = 5
 
 LogPartition = tuple[str, int]
 """(topic, partition)"""
@@ -239,3 +247,36 @@ def _range(row: Mapping[str, Any]) -> CoverageRange:
         first_timestamp_ms=None if first is None else epoch_ms(first),
         last_timestamp_ms=None if last is None else epoch_ms(last),
     )
+
+
+def is_hole(topic: str, kind: str, reason: str | None, from_offset: int) -> bool:
+    """Are records not there that a capture should have? What the cleaner took away is none, nor what Kafka pruned of a
+    log before its first capture."""
+    is_pruned = topic in PRUNED_TOPICS and kind == CoverageKind.MISSING.name and reason == LOG_START
+    return kind in HOLES and not (is_pruned and from_offset == 0)
+
+
+def hole_count(warehouse: Warehouse, cluster_id: str) -> int:
+    """Holes in all that is captured of a cluster."""
+    columns = ["topic", "kind", "reason", "from_offset"]
+    rows = warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id}).to_pylist()
+    return sum(is_hole(row["topic"], row["kind"], row["reason"], row["from_offset"]) for row in rows)
+
+
+def holes(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> Iterator[tuple[LogPartition, CoverageRange]]:
+    """The holes, by log partition and offset."""
+    for place, ranges in sorted(coverage.items()):
+        for r in ranges:
+            if is_hole(place[0], r.kind.name, r.reason, r.from_offset):
+                yield place, r
+
+
+def hole_lines(found: Sequence[tuple[LogPartition, CoverageRange]]) -> Iterator[str]:
+    """The first holes in words, and how many more there are."""
+    for (topic, partition), r in found[:HOLES_TOLD_MAX]:
+        yield (
+            f"hole: {topic}-{partition} offsets {r.from_offset:,} to {r.to_offset:,} are {r.kind.name}: "
+            f"{r.reason or 'for no known reason'}"
+        )
+    if len(found) > HOLES_TOLD_MAX:
+        yield f"and {len(found) - HOLES_TOLD_MAX:,} holes more"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,16 +17,17 @@ from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POL
 from jobs import entry
 from jobs.answers import printable
 from jobs.audits import WholeAudit
+from jobs.coverage import hole_count
 from jobs.log_ends import log_ends
 from jobs.quarantine import open_count
 from jobs.sinks import Warehouse
-from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
     LOG_ANOMALIES,
     REBALANCES,
-    SHARE_GROUP_SUMMARY,
+    REDELIVERIES,
 )
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
@@ -34,8 +36,6 @@ MANY_REBALANCES: Final = 20
 NAMES_TOLD_MAX: Final = 5
 NAME_CHARACTERS_MAX: Final = 100
 NOTE_CHARACTERS_MAX: Final = 300
-HOLES: Final = ("MISSING", "CORRUPT")
-"""Kinds of stretches whose records are not there; what the cleaner took away is no hole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Findings:
     given_up_groups: tuple[tuple[str, int], ...]
     """Share groups and how many offsets they gave up, most first."""
     redelivered_count: int
+    """Records of share groups, each counted once however often it was handed back or given out again."""
     odd_commits: tuple[tuple[str, int], ...]
     """Kinds of commit anomalies and their counts, by kind."""
     broken_rules: tuple[tuple[str, int], ...]
@@ -144,11 +145,10 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     is_guess = pc.equal(expired["confidence"], GUESS)
     given_up = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"])
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
-    redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])
+    redelivered = gold.read(REDELIVERIES, ["group_id", "topic_id", "partition", "first_offset", "last_offset"])
     kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"]
     odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
     notes = _of_category(odd, CLIENT).group_by(["details", "group_id"]).aggregate([])
-    coverage = warehouse.read(COVERAGE, ["kind"], where=where)["kind"].to_pylist()
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
     return Findings(
@@ -163,12 +163,12 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         rebalances_on_a_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(offsets).as_py() or 0,
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
-        redelivered_count=pc.sum(redelivered["redelivered_count"]).as_py() or 0,
+        redelivered_count=_distinct_offset_count(redelivered),
         odd_commits=_counts_of(kinds),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_counts_of(notes["details"]),
-        hole_count=sum(kind in HOLES for kind in coverage),
+        hole_count=hole_count(warehouse, cluster_id),
         quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
         missing_log_partitions=tuple(
             (topic, len(ends.missing))
@@ -226,6 +226,27 @@ def _of_category(odd: pa.Table, category: str) -> pa.Table:
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
     """How often each name is there, by name."""
     return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
+
+
+def _distinct_offset_count(ranges: pa.Table) -> int:
+    """Offsets in some ranges of share partitions, each counted once: a record comes again as often as it is retried."""
+    if not ranges.num_rows:
+        return 0
+    place = np.zeros(ranges.num_rows, np.int64)
+    for name in ("group_id", "topic_id", "partition"):
+        coded = pc.fill_null(ranges[name].combine_chunks().dictionary_encode().indices, -1).to_numpy() + 1
+        _, place = np.unique(place * (int(coded.max()) + 1) + coded, return_inverse=True)
+    first, last = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
+    order = np.lexsort((first, place))
+    place, first, last = place[order], first[order], last[order]
+    # ranges are in the order of their first offsets: each adds what lies behind the last offset so far
+    starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
+    count = 0
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(place)], strict=True):
+        farthest = np.maximum.accumulate(last[start:stop])
+        before = np.r_[first[start] - 1, farthest[:-1]]
+        count += int(np.maximum(last[start:stop] - np.maximum(before, first[start:stop] - 1), 0).sum())
+    return count
 
 
 def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:

@@ -13,10 +13,11 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
 
 
 def ledger_line(counts: LedgerCounts) -> str:
-    """`1,679 records in = 1,436 decoded + 162 tombstones + 81 control + 0 unknown type + 0 quarantined`."""
+    """`9 records in = 4 decoded + 1 tombstones + 1 control + 2 not used + 1 unknown type + 0 quarantined`."""
     line = (
         f"{counts.record_count:,} records in = {counts.decoded_count:,} decoded"
         f" + {counts.tombstone_count:,} tombstones + {counts.control_count:,} control"
+        f" + {counts.not_used_count:,} not used"
         f" + {counts.unknown_type_count:,} unknown type + {counts.quarantined_count:,} quarantined"
     )
     return line if counts.is_balanced else f"{line}: DOES NOT BALANCE, {counts.difference:+,}"

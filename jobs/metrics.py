@@ -219,6 +219,7 @@ def ledger_counts(counts: LedgerCounts) -> dict[str, int]:
         "decoded": counts.decoded_count,
         "tombstone": counts.tombstone_count,
         "control": counts.control_count,
+        "not_used": counts.not_used_count,
         "unknown_type": counts.unknown_type_count,
         "quarantined": counts.quarantined_count,
     }

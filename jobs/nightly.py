@@ -1,6 +1,7 @@
 """nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -10,8 +11,9 @@ from pyspark.sql import SparkSession
 from coordinator_core.ledger import LedgerCounts
 from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
+from jobs.coverage import hole_count
 from jobs.entry import command
-from jobs.findings import HOLES, findings, lines
+from jobs.findings import findings, lines
 from jobs.ledger import ledger_line, total
 from jobs.log_ends import LogEnds, log_ends, missing_lines
 from jobs.metrics import Metrics, job_of
@@ -25,6 +27,7 @@ from schemas.tables.bronze import COVERAGE, QUARANTINE
 
 DONE: Final = 0
 FAILED: Final = 1
+COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
 INCOMPLETE: Final = 3
 """Done, but something was quarantined or is missing."""
 
@@ -87,7 +90,7 @@ def run_capture(
         told.batch_count, told.record_count = summary.batch_count, summary.record_count
         told.size_bytes, told.gap_count = summary.size_bytes, summary.gap_count
         told.exit_code = DONE if summary.is_clean else INCOMPLETE
-    tell_capture(summary, steps)
+    tell_capture(summary, settings, steps)
     return told.exit_code
 
 
@@ -151,14 +154,14 @@ def run_replay(
         told.ledger = total(summary.counts)
         told.record_count = 0 if summary.skipped else told.ledger.record_count
         told.row_counts = summary.row_counts
-        told.gap_count = _gap_count(warehouse, settings.cluster_id)
+        told.gap_count = hole_count(warehouse, settings.cluster_id)
         told.quarantined_row_count = summary.quarantined_row_count
         ends = coordinator_ends(warehouse, settings)
-        told.exit_code = tell_replay(summary, warehouse, told.gap_count, steps, ends)
+        told.exit_code = tell_replay(summary, settings, told.gap_count, steps, ends)
     return told.exit_code
 
 
-def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
+def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:
     """What was captured, by topic."""
     rows = [
         (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
@@ -177,10 +180,16 @@ def tell_capture(summary: CaptureSummary, steps: Steps) -> None:
         "quarantined_count": summary.quarantined_count,
         "hole_count": summary.gap_count,
         "notes": list(summary.notes),
+        "faults": list(summary.faults),
     }
     steps.table(summary_table("captured", ("topic", "partitions", "new batches", "records", "size"), rows))
     for note in summary.notes:
         steps.say(note)
+    if not summary.is_clean:
+        for fault in summary.faults:
+            steps.say(fault)
+        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + tail(settings))
+        steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
 
 
 def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogEnds]:
@@ -190,7 +199,7 @@ def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogE
 
 
 def tell_replay(
-    summary: ReplaySummary, warehouse: Warehouse, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
+    summary: ReplaySummary, settings: Settings, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
 ) -> int:
     """The tables, the ledger by topic and in all, what is missing, and where to look next."""
     if summary.replaced_version is not None:
@@ -200,7 +209,7 @@ def tell_replay(
     else:
         steps.table(summary_table("replayed", ("table", "rows"), sorted(summary.row_counts.items())))
     counts = {topic: summary.counts[topic] for topic in sorted(summary.counts)}
-    columns = ("topic", "records in", "decoded", "tombstones", "control", "unknown type", "quarantined")
+    columns = ("topic", "records in", "decoded", "tombstones", "control", "not used", "unknown type", "quarantined")
     steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
@@ -221,8 +230,8 @@ def tell_replay(
         steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
     for line in missing_lines(ends):
         steps.say(line)
-    show = command("sql -e 'show tables in silver'")
-    steps.say(f"the tables are in {warehouse.root}; ask them with {show}")
+    show = command("sql -e 'show tables in silver'" + tail(settings))
+    steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
     is_missing = missing or any(it.missing for it in ends.values())
@@ -235,6 +244,7 @@ def _cells(counts: LedgerCounts) -> tuple[int, ...]:
         counts.decoded_count,
         counts.tombstone_count,
         counts.control_count,
+        counts.not_used_count,
         counts.unknown_type_count,
         counts.quarantined_count,
     )
@@ -248,6 +258,6 @@ def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> Non
         steps.say(line)
 
 
-def _gap_count(warehouse: Warehouse, cluster_id: str) -> int:
-    kinds = warehouse.read(COVERAGE, ["kind"], where={"cluster_id": cluster_id})["kind"].to_pylist()
-    return sum(kind in HOLES for kind in kinds)
+def tail(settings: Settings) -> str:
+    """The options that make a printed command ask the same tables, as a shell takes them."""
+    return "".join(f" {shlex.quote(word)}" for word in options_of(settings))

@@ -416,7 +416,7 @@ def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]
     newest = max(row["replay_version"] for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
     return {
-        row["topic"]: LedgerCounts(**{name: row[name] for name in names})
+        row["topic"]: LedgerCounts(**{name: row[name] or 0 for name in names})  # older runs lack some
         for row in rows
         if row["replay_version"] == newest
     }

@@ -278,7 +278,13 @@ def quarantine_table(
         )
         for finding, source in findings
     ]
-    constants = {"topic": topic, "partition": partition, "seen_at": seen_at_ms * 1000}
+    constants = {
+        "topic": topic,
+        "partition": partition,
+        "seen_at": seen_at_ms * 1000,
+        "resolved_at": None,
+        "resolved_by": None,
+    }
     return rows_table(QUARANTINE, rows, constants)
 
 

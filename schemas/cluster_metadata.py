@@ -1,7 +1,8 @@
 """Records of the KRaft metadata log which say what topics are called, how many partitions they have, and how they and
 groups are configured.
 
-The topic `__cluster_metadata` holds far more types; whoever reads it skips those which are not declared here.
+The topic `__cluster_metadata` holds far more types; whoever reads it skips those which are not declared here. They are
+known by number: a record of any other type is of an unknown one.
 A record's value is a frame: uvarint frame version (1), uvarint apiKey, uvarint version of the fields, the
 fields. Keys are null.
 """
@@ -27,6 +28,12 @@ class MetadataRecordType(IntEnum):
     BEGIN_TRANSACTION = 23
     END_TRANSACTION = 24
     ABORT_TRANSACTION = 25
+
+
+NOT_USED: Final = frozenset({0, 1, 5, 7, 8, 10, 11, 14, 15, *range(17, 23), 26, 27, 28})
+"""Kafka's apiKeys of records that are known and say nothing of topics' names, partitions and configs: brokers and
+controllers, replicas, tokens, credentials, quotas, producer ids, access control, no-ops, the migration from ZooKeeper.
+They are not read."""
 
 
 class ConfigResourceType(IntEnum):

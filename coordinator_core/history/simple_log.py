@@ -16,7 +16,7 @@ from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from schemas import transaction_state
-from schemas.cluster_metadata import ConfigResourceType, MetadataRecordType
+from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 
@@ -91,7 +91,7 @@ class ClusterMetadataReplay:
     """Topic names, numbers of partitions, deletions and configs of `__cluster_metadata`-0.
 
     Records between BeginTransaction and EndTransaction (KIP-868) count only once it has ended; AbortTransaction takes
-    them back. Other record types are no concern of ours: they are counted as unknown and not quarantined.
+    them back. Of other record types the known ones are counted as not used, the others as unknown; none is quarantined.
     """
 
     def __init__(self, pending: Sequence[Settled] | None = None) -> None:
@@ -107,9 +107,11 @@ class ClusterMetadataReplay:
         """What this chunk settled."""
         settled: list[Settled] = []
 
-        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
             if value is None:
-                return
+                return True
+            if codec.metadata_record_type(value) in NOT_USED:
+                return False
             decoded = codec.decode_metadata(value)
             fields = decoded.fields
             made: Settled | None = None
@@ -131,6 +133,7 @@ class ClusterMetadataReplay:
                     self._pending = None
             if made is not None:
                 (settled if self._pending is None else self._pending).append(made)
+            return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=False)
         return SimpleLogOutput(
@@ -149,10 +152,11 @@ class TransactionStateReplay:
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """Findings and counts."""
 
-        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> None:
+        def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
             decoded = codec.decode_key(transaction_state.TOPIC, key or b"")
             if value is not None:
                 codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
+            return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
         return SimpleLogOutput((), (), (), (), findings, counts)
@@ -172,17 +176,18 @@ _RESOURCE_TYPES: Final = frozenset({ConfigResourceType.GROUP, ConfigResourceType
 
 
 def _read_records(
-    chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int, int], None], *, quarantines_unknown: bool
+    chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int, int], bool], *, quarantines_unknown: bool
 ) -> tuple[tuple[Finding, ...], LedgerCounts]:
-    """Call `read(key, value, timestamp_ms, offset)` on every data record; what it cannot decode becomes a finding."""
+    """Call `read(key, value, timestamp_ms, offset)` on every data record; what it cannot decode becomes a finding. It
+    answers whether the record is of a type that is used."""
     findings = list(chunk.findings)
-    decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
+    not_used_count = decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
     for row, is_control, key, value in _records(chunk):
         if is_control:
             control_count += 1
             continue
         try:
-            read(key, value, int(chunk.records.timestamp_ms[row]), int(chunk.records.offset[row]))
+            is_used = read(key, value, int(chunk.records.timestamp_ms[row]), int(chunk.records.offset[row]))
         except DecodeError as error:
             is_unknown = isinstance(error, UnknownRecordType)
             unknown_count += is_unknown
@@ -201,7 +206,8 @@ def _read_records(
                 )
         else:
             tombstone_count += value is None
-            decoded_count += value is not None
+            decoded_count += value is not None and is_used
+            not_used_count += not is_used
     return tuple(findings), LedgerCounts(
         record_count=int(chunk.batches.record_count.sum()),
         decoded_count=decoded_count,
@@ -209,6 +215,7 @@ def _read_records(
         control_count=control_count,
         unknown_type_count=unknown_count,
         quarantined_count=quarantined_count + unreadable_record_count(chunk),
+        not_used_count=not_used_count,
     )
 
 

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from jobs.arrow_columns import codes_of
 from jobs.as_of import SilverAt
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
-from jobs.coverage import from_table
-from jobs.findings import HOLES
+from jobs.coverage import HOLES, from_table
 from jobs.report.sql_text import Scope
 from jobs.sinks import Warehouse
 from schemas.tables.bronze import COVERAGE

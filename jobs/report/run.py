@@ -201,7 +201,7 @@ def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:
         Tile("rebalances", f"{sum(line.rebalances for line in lines):,}"),
         Tile("partition time unowned", duration_text(sum(line.unowned_ms for line in lines)), "summed over partitions"),
         Tile("commits that went back", f"{sum(line.rewinds for line in lines):,}"),
-        Tile("records redelivered", f"{sum(line.redelivered for line in lines):,}"),
+        Tile("redeliveries", f"{sum(line.redelivered for line in lines):,}"),
         Tile("records given up", f"{given_up:,}", is_bad=given_up > 0),
         Tile("holes in coverage", f"{hole_count:,}", is_bad=hole_count > 0),
     )
@@ -210,7 +210,7 @@ def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:
 def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
     tiles = [Tile("rebalances", f"{line.rebalances:,}")]
     if line.is_share:
-        tiles.append(Tile("records redelivered", f"{line.redelivered:,}"))
+        tiles.append(Tile("redeliveries", f"{line.redelivered:,}"))
         tiles.append(Tile("records given up", f"{line.archived:,}", is_bad=line.archived > 0))
     else:
         tiles.append(Tile("partition time unowned", duration_text(line.unowned_ms)))

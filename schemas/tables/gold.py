@@ -318,7 +318,7 @@ SHARE_GROUP_SUMMARY = Table(
         *GROUP_COLUMNS,
         DAY,
         Column("acknowledged_count", BIGINT, "Offsets acknowledged."),
-        Column("redelivered_count", BIGINT, "Offsets handed back or given out again."),
+        Column("redelivered_count", BIGINT, "Offsets handed back or given out again, counted each time."),
         Column("archived_count", BIGINT, "Offsets given up."),
         Column("generation_count", INT, "Group epochs begun."),
         Column("member_count_max", INT, "Most members at one time."),

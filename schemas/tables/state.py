@@ -46,6 +46,12 @@ RUNS = Table(
             BOOLEAN,
             "Rows of before were written anew, under names of topic ids learned since, or since all was replayed.",
         ),
+        Column(
+            "not_used_count",
+            BIGINT,
+            "Records of a known type that tells nothing of what is kept: most of __cluster_metadata. Null: counted as "
+            "of an unknown type.",
+        ),
     ),
 )
 

@@ -26,6 +26,11 @@ def archived(group_id: str, first: int, last: int) -> dict[str, Any]:
     return {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "SHARE", "log_offset": first} | place
 
 
+def redelivered(group_id: str, first: int, last: int, log_offset: int) -> dict[str, Any]:
+    """A row of gold.redeliveries."""
+    return archived(group_id, first, last) | {"log_offset": log_offset}
+
+
 def coverage(number: int, kind: str) -> dict[str, Any]:
     """A row of bronze.coverage."""
     place = {"topic": "__consumer_offsets", "partition": 0, "from_offset": number, "to_offset": number}
@@ -75,8 +80,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         oddity(2, "TIME", "LOG"),
         *(oddity(number, "CLIENT_LAYOUT", "CLIENT", f"g{number % 2}") for number in (3, 4, 5)),
     ],
-    "gold.share_group_summary": [
-        {"cluster_id": CLUSTER, "group_id": "s", "group_type": "SHARE", "day": at(0), "redelivered_count": 1_234}
+    "gold.redeliveries": [
+        redelivered("s", 0, 9, 1),
+        redelivered("s", 5, 14, 2),
+        redelivered("s", 6, 7, 3),
+        redelivered("s", 100, 100, 4),
+        redelivered("s", 0, 9, 5),
+        redelivered("s", 0, 0, 6) | {"partition": 1},
+        redelivered("r", 0, 0, 7),
+        redelivered("r", 0, 0, 8) | {"topic_id": "U"},
+        redelivered("r", 50, 59, 9) | {"cluster_id": "another"},
     ],
     "bronze.coverage": [
         coverage(number, kind) for number, kind in enumerate(("CAPTURED", "MISSING", "CORRUPT", "COMPACTED"))
@@ -104,7 +117,7 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         ),
         given_up_count=41,
         given_up_groups=(("r", 30), ("s", 11)),
-        redelivered_count=1_234,
+        redelivered_count=19,
         odd_commits=(("REWIND", 2), ("SKIP", 1)),
         broken_rules=(("OTHER", 1),),
         log_oddities=(("TIME", 1),),

@@ -72,8 +72,12 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     days = Counter((row["group_id"], row["started_at"].date()) for row in rebalances)
     most, group_id = min((-count, group_id) for (group_id, _), count in days.items())
     assert f"most on one day: {group_id} ({-most:,})" in told["rebalances"]
-    redelivered = sum(row["redelivered_count"] for row in rows(tmp_path, "gold.share_group_summary"))
-    assert numbers(told["handed back or given out again"]) == [redelivered]
+    redelivered = {
+        (row["group_id"], row["topic_id"], row["partition"], offset)
+        for row in rows(tmp_path, "gold.redeliveries")
+        for offset in range(row["first_offset"], row["last_offset"] + 1)
+    }
+    assert numbers(told["handed back or given out again"]) == [len(redelivered)]
     assert "hole" not in told["found"]
     for line in said[begin + 1 :]:
         command = shlex.split(line[line.index("./spark-submit.sh") :])

@@ -88,7 +88,7 @@ def test_nightly_balances_its_ledger(full_a: tuple[Jobs, int]) -> None:
     assert offsets["control_count"] == 81
     assert offsets["decoded_count"] + offsets["tombstone_count"] == 1598
     assert runs["__share_group_state"]["record_count"] == 675
-    assert "4,000 records in = 2,545 decoded" in jobs.text.getvalue()
+    assert "4,000 records in = 2,763 decoded" in jobs.text.getvalue()
 
 
 def test_every_natural_key_is_unique(full_a: tuple[Jobs, int]) -> None:
@@ -245,7 +245,7 @@ def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_pat
     assert sum(row["record_count"] for row in runs) == sum(
         row[f"{kind}_count"]
         for row in runs
-        for kind in ("decoded", "tombstone", "control", "unknown_type", "quarantined")
+        for kind in ("decoded", "tombstone", "control", "not_used", "unknown_type", "quarantined")
     )
 
 

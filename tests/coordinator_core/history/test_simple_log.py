@@ -74,3 +74,14 @@ def test_partitions_are_told_when_they_were_made() -> None:
     )
     assert output.partitions == (PartitionMade(topic_id, 0, AT), PartitionMade(topic_id, 2, AT))
     assert output.counts.unknown_type_count == 0
+
+
+def test_records_that_are_not_needed_are_not_unknown() -> None:
+    """Every type of Kafka 4.3 is declared or known not to be needed; one of a later version is of an unknown type."""
+    declared = {int(message.record_type or 0) for message in metadata.MESSAGES}
+    assert declared | metadata.NOT_USED == {*range(29)} - {6, 13, 16}
+    assert not declared & metadata.NOT_USED
+    register_broker, no_op, later = (bytes((1, number, 0, 0)) for number in (0, 20, 99))
+    counts = replayed(register_broker, no_op, config(GROUP, "g", "share.any", "1"), later).counts
+    assert (counts.not_used_count, counts.decoded_count, counts.unknown_type_count) == (2, 1, 1)
+    assert counts.is_balanced and counts.quarantined_count == 0

@@ -116,7 +116,7 @@ def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
         "rebalances": f"{len(gold['rebalances']):,}",
         "partition time unowned": f"{unowned_ms / 1000:.3g} s",
         "commits that went back": f"{sum(row['kind'] == 'REWIND' for row in gold['commit_anomalies']):,}",
-        "records redelivered": f"{offsets['redeliveries']:,}",
+        "redeliveries": f"{offsets['redeliveries']:,}",
         "records given up": f"{offsets['archived_records']:,}",
         "holes in coverage": "0",
     }
