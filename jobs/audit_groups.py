@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.broken_rules import group_anomalies
+from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies, not_judged
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
 from coordinator_core.inference.deletions import CLOCKS_MS, Removed
@@ -28,7 +28,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
-from coordinator_core.inference.settled import PastTooShort, Settled
+from coordinator_core.inference.settled import Settled
 from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
 from coordinator_core.log.chunk import BoolArray
 from jobs.audit_days import FormerDays
@@ -62,7 +62,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     for log_partition in work.log_partitions:
         packed = work.saved(log_partition)
         saved = None if packed is None else SavedGroups.unpacked(packed)
-        if saved is not None and log_partition in work.resting and not late_groups(saved, work):
+        if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
             for table in GROUP_GOLD:
                 carried[table][log_partition] = {}
             parts.carry_broken_rules(log_partition)
@@ -96,10 +96,9 @@ def _audit_all(
         plain = _judge_plain(bundle, work, made)
         kept.add_plain(plain)
         for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
-            lags.add(life)
-            if life.group_id not in plain.pasts:
-                judged = judge_group(life, work.inference, known, removed=removed)
-                made.add(judged)
+            if life.group_id in plain.pasts:
+                lags.add(life)
+            elif (judged := made.judge(life, known, removed, lags)) is not None:
                 kept.add(judged)
                 del judged  # before more is read: its commits may be many
             del life
@@ -111,9 +110,17 @@ def _audit_all(
 def _judge_plain(
     bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
 ) -> PlainGroups:
-    """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all."""
+    """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all.
+
+    Where that fails, each of them is to be judged alone: there it shows which one cannot be.
+    """
     found = bundle.commits if commits is None else commits
-    plain = judge_plain(found, bundle.beginnings(), bundle.known(), work.inference)
+    try:
+        plain = judge_plain(found, bundle.beginnings(), bundle.known(), work.inference)
+    except MemoryError:
+        raise
+    except Exception:
+        plain = PlainGroups({}, [], [], GroupedCommits.of(()))
     made.add_plain(plain)
     return plain
 
@@ -132,11 +139,29 @@ class _Made:
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._settled: dict[str, Settled] = {}
         self._heard = HeardBuilder()
+        self._not_judged: set[str] = set()
+
+    def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
+        """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
+        no other group from gold."""
+        try:
+            judged = judge_group(life, self._work.inference, known, None, removed)
+            self.add(judged)
+            if lags is not None:
+                lags.add(life)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._not_judged.add(life.group_id)
+            write_broken_rules([_not_judged(life, error)], self._work.topic, self._parts)
+            return None
+        return judged
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
         """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
         of its days before, where these are settled."""
         group_id = judged.life.group_id
+        broken = group_anomalies(judged.life, from_log_offset)
         self._pasts[group_id] = judged.past
         if judged.settled is not None:
             self._settled[group_id] = judged.settled
@@ -145,7 +170,7 @@ class _Made:
             self._days[group_id] = days
         self._heard.add(judged.life, judged.gold.owners, judged.heard)
         self._gold.extend(judged.gold)
-        write_broken_rules(group_anomalies(judged.life, from_log_offset), self._work.topic, self._parts)
+        write_broken_rules(broken, self._work.topic, self._parts)
         self._write_many()
 
     def add_plain(self, plain: PlainGroups) -> None:
@@ -165,11 +190,18 @@ class _Made:
         """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
         `heard` of their members."""
         self._write()
-        days = {group_id: found for group_id, found in others.days.items() if group_id not in self._pasts}
-        settled = {group_id: found for group_id, found in others.settled.items() if group_id not in self._pasts}
+        made_anew = self._pasts.keys() | self._not_judged
+        days = {group_id: found for group_id, found in others.days.items() if group_id not in made_anew}
+        settled = {group_id: found for group_id, found in others.settled.items() if group_id not in made_anew}
+        pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
         settled |= {group_id: packed_settled(found) for group_id, found in self._settled.items()}
         return SavedGroups(
-            others.pasts | self._stood | self._pasts, days | self._days, commits, self._heard.built(heard), settled
+            pasts | self._stood | self._pasts,
+            days | self._days,
+            commits,
+            self._heard.built(heard),
+            settled,
+            frozenset(self._not_judged),
         )
 
     def _write_many(self) -> None:
@@ -186,6 +218,15 @@ class _Made:
         ):
             self._parts.write_rows(table, rows, self._log_partition)
         self._gold = GroupGold()
+
+
+def _not_judged(life: GroupLife, error: Exception) -> LogAnomalyRow:
+    """That a group could not be judged, told at the newest place in the log that it has."""
+    places = [row.from_log_offset for row in life.generations]
+    places += [event.log_offset for event in life.events[-1:]]
+    places += life.commits.log_offset[-1:].tolist()
+    group_type = life.generations[-1].group_type if life.generations else None
+    return not_judged(error, life.group_id, group_type, life.log_partition, max(places, default=0))
 
 
 class _KeptBuilder:
@@ -260,6 +301,8 @@ class _NewAudit:
     def run(self) -> SavedGroups:
         """Write what gold says of the groups now; what was said of them before stays where it still holds."""
         work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
+        for group_id in saved.not_judged:
+            self._judge_whole(group_id)
         versions = changed_versions(work.group_files.get(log_partition, ())).items()
         changed = {group_id for group_id, version in versions if version is None or version > work.audited_version}
         changed |= self._late
@@ -271,30 +314,45 @@ class _NewAudit:
             pieces = new_commits(work.files, log_partition, self._begin, some)
             both, is_new = before.and_new(pieces, place)
             self._audit(both, is_new, changed if some is None else changed & some)
-            kept.append(both.kept().piece)
+            kept.append(both.kept().of_some(saved.not_judged, are_others=True).piece)
             seen |= set(both.group_ids)
         if not changed <= self._noted:
             nothing = GroupedCommits.of(())
             self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
-        first = min((saved.pasts[group_id].first_log_offset for group_id in self._whole), default=0)
+        first = min((self._first_log_offset(group_id) for group_id in self._whole), default=0)
+        of_others = _KeptBuilder()
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
             plain = _judge_plain(bundle, work, self._made)
+            kept.append(plain.kept.of_some(saved.not_judged).piece)
             for life in bundle.lives(plain.pasts.keys()):
-                self._made.add(judge_group(life, work.inference, self._known, removed=self._removed))
+                judged = self._made.judge(life, self._known, self._removed)
+                if judged is not None and life.group_id in saved.not_judged:
+                    of_others.add(judged)
             del bundle  # before more is read
         self._carry()
-        kept.append(saved.commits.of_some(seen, are_others=True).piece)
+        kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
+        kept.append(of_others.built().piece)
         return self._made.left(GroupedCommits.of(kept), self._heard.without(self._noted), saved)
+
+    def _first_log_offset(self, group_id: str) -> int:
+        """Of the commits of a group."""
+        past = self._saved.pasts.get(group_id)
+        return 0 if past is None else past.first_log_offset
 
     def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
         """Audit groups that `changed`, and those of which the new ones of some commits say more than that they were
         committed; count those of the others."""
         saved = self._saved
+        if saved.not_judged:
+            is_judged = np.array([group_id not in saved.not_judged for group_id in commits.group_ids], np.bool_)
+            is_judged = is_judged[commits.group]
+            commits, is_new = commits.taken(is_judged), is_new[is_judged]
         new = commits.taken(is_new)
         is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
         odd = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
         noted = {*changed, *(decided_late(new, self._place) & odd)}
         noted |= {group_id for group_id in odd if not may_stand(saved.pasts.get(group_id))}
+        noted -= saved.not_judged
         for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
             if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
                 noted.add(group_id)
@@ -334,7 +392,9 @@ class _NewAudit:
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
             stood = judge_standing(life, self._work.inference, before, self._removed)
-        except PastTooShort:
+        except MemoryError:
+            raise
+        except Exception:
             self._judge_whole(group_id)
             return
         for day, count in odd_days(stood.anomalies).items():
@@ -360,16 +420,17 @@ class _NewAudit:
             before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
             judged = judge_group(life, self._work.inference, self._known, before, self._removed)
-        except PastTooShort:
+            until = NO_DAY if settled is None else settled.day
+            share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
+            self._made.add(judged, self._place, share_days)
+        except MemoryError:
+            raise
+        except Exception:
             self._judge_whole(group_id)
         else:
-            if settled is None:
-                self._made.add(judged, self._place)
-            else:
+            if settled is not None:
                 self._settled[group_id] = settled
                 self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
-                share_days = (row for row in self._saved.days.get(group_id, ()) if row.day <= settled.day)
-                self._made.add(judged, self._place, share_days)
             if judged.hosts is not None:
                 self.hosts[group_id] = judged.hosts
 

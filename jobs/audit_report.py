@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from jobs.answers import Value, json_line, time_text, write_answers
+from jobs.answers import Value, json_line, printable, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
 from jobs.coverage import from_table
+from jobs.findings import groups_not_judged
 from jobs.in_log import require_in_log
 from jobs.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.sinks import Warehouse
@@ -129,6 +130,11 @@ def completeness(
     found += [hole.text() for hole in holes if hole.touches(span)]
     found += _behind_the_end(ends, span)
     found += _unread(warehouse, cluster_id, log)
+    found += [
+        f"group {printable(name)[:100]} could not be judged: see gold.log_anomalies"
+        for name in groups_not_judged(warehouse, cluster_id)
+        if group_ids is None or name in group_ids
+    ]
     if log == SHARES_LOG:
         found += _begun_midway(warehouse, cluster_id, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"

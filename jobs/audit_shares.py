@@ -11,12 +11,13 @@ import pyarrow as pa
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
+from coordinator_core.inference.broken_rules import LogAnomalyRow, not_judged
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
-from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers
+from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups
 from coordinator_core.inference.share_past import (
     Kept,
     PastDiffers,
@@ -33,6 +34,7 @@ from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
 from jobs.share_reader import (
     TOLD_LAST,
+    StateRows,
     configs,
     share_log,
     share_log_as_written,
@@ -59,6 +61,61 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
 
 
 def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
+    """A log partition, from where the last audit left it. Where that fails, group by group: then it shows which one
+    cannot be judged, and the others are."""
+    row_count = parts.row_count
+    try:
+        _audit_whole_log(log_partition, work, parts, known, members)
+    except (PastDiffers, MemoryError):
+        raise
+    except Exception as error:
+        if log_partition in work.going_on:
+            raise PastDiffers("what is settled is to be judged again with what cannot be judged") from error
+        if parts.row_count != row_count:
+            raise
+        _audit_by_group(log_partition, work, parts, known, members)
+
+
+def _audit_by_group(
+    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
+) -> None:
+    """All of a log partition at once, of those groups that can be judged. Nothing is settled, and nothing kept: the
+    next audit judges it from its beginning."""
+    states = share_states(work.files, log_partition)
+    log = share_log(work.files, log_partition, states)
+    failed: list[LogAnomalyRow] = []
+    judged: list[int] = []
+    for code, group_id in enumerate(log.keys.group_ids):
+        own = of_groups(log, [code])
+        try:
+            audit_share_log(own, known, members, work.inference)
+            share_anomalies(_states_of(states, [code]), log_partition)
+        except MemoryError:
+            raise
+        except Exception as error:
+            newest = int(own.states.log_offset.max(initial=0))
+            failed.append(not_judged(error, group_id, SHARE, log_partition, newest))
+        else:
+            judged.append(code)
+    log = of_groups(log, judged)
+    gold = audit_share_log(log, known, members, work.inference)
+    if len(gold.redeliveries):
+        parts.write(REDELIVERIES, redeliveries_table(gold.redeliveries, log.keys, log_partition), is_settled=False)
+    if len(gold.archived):
+        parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
+    parts.done.share_counts.append(gold.counted.counts())
+    write_broken_rules([*share_anomalies(_states_of(states, judged), log_partition), *failed], work.topic, parts)
+
+
+def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
+    """Those of some groups."""
+    is_wanted = np.isin(states.keys.group[states.key], codes)
+    return states._replace(rows=states.rows.filter(pa.array(is_wanted)), key=states.key[is_wanted])
+
+
+def _audit_whole_log(
+    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
+) -> None:
     """A large log in stretches, each from where what was said so far is settled."""
     packed = work.saved(log_partition)
     saved = None if packed is None else SavedShares.unpacked(packed)
@@ -99,6 +156,12 @@ def _audit_stretch(
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1
     place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
     is_last = end == END_OF_LOG
+    anomalies = share_anomalies(states, log_partition)
+    settled = ShareCounts.together([NO_COUNTS if saved is None else saved.counts, gold.counted.counts(place)])
+    kept = kept_of(log, gold.evidence, place, known, members)
+    unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
+    left = SavedShares.of(kept, _rows_left(kept, states.rows), unsettled, next_offset, settled)
+    # from here on rows are written, which nothing takes back
     for is_settled in (True, False) if is_last else (True,):
         again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
         if len(again):
@@ -108,15 +171,10 @@ def _audit_stretch(
     before = NO_COUNTS if saved is None else saved.counts
     if is_last:
         parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
-    anomalies = share_anomalies(states, log_partition)
     told_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
     write_broken_rules(new, work.topic, parts)
-    settled = ShareCounts.together([before, gold.counted.counts(place)])
-    kept = kept_of(log, gold.evidence, place, known, members)
-    unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
-    rows = _rows_left(kept, states.rows)
-    return SavedShares.of(kept, rows, unsettled, next_offset, settled)
+    return left
 
 
 Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)

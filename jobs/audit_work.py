@@ -109,6 +109,8 @@ class AuditParts:
         """Rows of the core, and the log partition of each."""
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
+        self.row_count = 0
+        """Rows written so far, or waiting to be."""
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +128,7 @@ class AuditParts:
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
         """Append rows of the core to the part file of a gold table, be it with others later on."""
+        self.row_count += len(rows)
         waiting = self._waiting.setdefault(table, [])
         waiting += zip(rows, repeat(log_partition))
         if len(waiting) >= WAITING_ROWS_MAX:
@@ -141,6 +144,7 @@ class AuditParts:
         """Append rows to the part file of a gold table, partition columns left out."""
         if not rows.num_rows:
             return
+        self.row_count += rows.num_rows
         self._write_waiting(table)
         writer = self._writers.get((table.full_name, is_settled))
         if writer is None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG
+from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG, NOT_JUDGED
 from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from jobs import entry
 from jobs.answers import printable
@@ -76,6 +76,8 @@ class Findings:
     quarantined_count: int
     missing_log_partitions: tuple[tuple[str, int], ...] = ()
     """Coordinator topics, and how many of their log partitions are in no source."""
+    not_judged: tuple[str, ...] = ()
+    """Groups that could not be judged."""
 
     @property
     def busy_group_count(self) -> int:
@@ -93,6 +95,7 @@ class Findings:
             _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
             _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
+            _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(self.hole_count, "hole", "in coverage"),
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
             _counted(self.quarantined_count, "row", "in quarantine"),
@@ -128,6 +131,7 @@ class Findings:
             "broken_rules": dict(self.broken_rules),
             "log_oddities": dict(self.log_oddities),
             "client_notes": dict(self.client_notes),
+            "not_judged": list(self.not_judged),
             "hole_count": self.hole_count,
             "missing_log_partitions": dict(self.missing_log_partitions),
             "quarantined_count": self.quarantined_count,
@@ -168,6 +172,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_counts_of(notes["details"]),
+        not_judged=groups_not_judged(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
         quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
         missing_log_partitions=tuple(
@@ -221,6 +226,12 @@ def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
 
 def _of_category(odd: pa.Table, category: str) -> pa.Table:
     return odd.filter(pc.equal(odd["category"], category))
+
+
+def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
+    """Groups that the newest audit could not judge."""
+    rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
+    return tuple(sorted(set(rows.filter(pc.equal(rows["rule"], NOT_JUDGED))["group_id"].to_pylist())))
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -323,6 +334,14 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
             f"notes on clients, by kind of client, and their groups: {_names(found.client_notes, NOTE_CHARACTERS_MAX)}"
         )
         yield _line(what, _sql(query), options)
+    if found.not_judged:
+        query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"
+        names = ", ".join(printable(name)[:NAME_CHARACTERS_MAX] for name in found.not_judged[:NAMES_TOLD_MAX])
+        yield _line(
+            f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, such as {names}",
+            _sql(query),
+            options,
+        )
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)

@@ -31,6 +31,8 @@ class SavedGroups:
     heard: MembersHeard = field(default_factory=MembersHeard)
     settled: dict[str, bytes] = field(default_factory=dict)
     """Of groups whose past is settled until a place, by `packed_settled`: it is needed of few of them."""
+    not_judged: frozenset[str] = frozenset()
+    """Groups that could not be judged: nothing is kept of them, the next audit judges them from their beginning."""
 
     def packed(self) -> bytes:
         """As bytes."""
@@ -68,6 +70,7 @@ class SavedGroups:
                 "held_topics": heard.topics,
                 "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
                 "settled": self.settled,
+                "not_judged": sorted(self.not_judged),
             }
         )
         return packed
@@ -94,6 +97,7 @@ class SavedGroups:
                 GroupedCommits(tuple(group_ids), _numbers(group), commits),
                 heard,
                 told["settled"],
+                frozenset(told["not_judged"]),
             )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

@@ -13,7 +13,7 @@ from jobs.audit import audit
 from jobs.capture import CaptureSummary, capture
 from jobs.coverage import hole_count
 from jobs.entry import command
-from jobs.findings import findings, lines
+from jobs.findings import findings, groups_not_judged, lines
 from jobs.ledger import ledger_line, total
 from jobs.log_ends import LogEnds, log_ends, missing_lines
 from jobs.metrics import Metrics, job_of
@@ -48,7 +48,10 @@ def run_nightly(
         session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
     )
     if code != FAILED:
-        run_audit(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+        audited = run_audit(
+            session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
+        )
+        code = max(code, audited)
         tell_findings(warehouse, settings, steps)
         if settings.report_file:
             from jobs.report.run import tell_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
@@ -104,8 +107,9 @@ def run_audit(
     steps: Steps,
     rebuild: bool = False,
     metrics: Metrics | None = None,
-) -> None:
-    """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any."""
+) -> int:
+    """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
+    exit code: INCOMPLETE where a group could not be judged."""
     with job_of(metrics, "audit") as told, steps.step("audit"):
         summary = audit(
             session,
@@ -117,6 +121,8 @@ def run_audit(
             rebuild=rebuild,
         )
         told.row_counts = summary.row_counts
+        unjudged = groups_not_judged(warehouse, settings.cluster_id)
+        told.exit_code = INCOMPLETE if unjudged else DONE
     if summary.replaced_version is not None:
         steps.say(f"gold is of {summary.replaced_version}: made anew")
     steps.facts["inferred"] = {"is_new": not summary.skipped, "row_counts": dict(sorted(summary.row_counts.items()))}
@@ -125,6 +131,7 @@ def run_audit(
     if has_metastore(session):
         with steps.step("tables, views and functions in the metastore"):
             publish(session, warehouse)
+    return told.exit_code
 
 
 def run_replay(

@@ -8,8 +8,10 @@ several clusters, or damaged, shows the same. A defect is named only where its e
 comments in `RULES` say how it comes about.
 """
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from coordinator_core import anomalies
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.clock import shown_at
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
@@ -34,6 +36,9 @@ CLIENT: Final = "CLIENT"
 LOG: Final = "LOG"
 """Category: the log itself is odd, whoever wrote it."""
 
+AUDIT: Final = "AUDIT"
+"""Category: what gold lacks through a fault of our own."""
+
 GENERATION_FELL: Final = "GENERATION_FELL"
 EMBEDDED: Final = "EMBEDDED"
 CLIENT_LAYOUT: Final = "CLIENT_LAYOUT"
@@ -44,6 +49,9 @@ STATE_EPOCH_UNSET: Final = "STATE_EPOCH_UNSET"
 SNAPSHOT_EPOCH_FELL: Final = "SNAPSHOT_EPOCH_FELL"
 LEADER_EPOCH_FELL: Final = "LEADER_EPOCH_FELL"
 OTHER: Final = "OTHER"
+TIME_WENT_BACK: Final = "TIME_WENT_BACK"
+NOT_JUDGED: Final = "NOT_JUDGED"
+"""No break of a rule: what is to be inferred of a group is missing from gold, through a fault of our own."""
 
 
 class Rule(NamedTuple):
@@ -164,6 +172,20 @@ RULES: Final[Mapping[str, Rule]] = {
         "A share partition's leader epoch went back without a reset, which the share coordinator refuses.",
         UNCLEAN,
     ),
+    TIME_WENT_BACK: Rule(
+        "A record is older than the one before it in its log partition: the partition's leader moved to a broker whose "
+        "clock was behind, or a clock was set back. Times of before and after do not compare, and the log has some "
+        "moments twice.",
+        "Compare the clocks of the brokers (NTP). For what was so at such a moment go by the place in the log.",
+        category=LOG,
+    ),
+    NOT_JUDGED: Rule(
+        "This group could not be judged, so gold lacks it: no owners, rebalances, odd commits or days of it. Other "
+        "groups are not concerned, nor is silver. The next audit judges it from its beginning.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then silver has all that the log tells of the group.",
+        category=AUDIT,
+    ),
     OTHER: Rule(
         "The log contradicts its own past in a way that has no description of its own.",
         ONE_CLUSTER,
@@ -193,7 +215,33 @@ class LogAnomalyRow(NamedTuple):
     known_defects: tuple[str, ...]
     category: str
     method: str
-    confidence: str
+    confidence: str | None
+    """None: nothing is inferred."""
+
+
+def not_judged(
+    error: Exception, group_id: str, group_type: str | None, log_partition: int, log_offset: int
+) -> LogAnomalyRow:
+    """A group that could not be judged. `log_offset`: a place in the log where there is something of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return LogAnomalyRow(
+        group_id,
+        group_type,
+        NOT_JUDGED,
+        log_partition,
+        log_offset,
+        0,
+        NONE_MS,
+        None,
+        None,
+        None,
+        None,
+        f"{type(error).__name__}: {error}{place}",
+        *RULES[NOT_JUDGED],
+        "AUDIT",
+        None,
+    )
 
 
 def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:

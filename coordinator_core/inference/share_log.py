@@ -154,6 +154,19 @@ class ShareLog:
         )
 
 
+def of_groups(log: ShareLog, codes: Sequence[int]) -> ShareLog:
+    """The states and transitions of some groups, given by their index into `ShareKeys.group_ids`; keys stay."""
+    is_state = np.isin(log.keys.group[log.states.key], codes)
+    rows = np.flatnonzero(is_state[log.state_of_transition])
+    places = np.cumsum(is_state) - 1
+    return replace(
+        log,
+        states=taken(log.states, np.flatnonzero(is_state)),
+        transitions=taken(log.transitions, rows),
+        state_of_transition=places[log.state_of_transition[rows]],
+    )
+
+
 def sorted_share_log(
     keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
 ) -> ShareLog:

@@ -276,7 +276,7 @@ LOG_ANOMALIES = Table(
             "category",
             STRING,
             "COORDINATOR: a rule of the coordinators is broken; CLIENT: how a kind of client writes, once a group; "
-            "LOG: the log itself is odd.",
+            "LOG: the log itself is odd; AUDIT: a group could not be judged, so gold lacks it.",
         ),
     ),
 )

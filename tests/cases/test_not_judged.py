@@ -1,0 +1,165 @@
+"""A group that cannot be judged keeps no other from gold: it is said, the night ends with 3, and it is judged from its
+beginning as soon as it can be."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.inference.broken_rules import NOT_JUDGED
+from coordinator_core.inference.share_log import ShareLog
+from jobs import audit_groups, audit_shares
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_times import gold
+
+DAY_MS = 86_400_000
+
+
+class PlantedError(Exception):
+    """A fault of ours."""
+
+
+def groups_log() -> SmallLog:
+    """Two groups with members, and two that did nothing but commit."""
+    log = SmallLog()
+    for group_id in ("bad", "good"):
+        log.generation(group_id, 1, {"a": (0,)}, NOON_MS)
+        log.commit(group_id, 0, 5, NOON_MS + 1_000)
+        log.generation(group_id, 2, {"a": (0,), "b": (1,)}, NOON_MS + 2_000)
+        log.commit(group_id, 0, 3, NOON_MS + 3_000)
+    for group_id in ("bad-simple", "good-simple"):
+        log.commit(group_id, 0, 5, NOON_MS + 4_000)
+    return log
+
+
+def more(log: SmallLog, night: int) -> None:
+    """What comes in a later night: rebalances on another day, commits that go on, and one that goes back."""
+    at_ms = NOON_MS + night * DAY_MS
+    for group_id in ("bad", "good"):
+        log.generation(group_id, 2 * night + 1, {"a": (0, 1)}, at_ms)
+        log.commit(group_id, 1, night, at_ms + 1_000)
+        log.commit(group_id, 0, 10 * night, at_ms + 1_000)
+        log.commit(group_id, 0, 10 * night - 1, at_ms + 2_000)
+        log.generation(group_id, 2 * night + 2, {"a": (0,), "b": (1,)}, at_ms + 3_000)
+    for group_id in ("bad-simple", "good-simple"):
+        log.commit(group_id, 0, 5 + night, at_ms + 4_000)
+
+
+def fails_of(function: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+    """A function that fails for what is of a group whose id begins with `bad`."""
+
+    def failing(*args: Any, **more: Any) -> Any:
+        if name(*args).startswith("bad"):
+            raise PlantedError("planted")
+        return function(*args, **more)
+
+    return failing
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Let each way in which a group is judged fail for some groups."""
+    for function in ("judge_group", "judge_standing"):
+        of_life = fails_of(getattr(audit_groups, function), lambda life, *_: life.group_id)
+        patch.setattr(audit_groups, function, of_life)
+    plain = audit_groups.judge_plain
+    of_some = fails_of(plain, lambda grouped, *_: min(grouped.group_ids, default=""))
+    patch.setattr(audit_groups, "judge_plain", of_some)
+
+
+def by_group(ledger: Ledger, name: str) -> dict[str, int]:
+    """How many rows there are of each group."""
+    counts: dict[str, int] = {}
+    for row in ledger.rows(name):
+        counts[row["group_id"]] = counts.get(row["group_id"], 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("good_nights", [0, 1])
+def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_nights: int) -> None:
+    """Be it judged for the first time, or after audits that left its past settled: the others have gold, its failure
+    is a row with the place in our code and in the log; when the fault is mended, gold is as if it had never been."""
+    ledger, whole, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole"), groups_log()
+    night = 0
+    # one that only commits on needs no judgement, once it had one
+    failing = {"bad"} if good_nights else {"bad", "bad-simple"}
+    for _ in range(good_nights):
+        night += 1
+        more(log, night)
+        assert ledger.night(log.write(tmp_path / "logs"), number=night).exit_code == 0
+    with monkeypatch.context() as patch:
+        plant(patch)
+        for _ in range(2):
+            night += 1
+            more(log, night)
+            told = ledger.night(log.write(tmp_path / "logs"), number=night)
+            assert told.exit_code == 3
+            assert f"could not be judged: {len(failing)} group" in told.text
+            rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
+            assert sorted(row["group_id"] for row in rows) == sorted(failing)
+            for row in rows:
+                assert row["details"].startswith("PlantedError: planted (test_not_judged.py:")
+                assert row["confidence"] is None and row["at"] is None
+                assert (row["log_partition"], row["log_offset"]) in {
+                    (commit["log_partition"], commit["log_offset"]) for commit in ledger.rows("silver.offset_commits")
+                } | {(0, generation["from_log_offset"]) for generation in ledger.rows("silver.group_generations")}
+            assert by_group(ledger, "gold.rebalances") == {"good": 2 + 2 * night}
+            assert set(by_group(ledger, "gold.partition_owners")) == {"good"}
+            judged = {"good", "good-simple", "bad-simple"} - failing
+            assert set(by_group(ledger, "gold.group_summary")) == judged
+            assert by_group(ledger, "gold.commit_anomalies")["good"] == 1 + night
+    night += 1
+    more(log, night)
+    assert ledger.night(log.write(tmp_path / "logs"), number=night).exit_code == 0
+    assert whole.night(log.write(tmp_path / "logs")).exit_code == 0
+    assert gold(ledger) == gold(whole)
+    night += 1
+    more(log, night)
+    ledger.night(log.write(tmp_path / "logs"), number=night)
+    after = Ledger(tmp_path / "after")
+    after.night(log.write(tmp_path / "logs"))
+    assert gold(ledger) == gold(after)
+
+
+@pytest.mark.parametrize("good_nights", [0, 1])
+def test_a_share_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_nights: int) -> None:
+    """The other share groups of its log partition, and of others, have gold, also where all was settled before."""
+    ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
+    logs, night = [SmallLog(0, SHARE_TOPIC), SmallLog(1, SHARE_TOPIC)], 0
+
+    def goes_on() -> Path:
+        nonlocal night
+        night += 1
+        for number, log in enumerate(logs):
+            for group_id in ("bad", "good") if number == 0 else ("other",):
+                batches = tuple((10 * at, 10 * at + 9, 4 * (at % 2), 1 + at % 2) for at in range(2 * night))
+                log.snapshot(group_id, NOON_MS + night * DAY_MS, batches, snapshot_epoch=night)
+            log.write(tmp_path / "logs")
+        return tmp_path / "logs"
+
+    for _ in range(good_nights):
+        assert ledger.night(goes_on(), number=night).exit_code == 0
+    judge = audit_shares.audit_share_log
+
+    def failing(log: ShareLog, *args: Any) -> Any:
+        if {log.keys.group_ids[code] for code in log.keys.group[log.states.key].tolist()} & {"bad"}:
+            raise PlantedError("planted")
+        return judge(log, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_shares, "audit_share_log", failing)
+        for _ in range(2):
+            assert ledger.night(goes_on(), number=night).exit_code == 3
+            rows = ledger.rows("gold.log_anomalies")
+            assert [(row["group_id"], row["rule"], row["log_topic"]) for row in rows if row["rule"] == NOT_JUDGED] == [
+                ("bad", NOT_JUDGED, SHARE_TOPIC)
+            ]
+            assert by_group(ledger, "gold.redeliveries").keys() == {"good", "other"}
+            assert by_group(ledger, "gold.archived_records").keys() == {"good", "other"}
+            assert by_group(ledger, "gold.share_group_summary").keys() == {"good", "other"}
+    for _ in range(2):
+        assert ledger.night(goes_on(), number=night).exit_code == 0
+    assert whole.night(tmp_path / "logs").exit_code == 0
+    assert gold(ledger) == gold(whole)
