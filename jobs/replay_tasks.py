@@ -62,6 +62,7 @@ from schemas.tables.silver import (
     GROUP_GENERATIONS,
     GROUP_MEMBERS,
     MEMBER_ASSIGNMENTS,
+    MEMBER_ATTRIBUTES,
     OFFSET_COMMITS,
     SHARE_BATCH_TRANSITIONS,
     SHARE_PARTITION_STATES,
@@ -85,7 +86,14 @@ CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
 """Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
 
 TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
-    OFFSETS_TOPIC: (OFFSET_COMMITS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS),
+    OFFSETS_TOPIC: (
+        OFFSET_COMMITS,
+        GROUP_GENERATIONS,
+        GROUP_MEMBERS,
+        MEMBER_ATTRIBUTES,
+        MEMBER_ASSIGNMENTS,
+        GROUP_EVENTS,
+    ),
     SHARE_TOPIC: (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES, SHARE_BATCH_TRANSITIONS),
 }
 """Which log the rows of a silver table come from."""
@@ -93,7 +101,7 @@ TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
 NAMED_TABLES: Final = (MEMBER_ASSIGNMENTS, *TABLES_OF_TOPIC[SHARE_TOPIC])
 """Tables whose `topic` is the name of `topic_id`, where one is known."""
 
-INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS)
+INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ATTRIBUTES, MEMBER_ASSIGNMENTS)
 """Tables of groups that have open rows."""
 
 
@@ -354,6 +362,7 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
 _ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]]] = {
     GROUP_GENERATIONS: attrgetter("generations"),
     GROUP_MEMBERS: attrgetter("members"),
+    MEMBER_ATTRIBUTES: attrgetter("attributes"),
     GROUP_EVENTS: attrgetter("events"),
 }
 

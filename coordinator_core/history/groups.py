@@ -28,6 +28,7 @@ from coordinator_core.history.rows import (
     Assigned,
     AssignmentRows,
     AssignmentRun,
+    AttributesRow,
     EventRow,
     GenerationRow,
     MemberRow,
@@ -216,17 +217,20 @@ class GroupRows:
 
     generations: list[GenerationRow] = field(default_factory=list)
     members: list[MemberRow] = field(default_factory=list)
+    attributes: list[AttributesRow] = field(default_factory=list)
     assignments: AssignmentRows = field(default_factory=AssignmentRows)
     events: list[EventRow] = field(default_factory=list)
     topics: list[TopicName] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.generations) + len(self.members) + len(self.assignments) + len(self.events)
+        of_members = len(self.members) + len(self.attributes)
+        return len(self.generations) + of_members + len(self.assignments) + len(self.events)
 
     def extend(self, other: "GroupRows") -> None:
         """Append another's rows."""
         self.generations += other.generations
         self.members += other.members
+        self.attributes += other.attributes
         self.assignments.extend(other.assignments)
         self.events += other.events
         self.topics += other.topics
@@ -591,11 +595,35 @@ class GroupHistory:
         if was != now and was is not None and now is not None:
             details = views.subscription_details(old, new)
             step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
-        if views.description(old) != views.description(new):
+        is_described_otherwise = views.description(old) != views.description(new)
+        if is_described_otherwise:
             step.say("MEMBER_UPDATED", offset, member_id=member_id)
+        if is_described_otherwise or was != now or views.is_told_otherwise(old, new):
+            self._compare_attributes(track, step, old, new)
         if views.server_assignor(old) != views.server_assignor(new):
             self._count_assignor(track, old, -1)
             self._count_assignor(track, new, +1)
+
+    def _compare_attributes(self, track: Track, step: _Step, old: Member, new: Member) -> None:
+        """Attributes that change within a member's time in the group end an interval of their own."""
+        before, after = step.before, step.after
+        if before is None or after is None or new.member_id not in track.members:
+            return
+        had = views.member_fields(before, old)
+        if views.attributes(had) == views.attributes(views.member_fields(after, new)):
+            return
+        member_id, group_id = new.member_id, step.operation.group_id
+        opened = track.attributes.get(member_id, track.members[member_id])
+        track.attributes[member_id] = self._opened(track, step, after)
+        self._add_attributes(group_id, before, member_id, opened, step, had)
+
+    def _add_attributes(
+        self, group_id: str, group: Group, member_id: str, opened: Open, step: _Step | None, had: views.MemberFields
+    ) -> None:
+        interval = _interval(opened, step, self._last_generation(group_id, step))
+        self._rows.attributes.append(
+            _make_attributes_row((group_id, views.group_type(group), member_id, *interval, *views.attributes(had)))
+        )
 
     def _compare_assignments(
         self, track: Track, step: _Step, before: Group | None, after: Group, member_ids: Iterable[str]
@@ -704,6 +732,8 @@ class GroupHistory:
         self._rows.members.append(
             _make_member_row((group_id, views.group_type(group), member_id, *interval, ended_by, *of_member))
         )
+        since = track.attributes.pop(member_id, opened)
+        self._add_attributes(group_id, group, member_id, since, step, of_member)
 
     def _close_generation(self, track: Track, group_id: str, group: Group, step: _Step | None) -> None:
         opened, track.generation = track.generation, None
@@ -937,6 +967,7 @@ def _offsets_deleted(deleted: OffsetsDeleted, group_type: str | None, generation
 _NO_DETAILS: Final[dict[str, str]] = {}
 _make_event: Final = maker_of(EventRow)
 _make_member_row: Final = maker_of(MemberRow)
+_make_attributes_row: Final = maker_of(AttributesRow)
 _make_run: Final = maker_of(AssignmentRun)
 
 

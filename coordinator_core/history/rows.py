@@ -60,6 +60,31 @@ class MemberRow(NamedTuple):
     uses_classic_protocol: bool
 
 
+class AttributesRow(NamedTuple):
+    """silver.member_attributes: of the interval, then of the member, all but its epoch (`views.MemberFields`)."""
+
+    group_id: str
+    group_type: str
+    member_id: str
+    from_log_offset: int
+    to_log_offset: int | None
+    valid_from: int
+    valid_to: int | None
+    incarnation: int
+    from_generation: int
+    to_generation: int
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    subscribed_topics: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    rebalance_timeout_ms: int | None
+    session_timeout_ms: int | None
+    uses_classic_protocol: bool
+
+
 class AssignmentRow(NamedTuple):
     """silver.member_assignments; `topic` is None where only the id is known."""
 

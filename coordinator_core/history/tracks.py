@@ -46,6 +46,8 @@ class Track:
     incarnation: int = -1
     generation: OpenGeneration | None = None
     members: dict[str, Open] = field(default_factory=dict)
+    attributes: dict[str, Open] = field(default_factory=dict)
+    """Since when members have the attributes that they have, where these changed since they came."""
     assignments: dict[str, dict[str, list[Held]]] = field(default_factory=dict)
     """Member id -> kind -> what it has, without repetition; kinds of nothing are left out."""
     assignors: Counter[str] = field(default_factory=Counter)

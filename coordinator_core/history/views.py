@@ -66,6 +66,14 @@ class MemberFields(NamedTuple):
     uses_classic_protocol: bool
 
 
+def attributes(fields: MemberFields) -> tuple[object, ...]:
+    """Columns of silver.member_attributes: all of them but the epoch."""
+    return *fields[:EPOCH], *fields[EPOCH + 1 :]
+
+
+EPOCH: Final = MemberFields._fields.index("member_epoch")
+
+
 def group_type(group: Group) -> str:
     """CLASSIC, CONSUMER, SHARE or STREAMS."""
     return _GROUP_TYPES[type(group)]
@@ -272,6 +280,14 @@ _description_of_consumer: Final = attrgetter(
     "server_assignor",
     "classic_member_metadata",
 )
+
+
+def is_told_otherwise(old: Member, new: Member) -> bool:
+    """May columns differ which neither the subscription nor the description tells? A classic member's rack is among the
+    bytes of its subscription."""
+    if isinstance(old, ClassicMember) and isinstance(new, ClassicMember):
+        return old.subscription != new.subscription
+    return type(old) is not type(new)
 
 
 def odd_bytes(group: ClassicGroup, before: ClassicGroup | None) -> Iterator[tuple[ClassicMember, Oddity]]:

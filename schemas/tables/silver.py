@@ -170,6 +170,42 @@ GROUP_MEMBERS = Table(
     ),
 )
 
+MEMBER_ATTRIBUTES = Table(
+    layer="silver",
+    name="member_attributes",
+    comment="One row an interval in which a member had the same attributes; silver.group_members has those at its end.",
+    partition_by=("cluster_id", "is_settled"),
+    columns=(
+        CLUSTER_ID,
+        GROUP_ID,
+        GROUP_TYPE,
+        MEMBER_ID,
+        as_key(FROM_LOG_OFFSET),
+        LOG_PARTITION,
+        TO_LOG_OFFSET,
+        VALID_FROM,
+        VALID_TO,
+        INCARNATION,
+        INSTANCE_ID,
+        CLIENT_ID,
+        CLIENT_HOST,
+        Column("rack_id", STRING, "The member's rack.", is_personal=True),
+        Column(
+            "subscribed_topics",
+            ArrayOf(STRING),
+            "Topic names it subscribed to, sorted; null where not known.",
+        ),
+        Column("subscribed_regex", STRING, "Its subscription pattern; null for none."),
+        Column("server_assignor", STRING, "The server assignor it asked for; null for none."),
+        Column("rebalance_timeout_ms", INT, "Its rebalance time-out; null for share groups."),
+        Column("session_timeout_ms", INT, "Its session time-out; null where the log does not hold it."),
+        FROM_GENERATION,
+        TO_GENERATION,
+        Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
+        IS_SETTLED,
+    ),
+)
+
 MEMBER_ASSIGNMENTS = Table(
     layer="silver",
     name="member_assignments",
@@ -376,6 +412,7 @@ SILVER_TABLES = (
     OFFSET_COMMITS,
     GROUP_GENERATIONS,
     GROUP_MEMBERS,
+    MEMBER_ATTRIBUTES,
     MEMBER_ASSIGNMENTS,
     GROUP_EVENTS,
     SHARE_PARTITION_STATES,
