@@ -29,6 +29,7 @@ from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups
+from jobs.audit_hanging import hanging_transactions
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
@@ -54,7 +55,7 @@ from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
-from schemas.tables.gold import GOLD_TABLES, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES, TOPICS
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
@@ -65,8 +66,10 @@ anew."""
 LOG_BYTES: Final = 400_000
 """A log partition costs as much as so much of bronze, however little is new of it."""
 
-TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table is not SHARE_GROUP_SUMMARY)
-"""Written by tasks; the driver writes the days of share groups."""
+DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
+"""Small ones, which the driver writes."""
+TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
+"""Written by tasks."""
 ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
 """What an audit writes: state.audit_starts first, state.audits last."""
 LABEL: Final = "owners, causes, anomalies"
@@ -202,10 +205,15 @@ def _audit(
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
 
+    driver_rows = {
+        HANGING_TRANSACTIONS: hanging_transactions(warehouse, run, cluster_id),
+        SHARE_GROUP_SUMMARY: share_days(done, cluster_id),
+    }
+
     def put(table: Table) -> Committed:
-        if table is SHARE_GROUP_SUMMARY:
-            days = share_days(done, cluster_id)
-            return warehouse.write(table, days, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
+        if table in driver_rows:
+            rows = driver_rows[table]
+            return warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
         is_kept = keeps_settled and "is_settled" in table.partition_by
         return warehouse.commit(
             table,
@@ -216,7 +224,7 @@ def _audit(
             replace=of_cluster | {"is_settled": False} if is_kept else of_cluster,
         )
 
-    tables = (*TASK_TABLES, SHARE_GROUP_SUMMARY, AUDITED_LOGS)
+    tables = (*TASK_TABLES, *DRIVER_TABLES, AUDITED_LOGS)
     committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
     row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
     row = start | {

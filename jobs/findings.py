@@ -25,6 +25,7 @@ from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
+    HANGING_TRANSACTIONS,
     LOG_ANOMALIES,
     REBALANCES,
     REDELIVERIES,
@@ -78,6 +79,8 @@ class Findings:
     """Coordinator topics, and how many of their log partitions are in no source."""
     not_judged: tuple[str, ...] = ()
     """Groups that could not be judged."""
+    hanging_transactions: tuple[tuple[str, int], ...] = ()
+    """Groups, and how many transactions hang that committed offsets of theirs."""
 
     @property
     def busy_group_count(self) -> int:
@@ -98,6 +101,7 @@ class Findings:
             _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(self.hole_count, "hole", "in coverage"),
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
+            _counted(sum(count for _, count in self.hanging_transactions), "hanging transaction", ""),
             _counted(self.quarantined_count, "row", "in quarantine"),
         ]
         found = [part for part in parts if part]
@@ -134,6 +138,7 @@ class Findings:
             "not_judged": list(self.not_judged),
             "hole_count": self.hole_count,
             "missing_log_partitions": dict(self.missing_log_partitions),
+            "hanging_transactions": dict(self.hanging_transactions),
             "quarantined_count": self.quarantined_count,
         }
 
@@ -180,6 +185,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
             for topic, ends in log_ends(warehouse, cluster_id).items()
             if ends.ends and ends.missing
         ),
+        hanging_transactions=_counts_of(gold.read(HANGING_TRANSACTIONS, ["group_id"])["group_id"]),
     )
 
 
@@ -345,6 +351,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
+    if found.hanging_transactions:
+        query = "select group_id, since, producer_id, held_back_count, meaning, remedy from gold.hanging_transactions"
+        yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
     if found.missing_log_partitions:
         query = "select topic, partition from bronze.log_partitions"
         yield _line(

@@ -281,6 +281,31 @@ LOG_ANOMALIES = Table(
     ),
 )
 
+HANGING_TRANSACTIONS = Table(
+    layer="gold",
+    name="hanging_transactions",
+    comment="Transactions that committed offsets and that nobody ended for longer than any may take, at the end of the "
+    "log: since when, whose, and what they hold back.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        as_key(GROUP_ID),
+        as_key(LOG_PARTITION),
+        key("producer_id", BIGINT, "The producer whose transaction it is."),
+        Column("since", TIMESTAMP, "When its first commit that is still pending was written."),
+        Column("first_log_offset", BIGINT, "Offset of that record."),
+        Column("last_log_offset", BIGINT, "Offset of its last pending commit of the group."),
+        Column("commit_count", BIGINT, "Its pending commits of the group."),
+        Column("log_end_at", TIMESTAMP, "When the last record of the log partition was written."),
+        Column("open_ms", BIGINT, "log_end_at less since, in ms."),
+        Column("held_back_count", BIGINT, "Offsets of the log partition that are not cleaned, from its first one on."),
+        Column("meaning", STRING, "What it means."),
+        METHOD,
+        CONFIDENCE,
+        Column("remedy", STRING, "What to do."),
+    ),
+)
+
 DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
 
 GROUP_SUMMARY = Table(
@@ -335,6 +360,7 @@ GOLD_TABLES = (
     COMMIT_ANOMALIES,
     LAG_HISTORY,
     LOG_ANOMALIES,
+    HANGING_TRANSACTIONS,
     GROUP_SUMMARY,
     SHARE_GROUP_SUMMARY,
 )

@@ -1,0 +1,83 @@
+"""gold.hanging_transactions: offsets committed inside a transaction that nobody ended.
+
+The transaction coordinator aborts a transaction after its time-out, which no client may set above the brokers'
+`transaction.max.timeout.ms`, 15 minutes by default. The marker goes into every log partition that the transaction wrote
+to. Where the log goes on for longer than that behind a transactional commit, and no marker came, the transaction
+hangs: a coordinator lost it (KIP-890 tells how), and no time-out ends it.
+
+Until an admin aborts it, members that ask for stable offsets get UNSTABLE_OFFSET_COMMIT for its partitions, these
+offsets do not expire, and the log cleaner stops before its first record.
+"""
+
+from typing import Final, NamedTuple
+
+TRANSACTION_TIMEOUT_MAX_MS: Final = 900_000
+"""transaction.max.timeout.ms as Kafka has it by default. It may be set higher, in no log: so no more than LIKELY."""
+
+METHOD: Final = "NO_MARKER_FOR_LONG"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+MEANING: Final = (
+    "A transaction was neither committed nor aborted for longer than any may take. Members that ask for stable offsets "
+    "of these partitions wait, the offsets do not expire, and the log partition is not cleaned behind its first record."
+)
+REMEDY: Final = (
+    "Look with kafka-transactions find-hanging --broker-id ID whether it is still open, and end it with "
+    "kafka-transactions abort."
+)
+
+
+class HangingRow(NamedTuple):
+    """gold.hanging_transactions. Times are epoch ms."""
+
+    group_id: str
+    log_partition: int
+    producer_id: int
+    since: int
+    first_log_offset: int
+    last_log_offset: int
+    commit_count: int
+    log_end_at: int
+    open_ms: int
+    held_back_count: int
+    meaning: str
+    method: str
+    confidence: str
+    remedy: str
+
+
+class OpenCommits(NamedTuple):
+    """The pending commits of one group, producer and log partition."""
+
+    group_id: str
+    log_partition: int
+    producer_id: int
+    since_ms: int | None
+    first_log_offset: int
+    last_log_offset: int
+    commit_count: int
+
+
+def hanging(
+    commits: OpenCommits, log_end_ms: int | None, next_offset: int, *, has_hole_behind: bool
+) -> HangingRow | None:
+    """The row of an open transaction, if it hangs. `log_end_ms`: when the last record of the log partition was written;
+    `next_offset`: where it ends; `has_hole_behind`: a part behind the commits was not read, and may have the marker."""
+    if commits.since_ms is None or log_end_ms is None or log_end_ms - commits.since_ms <= TRANSACTION_TIMEOUT_MAX_MS:
+        return None
+    return HangingRow(
+        commits.group_id,
+        commits.log_partition,
+        commits.producer_id,
+        commits.since_ms,
+        commits.first_log_offset,
+        commits.last_log_offset,
+        commits.commit_count,
+        log_end_ms,
+        log_end_ms - commits.since_ms,
+        next_offset - commits.first_log_offset,
+        MEANING,
+        METHOD,
+        GUESS if has_hole_behind else LIKELY,
+        REMEDY,
+    )

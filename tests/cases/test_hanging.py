@@ -1,0 +1,63 @@
+"""Transactions that committed offsets and that nobody ended."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+
+MINUTE = 60_000
+
+
+def open_log(minutes: int) -> SmallLog:
+    """Producer 7 commits twice and never ends it; producer 8 does; the log goes on for some minutes."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.commit("g", 0, 10, NOON_MS + MINUTE, producer_id=7)
+    log.commit("g", 1, 3, NOON_MS + 2 * MINUTE, producer_id=7)
+    log.commit("h", 0, 1, NOON_MS + 2 * MINUTE, producer_id=8)
+    log.marker(NOON_MS + 3 * MINUTE, 8)
+    log.commit("g", 2, 1, NOON_MS + (1 + minutes) * MINUTE)
+    return log
+
+
+def test_a_transaction_without_a_marker_hangs(ledger: Ledger, tmp_path: Path) -> None:
+    """Since when, whose, and what it holds back; the night speaks of it."""
+    night = ledger.night(open_log(16).write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.hanging_transactions")
+    assert (row["group_id"], row["log_partition"], row["producer_id"]) == ("g", 0, 7)
+    assert row["since"].timestamp() * 1000 == NOON_MS + MINUTE
+    assert (row["first_log_offset"], row["last_log_offset"], row["commit_count"]) == (1, 2, 2)
+    assert (row["open_ms"], row["held_back_count"]) == (16 * MINUTE, 5)
+    assert (row["method"], row["confidence"]) == ("NO_MARKER_FOR_LONG", "LIKELY")
+    assert "1 hanging transaction" in night.facts["found"]["headline"]
+    assert night.facts["found"]["hanging_transactions"] == {"g": 1}
+    assert "hanging transactions: g (1): " in night.text
+
+
+@pytest.mark.parametrize("minutes", [1, 15])
+def test_a_transaction_that_may_still_end_does_not_hang(ledger: Ledger, tmp_path: Path, minutes: int) -> None:
+    """15 minutes are what a transaction may take."""
+    ledger.night(open_log(minutes).write(tmp_path / "logs"))
+    assert ledger.rows("gold.hanging_transactions") == []
+
+
+def test_a_marker_of_a_later_night_ends_it(ledger: Ledger, tmp_path: Path) -> None:
+    """What is said of the end of the log changes with the log."""
+    log = open_log(16)
+    ledger.night(log.write(tmp_path / "logs"))
+    log.marker(NOON_MS + 20 * MINUTE, 7, is_commit=False)
+    night = ledger.night(log.write(tmp_path / "logs"), number=2)
+    assert ledger.rows("gold.hanging_transactions") == []
+    assert night.facts["found"]["hanging_transactions"] == {}
+
+
+def test_a_hole_may_hold_the_marker(ledger: Ledger, tmp_path: Path) -> None:
+    """Where a batch behind the commits is damaged, that it hangs is a guess."""
+    log = open_log(16)
+    log.commit("g", 2, 2, NOON_MS + 18 * MINUTE)
+    log.commit("g", 2, 3, NOON_MS + 19 * MINUTE)
+    log.batches[-2] = log.batches[-2][:-1] + bytes([log.batches[-2][-1] ^ 0xFF])
+    ledger.night(log.write(tmp_path / "logs"))
+    assert [row["confidence"] for row in ledger.rows("gold.hanging_transactions")] == ["GUESS"]
