@@ -36,6 +36,7 @@ from jobs.audits import WholeAudit
 from jobs.copies import Rewrites
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
+from jobs.other_writers import later_writes
 from jobs.replay import captured_files
 from jobs.replay_state import (
     WATERMARK_COLUMNS,
@@ -227,10 +228,16 @@ def _audit(
     tables = (*TASK_TABLES, *DRIVER_TABLES, AUDITED_LOGS)
     committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
     row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
+    table_versions = {name: item.version for name, item in committed.items()}
+    is_afresh = all(step is Step.AFRESH for step in plan.steps.values())
+    foreign_versions = (
+        {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
+    )
     row = start | {
         "settings": json.dumps(settings, sort_keys=True),
         "row_count": sum(row_counts.values()),
-        "table_versions": [(name, item.version) for name, item in committed.items()],
+        "table_versions": list(table_versions.items()),
+        "foreign_versions": list(foreign_versions.items()),
     }
     warehouse.write(AUDITS, _one_row(AUDITS, row), app_id=app_id, version=version)
     other = other_version(newest.settings.get("format", 0), AUDIT_FORMAT) if newest.is_known else None

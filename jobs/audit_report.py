@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
+from jobs import other_writers
 from jobs.answers import Value, json_line, printable, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
@@ -135,6 +136,7 @@ def completeness(
         for name in groups_not_judged(warehouse, cluster_id)
         if group_ids is None or name in group_ids
     ]
+    found += other_writers.lines(other_writers.written_by_others(warehouse, cluster_id))
     if log == SHARES_LOG:
         found += _begun_midway(warehouse, cluster_id, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"

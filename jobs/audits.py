@@ -21,6 +21,7 @@ class WholeAudit(HeldTables):
         values = row or {}
         super().__init__(warehouse, cluster_id, values.get("table_versions") or {})
         self.is_known = row is not None
+        self.foreign_versions = dict(values.get("foreign_versions") or ())
         self.audit_version: int = _number(values.get("audit_version"))
         self.replay_version: int = _number(values.get("replay_version"))
         self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
@@ -30,7 +31,7 @@ class WholeAudit(HeldTables):
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
         """As state.audits has it now. `is_writer`: whoever asks is about to begin an audit, and nobody else can."""
-        columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions"]
+        columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions", "foreign_versions"]
         rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)

@@ -23,7 +23,7 @@ from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool
 from jobs.entry import COMPLETE, ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
-from jobs.settings import Settings, load_settings, require_source
+from jobs.settings import Settings, load_settings, option_words, require_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -950,6 +950,10 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
             f"no tables in {settings.warehouse}: run {command('nightly')} first, or name another --warehouse"
         )
     require_current_silver(tables, settings.cluster_id)
+    from jobs.other_writers import lines, written_by_others  # noqa: PLC0415
+
+    for line in lines(written_by_others(tables, settings.cluster_id), option_words(settings)):
+        _tell(f"warning: {line}")
     return tables
 
 

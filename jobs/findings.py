@@ -19,6 +19,8 @@ from jobs.answers import printable
 from jobs.audits import WholeAudit
 from jobs.coverage import hole_count
 from jobs.log_ends import log_ends
+from jobs.other_writers import ForeignWrite, written_by_others
+from jobs.other_writers import lines as lines_of_others
 from jobs.quarantine import open_count
 from jobs.sinks import Warehouse
 from schemas.tables.bronze import QUARANTINE
@@ -81,6 +83,8 @@ class Findings:
     """Groups that could not be judged."""
     hanging_transactions: tuple[tuple[str, int], ...] = ()
     """Groups, and how many transactions hang that committed offsets of theirs."""
+    foreign_writes: tuple[ForeignWrite, ...] = ()
+    """The last write of somebody else to each table."""
 
     @property
     def busy_group_count(self) -> int:
@@ -103,6 +107,7 @@ class Findings:
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
             _counted(sum(count for _, count in self.hanging_transactions), "hanging transaction", ""),
             _counted(self.quarantined_count, "row", "in quarantine"),
+            _counted(len(self.foreign_writes), "table", "changed by somebody else"),
         ]
         found = [part for part in parts if part]
         return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
@@ -140,6 +145,7 @@ class Findings:
             "missing_log_partitions": dict(self.missing_log_partitions),
             "hanging_transactions": dict(self.hanging_transactions),
             "quarantined_count": self.quarantined_count,
+            "foreign_writes": {write.table: write.version for write in self.foreign_writes},
         }
 
 
@@ -186,6 +192,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
             if ends.ends and ends.missing
         ),
         hanging_transactions=_counts_of(gold.read(HANGING_TRANSACTIONS, ["group_id"])["group_id"]),
+        foreign_writes=tuple(written_by_others(warehouse, cluster_id)),
     )
 
 
@@ -289,6 +296,7 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
     `options` go with every command, such as `--warehouse`.
     """
     yield found.headline
+    yield from lines_of_others(found.foreign_writes, "".join(f" {shlex.quote(word)}" for word in options))
     parts = list(_parts(found, options))
     yield from parts
     if parts:

@@ -20,7 +20,7 @@ from jobs.metrics import Metrics, job_of
 from jobs.privacy import host_pseudonyms
 from jobs.progress import Steps, size_text, summary_table
 from jobs.replay import ReplaySummary, replay
-from jobs.settings import Settings, options_of, source_line
+from jobs.settings import Settings, option_words, options_of, source_line
 from jobs.sinks import Warehouse
 from jobs.sql import has_metastore, publish
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -195,7 +195,7 @@ def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> N
     if not summary.is_clean:
         for fault in summary.faults:
             steps.say(fault)
-        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + tail(settings))
+        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + option_words(settings))
         steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
 
 
@@ -237,7 +237,7 @@ def tell_replay(
         steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
     for line in missing_lines(ends):
         steps.say(line)
-    show = command("sql -e 'show tables in silver'" + tail(settings))
+    show = command("sql -e 'show tables in silver'" + option_words(settings))
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
@@ -263,8 +263,3 @@ def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> Non
     steps.facts["found"] = found.as_json()
     for line in lines(found, options_of(settings)):
         steps.say(line)
-
-
-def tail(settings: Settings) -> str:
-    """The options that make a printed command ask the same tables, as a shell takes them."""
-    return "".join(f" {shlex.quote(word)}" for word in options_of(settings))

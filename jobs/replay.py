@@ -37,6 +37,7 @@ from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.locks import only_one
+from jobs.other_writers import later_writes, source_versions
 from jobs.part_files import WrittenFile, write_parts
 from jobs.partition_counts import merged, partition_count_rows, told_counts
 from jobs.privacy import HostPseudonyms
@@ -392,9 +393,15 @@ def _run(
     counts |= _summed(task.counts for task in done)
     batch_counts = _summed(task.batch_counts for task in done)
     table_versions = {name: item.version for name, item in committed.items()}
+    bronze_versions = source_versions(warehouse)
+    foreign_versions: Mapping[str, int] = {}
+    if not plan.is_afresh:
+        left = dict(whole.left_versions) | whole.bronze_versions
+        foreign_versions = later_writes(warehouse, whole.foreign_versions, left, table_versions | bronze_versions)
+    others = {"bronze_versions": list(bronze_versions.items()), "foreign_versions": list(foreign_versions.items())}
     warehouse.write(
         RUNS,
-        _runs_table(counts, batch_counts, cluster_id, start, table_versions, is_renamed or plan.is_afresh),
+        _runs_table(counts, batch_counts, cluster_id, start, table_versions, is_renamed or plan.is_afresh, others),
         app_id=app_id,
         version=version,
     )
@@ -757,6 +764,7 @@ def _runs_table(
     start: Start,
     table_versions: Mapping[str, int],
     is_renamed: bool,
+    others: Mapping[str, Any],
 ) -> pa.Table:
     rows = [
         {
@@ -772,6 +780,7 @@ def _runs_table(
             "replay_version": start.replay_version,
             "table_versions": list(table_versions.items()),
             "is_renamed": is_renamed,
+            **others,
         }
         for topic in sorted(counts)
     ]

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from jobs.silver_format import SILVER_FORMAT
 from jobs.sinks import TableFile, Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.state import RUNS, STARTS
+
+OTHERS_COLUMNS: Final = ("bronze_versions", "foreign_versions")
+"""Of state.runs: by which writes of others are known (`jobs.other_writers`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class HeldTables:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
         self._versions = dict(versions)
+        self.left_versions: Mapping[str, int] = dict(versions)
+        """The version of each table as the last whole run left it."""
         self._left: Mapping[str, int] = {}
         """What is held once another run has begun."""
         self._has_begun: Callable[[], bool] = lambda: False
@@ -121,6 +126,8 @@ class WholeRun(HeldTables):
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
         super().__init__(warehouse, cluster_id, (row or {}).get("table_versions") or {})
         self.is_known = row is not None
+        self.bronze_versions = dict((row or {}).get("bronze_versions") or ())
+        self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
         version = None if row is None else row["replay_version"]
         self.replay_version: int = -1 if version is None else version
         told = None if row is None else row["told_version"]
@@ -130,7 +137,7 @@ class WholeRun(HeldTables):
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
         """As state.runs has it now. `is_writer`: whoever asks is about to begin a run, and nobody else can."""
-        columns = ["started_at", "replay_version", "table_versions", "told_version"]
+        columns = ["started_at", "replay_version", "table_versions", "told_version", *OTHERS_COLUMNS]
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)

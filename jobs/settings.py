@@ -4,6 +4,7 @@
 """
 
 import os
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -251,6 +252,11 @@ def options_of(settings: Settings) -> list[str]:
         if value != getattr(usual, name):
             options += [f"--{name.replace('_', '-')}", value]
     return options
+
+
+def option_words(settings: Settings) -> str:
+    """The same, as a shell takes them, each behind a blank."""
+    return "".join(f" {shlex.quote(word)}" for word in options_of(settings))
 
 
 def environment_name(key: str) -> str:

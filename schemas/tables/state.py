@@ -52,6 +52,13 @@ RUNS = Table(
             "Records of a known type that tells nothing of what is kept: most of __cluster_metadata. Null: counted as "
             "of an unknown type.",
         ),
+        Column("bronze_versions", MapOf(STRING, BIGINT), "Delta version of tables of bronze when the run ended."),
+        Column(
+            "foreign_versions",
+            MapOf(STRING, BIGINT),
+            "Tables that somebody else than the project's jobs wrote into since all was made anew, each with the Delta "
+            "version of the last such write.",
+        ),
     ),
 )
 
@@ -72,6 +79,12 @@ AUDITS = Table(
             "table_versions",
             MapOf(STRING, BIGINT),
             "Delta version of each table of gold as the audit left it: read at these, they fit together.",
+        ),
+        Column(
+            "foreign_versions",
+            MapOf(STRING, BIGINT),
+            "Tables that somebody else than the project's jobs wrote into since all was made anew, each with the Delta "
+            "version of the last such write.",
         ),
     ),
 )

@@ -1,0 +1,101 @@
+"""Where somebody else wrote into the ledger, answers say so until all is made anew, and nothing is called complete."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs import cli
+from jobs.audit_report import SHARES_LOG, Span, completeness
+from jobs.entry import command
+from jobs.nightly import run_audit, run_replay
+from jobs.other_writers import ForeignWrite, lines, written_by_others
+from jobs.progress import Steps
+from schemas.tables import TABLES
+from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
+from tests.jobs.in_process import in_process
+
+LOGS = CASES / "X-compaction" / "full"
+MORE = CASES / "S-skew" / "logs"
+
+
+def delete(ledger: Ledger, name: str, where: str | None = None) -> None:
+    """What SQL's DELETE does."""
+    DeltaTable(ledger.warehouse.path(TABLES[name])).delete(where)
+
+
+def told(ledger: Ledger) -> dict[str, int]:
+    """Tables that somebody else wrote into, each with the version."""
+    return {write.table: write.version for write in written_by_others(ledger.warehouse, CLUSTER_ID)}
+
+
+def test_nights_are_no_foreign_writes(ledger: Ledger) -> None:
+    """Whatever the jobs write, a compaction and a clean-up of Delta's own included, nobody is accused."""
+    for number, logs in enumerate((LOGS, MORE, LOGS), start=1):
+        ledger.night(logs, number=number)
+        assert told(ledger) == {}
+    table = DeltaTable(ledger.warehouse.path(TABLES["silver.offset_commits"]))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert told(ledger) == {}
+
+
+@pytest.mark.parametrize("name", ["gold.group_summary", "silver.offset_commits", "bronze.coverage"])
+def test_a_deletion_is_told_until_all_is_made_anew(ledger: Ledger, name: str) -> None:
+    """By each answer, and by the nights after it, which go on from what is left."""
+    ledger.night(LOGS)
+    delete(ledger, name)
+    version = ledger.warehouse.version(TABLES[name])
+    assert told(ledger) == {name: version}
+    night = ledger.night(LOGS, MORE, number=2)
+    assert told(ledger)[name] == version
+    assert night.facts["found"]["foreign_writes"][name] == version
+    assert "1 table changed by somebody else" in night.text
+    [line] = [line for line in night.lines if line.startswith(f"{name} was changed")]
+    job = "audit --rebuild" if name.startswith("gold.") else "replay --rebuild"
+    assert f"in version {version}: " in line
+    assert line.endswith(f"{command(job)} --warehouse {ledger.root} --cluster-id {CLUSTER_ID}")
+    for log in ("__consumer_offsets", SHARES_LOG):
+        complete = completeness(ledger.warehouse, CLUSTER_ID, log, Span())
+        assert not complete.is_complete
+    again = {"run_id": "again", "started_at": FIRST_NIGHT, "steps": Steps(in_process()), "rebuild": True}
+    if not name.startswith("gold."):
+        run_replay(in_process(), ledger.warehouse, ledger.settings(), **again)
+    run_audit(in_process(), ledger.warehouse, ledger.settings(), **again)
+    assert told(ledger) == {}
+
+
+def test_a_deletion_while_nights_go_on_is_found_behind_them(ledger: Ledger) -> None:
+    """Between two nights, with the second one's own commit on top of it."""
+    ledger.night(LOGS)
+    delete(ledger, "silver.offset_commits", "log_offset = 1")
+    delete(ledger, "gold.group_summary")
+    versions = told(ledger)
+    assert set(versions) == {"silver.offset_commits", "gold.group_summary"}
+    ledger.night(LOGS, MORE, number=2)
+    assert told(ledger) == versions
+
+
+def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """describe, owner, restore and report say it on stderr, with the command that puts it right."""
+    ledger.night(LOGS)
+    place = ["--warehouse", str(ledger.root), "--cluster-id", CLUSTER_ID]
+    report = ["report", "--output", str(tmp_path / "r.html")]
+    asks = (["describe"], ["owner", "--topic", "t", "--partition", "0"], report)
+    for words in asks:
+        cli.main([*words, *place])
+        assert "somebody else" not in capsys.readouterr().err
+    delete(ledger, "silver.offset_commits")
+    for words in asks:
+        cli.main([*words, *place])
+        err = capsys.readouterr().err
+        assert "warning: silver.offset_commits was changed by DELETE by somebody else" in err
+        assert f"replay --rebuild --warehouse {ledger.root} --cluster-id {CLUSTER_ID}" in err
+
+
+def test_words_of_a_write() -> None:
+    """Of bronze nothing can be replayed: its earlier version is named."""
+    [bronze] = lines([ForeignWrite("bronze.coverage", 7, "MERGE")], " --cluster-id k")
+    assert "by MERGE" in bronze and "its version 6" in bronze and bronze.endswith("replay --rebuild --cluster-id k")
+    [state] = lines([ForeignWrite("state.audited_logs", 7)])
+    assert state.endswith("audit --rebuild")
