@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.departures import UNKNOWN
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.settings import Question, WhatIfError
@@ -107,11 +109,24 @@ def answer_group(
         moved_recorded=sum(row.partitions_moved or 0 for row in recorded),
         unowned_ms_recorded=sum(row.unowned_partition_ms for row in recorded),
     )
-    return [*(_rebalance_row(frame, asked, answer) for answer in answers), total]
+    of_gold = dict(zip(((one.generation, one.at_ms) for one in story.rebalances), recorded, strict=True))
+
+    def row_of(answer: RebalanceAnswer) -> WhatIfRow:
+        is_recorded = answer.generation is not None and answer.at_ms is not None
+        gold = of_gold.get((answer.generation or 0, answer.at_ms or 0)) if is_recorded else None
+        return _rebalance_row(frame, asked, answer, gold)
+
+    return [*map(row_of, answers), total]
 
 
-def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) -> WhatIfRow:
+NO_CAUSE: Final = "no cause in the log"
+
+
+def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, gold: RebalanceRow | None) -> WhatIfRow:
+    """`gold`: what it says of a rebalance that was recorded."""
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
+    if answer.verdict is Verdict.NOT_REPRODUCED and gold is not None and gold.cause != UNKNOWN:
+        would_be = "left out: its cause is in the log, but no reading of the log plays it"
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.rebalances != answer.recorded_rebalances:
         # A cooperative member gives up partitions first, and joins again so that another may have them.
         would_be += ", with other follow-ups"
@@ -126,7 +141,7 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) 
         None,
         None,
         None,
-        ", ".join(answer.causes) or ("no cause in the log" if answer.generation is not None else "not recorded"),
+        ", ".join(answer.causes) or _recorded_cause(answer, gold),
         answer.verdict.value,
         would_be,
         None if shift is None else shift.least,
@@ -142,6 +157,13 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer) 
         confidence=answer.confidence,
         assumptions=answer.assumptions,
     )
+
+
+def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
+    """Of a rebalance of which nothing that is played is a cause."""
+    if answer.generation is None:
+        return "not recorded"
+    return NO_CAUSE if gold is None or gold.cause == UNKNOWN else f"{gold.cause} ({gold.method})"
 
 
 def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals) -> WhatIfRow:

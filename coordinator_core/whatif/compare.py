@@ -33,7 +33,7 @@ class Verdict(StrEnum):
     CANNOT_TELL = "CANNOT_TELL"
     """The log can be read in several ways, and they differ here: see `possible`."""
     NOT_REPRODUCED = "NOT_REPRODUCED"
-    """Under the recorded settings no reading of the log gives it: its cause is not in the log. Left out."""
+    """Under the recorded settings no reading of the log gives it: mostly its cause is not in the log. Left out."""
 
 
 LIKELY: Final = "LIKELY"

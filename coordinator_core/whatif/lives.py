@@ -3,10 +3,10 @@
 What is evidence of what:
 
 * A member is in the log from the generation (or the epoch) which first had it until the one which had it no more.
-* Commits of the partitions it owned are signs of life. A commit sets the session anew (classic groups), and a client
-  which commits also sends heartbeats. So a member which committed less than a session time-out before it went has left;
-  one whose last commit lies a session time-out back has most likely expired, one whose last commit lies
-  max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
+* Why a member went is what gold says (`inference.departures`). Of those that gold does not judge, whose group was
+  deleted or converted, commits of the partitions they owned are signs of life: a member which committed less than a
+  session time-out before it went has left; one whose last commit lies a session time-out back has most likely expired,
+  one whose last commit lies max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
 * Members of one group instance id, else of one client id and host, which follow one another are one process.
 """
 
@@ -20,6 +20,14 @@ from typing import Final
 import numpy as np
 
 from coordinator_core.history.rows import GenerationRow, MemberRow
+from coordinator_core.inference.departures import (
+    EXPIRED,
+    LEFT,
+    SILENT_FOR_POLL_INTERVAL,
+    Departed,
+    Departure,
+    stretch_of,
+)
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import partition_owners
 
@@ -75,9 +83,16 @@ class Life:
 
 
 def lives_of(
-    life: GroupLife, members: Sequence[MemberRow], first: GenerationRow, first_ms: int, heartbeat_ms: int
+    life: GroupLife,
+    members: Sequence[MemberRow],
+    first: GenerationRow,
+    first_ms: int,
+    heartbeat_ms: int,
+    departed: Departed,
 ) -> tuple[Life, ...]:
     """The lives of these members, in their order, from the generation `first` or the time `first_ms` on.
+
+    `departed`: why members went, as gold has it.
 
     Members have the session time-out which held for them; None: Kafka's default.
     """
@@ -90,7 +105,8 @@ def lives_of(
         there_before = member.valid_from < max(first.valid_from, first_ms) or (
             is_cut and member.from_log_offset <= first.from_log_offset
         )
-        end = _end_of(member, times, heartbeat_ms)
+        departure = departed.get(stretch_of(member))
+        end = _end_of(member, times, heartbeat_ms) if departure is None else _end_by_gold(departure)
         away_ms = _away_ms(life, member)
         lives.append(Life(number, slots[number], member, end, times, there_before, number in twins, away_ms))
     return tuple(lives)
@@ -131,6 +147,13 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
                 commits.recorded_at_ms[place[first:last]].tolist()
             )
     return {key: tuple(sorted(found)) for key, found in times.items()}
+
+
+def _end_by_gold(departure: Departure) -> End:
+    """The same in the words of the play."""
+    if departure.method == SILENT_FOR_POLL_INTERVAL:
+        return End.POLL_EXPIRED
+    return {LEFT: End.LEFT, EXPIRED: End.EXPIRED}.get(departure.cause, End.UNKNOWN)
 
 
 def _end_of(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> End:

@@ -13,7 +13,12 @@ import numpy as np
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
+from coordinator_core.inference.departures import Departed, find_departures
+from coordinator_core.inference.heard import heard_of
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rollouts import by_others, find_rollouts
+from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.lives import (
     CLASSIC,
     CONSUMER,
@@ -115,7 +120,8 @@ def story_of(
     session_ms, is_session_known = _consumer_session(life.group_id, group_type, members, recorded, configs, last_ms)
     if group_type == CONSUMER:
         members = [row._replace(session_timeout_ms=session_ms) for row in members]
-    lives = lives_of(life, members, generations[0], first_ms, heartbeat_ms)
+    departed = _departed(life, recorded, configs)
+    lives = lives_of(life, members, generations[0], first_ms, heartbeat_ms, departed)
     topics, growths = _topics(life, generations, first_ms)
     if not topics:
         raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
@@ -135,6 +141,14 @@ def story_of(
         session_ms,
         is_session_known,
     )
+
+
+def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> Departed:
+    """Why members went, as gold has it."""
+    settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
+    heard = heard_of(life.commits, partition_owners(life), life.members, {})
+    departed = find_departures(life, heard, settings, configs)
+    return {**departed, **by_others(find_rollouts(life.members, departed, settings), departed)}
 
 
 def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> list[GenerationRow]:

@@ -16,6 +16,7 @@ from coordinator_core.whatif.lives import End
 from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
 from coordinator_core.whatif.story import story_of
 from tests.conftest import RECORDINGS
+from tests.coordinator_core.inference.group_lives import classic, life_of
 from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
 
 SCENARIO = """
@@ -390,3 +391,37 @@ def test_what_is_played_is_counted_as_gold_counts() -> None:
     assert total.unowned_ms_recorded == sum(row.unowned_partition_ms for row in gold)
     assert total.moved_before_min is not None and total.moved_before_max is not None
     assert total.moved_before_min <= total.moved_recorded <= total.moved_before_max
+
+
+@pytest.mark.parametrize("silent_ms", [500, 45_000, 150_000])
+def test_why_a_member_went_is_what_gold_says(silent_ms: int) -> None:
+    """One member committed last so long before it went: left, expired, or nobody knows, in both alike."""
+    end_ms = 300_000
+    life = life_of(
+        [
+            (0, classic(0, {})),
+            (1_000, classic(1, {"a": (0,), "b": (1,)}, state_at=1_000)),
+            (end_ms, classic(2, {"a": (0, 1)}, state_at=end_ms)),
+        ],
+        [(at_ms, 1, at_ms) for at_ms in range(2_000, end_ms - silent_ms + 1, 5_000)],
+    )
+    gold = audit_group(life, InferenceSettings()).rebalances[-1]
+    rows = answer_group(life, question_of(["session.timeout.ms=60000"], []))
+    (row,) = (row for row in rows if row.generation == 2)
+    words = {"UNKNOWN": "LEFT_OR_EXPIRED"}.get(gold.cause, gold.cause)
+    assert row.recorded == f"{words} of client-b"
+
+
+def test_a_cause_that_gold_knows_is_not_said_to_be_missing() -> None:
+    """That a member subscribed to other topics is in the log, though it is nothing that is played."""
+    life = life_of(
+        [
+            (0, classic(0, {})),
+            (1_000, classic(1, {"a": (0,), "b": (1,)}, state_at=1_000)),
+            (90_000, classic(2, {"a": (0,), "b": (1,)}, topics={"a": ("t", "u")}, state_at=90_000)),
+        ]
+    )
+    rows = answer_group(life, question_of(["session.timeout.ms=60000"], []))
+    (row,) = (row for row in rows if row.generation == 2)
+    assert row.recorded == "SUBSCRIPTION_CHANGED (IN_LOG)"
+    assert "not in the log" not in row.would_be
