@@ -34,6 +34,8 @@ from schemas.tables.gold import (
 )
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
+CONNECT_CONFIGS: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED")
+"""Methods of it that speak of Kafka Connect's connectors."""
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
 NAMES_TOLD_MAX: Final = 5
@@ -166,6 +168,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     notes = _of_category(odd, CLIENT).group_by(["details", "group_id"]).aggregate([])
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
+    # connectors and tasks are no topics
+    of_topics = pc.invert(pc.is_in(causes["method"], pa.array(CONNECT_CONFIGS)))
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
@@ -173,7 +177,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         thrown_out=_rows_by_group(expired.filter(pc.invert(is_guess))),
         maybe_thrown_out=_rows_by_group(expired.filter(is_guess)),
         emptied_groups=_emptied(rebalances),
-        grown_groups=_rows_by_group(causes.filter(pc.equal(causes["cause"], PARTITIONS_CHANGED))),
+        grown_groups=_rows_by_group(causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))),
         rollout_count=rollouts.aggregate([]).num_rows,
         rebalances_on_a_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(offsets).as_py() or 0,
@@ -321,7 +325,10 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.maybe_thrown_out:
         yield _line(f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT), options)
     if found.grown_groups:
-        query = "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED')"
+        query = (
+            "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED') "
+            "and not array_contains(cause_methods, 'CONNECTORS_CHANGED')"
+        )
         yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
     if found.emptied_groups:
         query = (

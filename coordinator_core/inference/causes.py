@@ -221,8 +221,10 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
     has_new = movement.came > movement.came_back
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
-        # what had an owner before, or has none now, may as well be told by a leader that knew less of the topics
-        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if has_new and not step.has_unread else LIKELY)
+        # what had an owner before, or has none now, may as well be told by a leader that knew less of the topics; one
+        # that learns late of a topic that a member had asked for assigns all of it at once
+        is_sure = movement.grew and not step.has_unread
+        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and has_new:
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 

@@ -7,6 +7,7 @@ moved in the later one: so it is when cooperative members hand over in two steps
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -40,6 +41,8 @@ class Movement(NamedTuple):
     """How many of those had an owner in some plan before that one."""
     went: int = 0
     """How many had an owner in the plan before, and have none now."""
+    grew: int = 0
+    """How many never had an owner, of topics of which others had one in the plan before."""
 
     @property
     def stickiness(self) -> float | None:
@@ -69,6 +72,8 @@ class Plans:
         """The last owners each partition had."""
         self._planned: set[PlanKey] = set()
         """Partitions with an owner in the last plan."""
+        self._topics: Counter[str] = Counter()
+        """How many partitions of each topic those are."""
         self._touched: set[PlanKey] = set()
         self._targets: dict[int | None, list[EventRow]] = {}
         for event in life.events:
@@ -82,19 +87,22 @@ class Plans:
             self._holders.clear()
             self._owners.clear()
             self._planned.clear()
+            self._topics.clear()
             self._touched.clear()
             return Movement(0, 0, 0)
         planned_at = self.planned_at(row)
         if planned_at is None:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
-        moved = new = came = went = 0
+        moved = new = came = went = grew = 0
+        more: Counter[str] = Counter()
         identities: dict[str, str] = {}
         """Of members that hold something then."""
         for key in self._touched:
             holders = self._holders.get(key)
             came += holders is not None and key not in self._planned
             went += holders is None and key in self._planned
+            more[key[0]] += (holders is not None) - (key in self._planned)
             if holders is None:
                 self._planned.discard(key)
                 continue
@@ -104,10 +112,12 @@ class Plans:
             owners = frozenset(map(identities.__getitem__, holders))
             before = self._owners.get(key)
             new += before is None
+            grew += before is None and self._topics[key[0]] > 0
             moved += before is not None and before != owners
             self._owners[key] = owners
         self._touched.clear()
-        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went)
+        self._topics.update(more)
+        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went, grew)
 
     def planned_at(self, row: GenerationRow) -> int | None:
         """The last record of the operation that made the plan of a generation; None where none did."""

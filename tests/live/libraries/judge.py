@@ -243,9 +243,11 @@ class _Causes:
                 ends = [self._end(member_id, until) for member_id in row["members_left"]]
                 return (LEFT if cause == MEMBER_LEFT else EXPIRED) in ends, f"went: {ends}"
             case "SUBSCRIPTION_CHANGED" | "PARTITIONS_CHANGED" if self._group.facts["protocol"] == "connect":
-                # A connector is made: the workers join again for it, and once more for its tasks.
+                # A connector is made: the workers join again for it, and once more for its tasks. It is asked for until
+                # a worker answers, and the next one after that.
                 at = ms(row["started_at"])
-                made = any(it.what == "connect" and 0 <= at - it.at <= JOIN_TOLERANCE_MS for it in self._group.acts)
+                asked = [it.at for it in self._group.acts if it.what == "connect"]
+                made = bool(asked) and asked[0] <= at <= asked[-1] + JOIN_TOLERANCE_MS
                 return made and by_member, f"{trigger}"
             case "SUBSCRIPTION_CHANGED":
                 return self._is_after("subscribe", number, cause), f"{trigger}"
