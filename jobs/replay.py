@@ -655,7 +655,7 @@ def _topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[s
             "topic_id": topic_id,
             "topic": name.topic,
             "valid_from": earliest[topic_id, name.topic],
-            "valid_to": deleted.get(topic_id),
+            "valid_to": _deleted_at(earliest[topic_id, name.topic], deleted.get(topic_id)),
             "learned_from": name.learned_from,
         }
         for topic_id, name in sorted(names.items())
@@ -674,6 +674,11 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
 def _at_ms(at: datetime | None) -> int:
     """As epoch milliseconds; -1: the record that tells it bears no time."""
     return NO_TIMESTAMP_MS if at is None else epoch_ms(at)
+
+
+def _deleted_at(named_ms: int, deleted_ms: int | None) -> int | None:
+    """When a topic was deleted: not before it was named, though the clock of the controller that says so be behind."""
+    return None if deleted_ms is None or not _is_shown(deleted_ms) else max(named_ms, deleted_ms)
 
 
 def _is_shown(at_ms: int) -> bool:
@@ -726,7 +731,8 @@ def _config_stretches(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig
             in_force = _stretch(it, it.value, None) if it.value is not None else None
         if change is not None:
             if in_force is not None:
-                yield in_force | {"to_log_offset": change.log_offset, "valid_to": change.at}
+                ended_at = max(change.at, in_force["valid_from"]) if _is_shown(change.at) else change.at
+                yield in_force | {"to_log_offset": change.log_offset, "valid_to": ended_at}
             in_force = _stretch(change, change.value, change.log_offset) if change.value is not None else None
     if in_force is not None:
         yield in_force

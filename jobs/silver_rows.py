@@ -134,6 +134,11 @@ def _applied_at_ms(commits: CommitColumns) -> I64:
     return np.where(is_lacking, commits.commit_time_ms, applied)
 
 
+def _ends_ms(begins_ms: I64, ends_ms: I64) -> I64:
+    """When intervals ended: not before they began, though the clock of the leader that wrote the end be behind."""
+    return np.where(ends_ms < 0, ends_ms, np.maximum(begins_ms, ends_ms))
+
+
 class ShareKeys:
     """Group, topic id, topic and partition of the share partitions, by their number in a lane's rows."""
 
@@ -173,7 +178,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
         "log_partition": constant(log_partition, pa.int32(), len(rows.key)),
         "record_kind": _named(pa.array(rows.record_kind), RECORD_KINDS),
         "valid_from": timestamps(rows.valid_from_ms),
-        "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
+        "valid_to": _masked_times(_ends_ms(rows.valid_from_ms, rows.valid_to_ms), rows.has_end),
         "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
         "snapshot_epoch": _masked(rows.snapshot_epoch, has_state),
         "state_epoch": _masked(rows.state_epoch, has_state),
@@ -204,7 +209,7 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
         "delivery_state_code": pa.array(rows.delivery_state.astype(np.int32)),
         "delivery_count": pa.array(rows.delivery_count),
         "valid_from": timestamps(rows.valid_from_ms),
-        "valid_to": _masked_times(rows.valid_to_ms, rows.has_end),
+        "valid_to": _masked_times(_ends_ms(rows.valid_from_ms, rows.valid_to_ms), rows.has_end),
         "to_log_offset": _masked(rows.to_log_offset, rows.has_end),
         "is_complete": _flags(rows.is_complete),
     }

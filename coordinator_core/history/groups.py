@@ -410,6 +410,8 @@ class GroupHistory:
             return
         if before is None:
             self._begin(track, step, after)
+        elif _was_there_before(before, after, step.operation):
+            self._see_first(track, step, after)
         elif type(before) is not type(after):
             self._convert(track, step, before, after)
         elif step.vanished:
@@ -426,6 +428,15 @@ class GroupHistory:
         self._open_generation(track, step, after, previous=None, is_contiguous=is_contiguous)
         details = {} if is_contiguous else {"first_seen": "the log does not hold the group's beginning"}
         step.say("GROUP_CREATED", step.appeared_at, details=details)
+        self._say_generation(step, None)
+        self._compare_protocol(step, None, after)
+        self._compare_members(track, step, None, after)
+
+    def _see_first(self, track: Track, step: _Step, after: Group) -> None:
+        """A group that was known by its commits alone and shows now that it had been there before these: what the
+        commits seemed to begin, generation 0 of a simple group, never was."""
+        track.generation = None
+        self._open_generation(track, step, after, previous=None, is_contiguous=_is_first(after))
         self._say_generation(step, None)
         self._compare_protocol(step, None, after)
         self._compare_members(track, step, None, after)
@@ -749,7 +760,7 @@ class GroupHistory:
                 from_log_offset=opened.log_offset,
                 to_log_offset=None if step is None else step.operation.last_offset,
                 valid_from=opened.timestamp_ms,
-                valid_to=None if step is None else step.operation.timestamp_ms,
+                valid_to=_end_ms(opened.timestamp_ms, step),
                 state=str(group.state),
                 protocol_type=group.protocol_type if isinstance(group, ClassicGroup) else None,
                 protocol_name=(
@@ -996,6 +1007,22 @@ def _is_first(group: Group) -> bool:
     return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
 
 
+def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:
+    """Does the first record of a group that only committed so far tell of earlier ones, which the log does not hold?
+
+    The number of a classic generation does. One of another type is no simple group made anew, where the coordinator did
+    not delete that one in the same operation: its members committed, and what they did before was compacted or not
+    captured.
+    """
+    if after is before or not isinstance(before, ClassicGroup) or before != ClassicGroup(before.group_id):
+        return False
+    if isinstance(after, ClassicGroup):
+        return views.generation(after) > FIRST_GENERATION_MAX[views.group_type(after)]
+    return not any(
+        record.record_type == RecordType.GROUP_METADATA and record.value is None for record in operation.records
+    )
+
+
 def _replacements(
     old: Mapping[str, Member], gone: Iterable[str], members: Mapping[str, Member], come: Iterable[str]
 ) -> dict[str, str]:
@@ -1047,6 +1074,15 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
 """MemberState by its code in the record: streams groups count from 1."""
 
 
+def _end_ms(begin_ms: int, step: _Step | None) -> int | None:
+    """When an interval ended: not before it began, though the clock of the leader that wrote its end be behind. Places
+    in the log tell the true order."""
+    if step is None:
+        return None
+    end_ms = step.operation.timestamp_ms
+    return end_ms if end_ms < 0 else max(begin_ms, end_ms)
+
+
 def _interval(
     opened: Open, step: _Step | None, last_generation: int
 ) -> tuple[int, int | None, int, int | None, int, int, int]:
@@ -1057,7 +1093,7 @@ def _interval(
         opened.log_offset,
         None if step is None else step.operation.last_offset,
         opened.timestamp_ms,
-        None if step is None else step.operation.timestamp_ms,
+        _end_ms(opened.timestamp_ms, step),
         opened.incarnation,
         generation,
         last_generation if last_generation > generation else generation,

@@ -164,9 +164,9 @@ def _later_end(first: AssignmentRow, second: AssignmentRow) -> AssignmentRow:
         return first
     if second.to_log_offset is not None and second.to_log_offset <= first.to_log_offset:
         return first
-    return first._replace(
-        to_log_offset=second.to_log_offset, valid_to=second.valid_to, to_generation=second.to_generation
-    )
+    # the clock of the leader that wrote the second one may be behind
+    valid_to = None if second.valid_to is None else max(first.valid_from, second.valid_to)
+    return first._replace(to_log_offset=second.to_log_offset, valid_to=valid_to, to_generation=second.to_generation)
 
 
 class _Topologies:

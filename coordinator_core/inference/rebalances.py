@@ -191,7 +191,7 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
         incarnation=row.incarnation,
         from_generation=row.previous_generation,
         started_at=started_at,
-        completed_at=completed_at,
+        completed_at=None if completed_at is None else max(started_at, completed_at),
         duration_ms=None if completed_at is None else max(completed_at - started_at, 0),
         cause=causes[0].cause,
         causes=tuple(cause.cause for cause in causes),

@@ -1,0 +1,84 @@
+"""The first read of a cluster that runs: what compaction left of a group does not make its beginning."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.consumer_offsets import RecordType
+from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_times import gold, written
+
+
+def of_group(ledger: Ledger, name: str, group_id: str) -> list[dict[str, Any]]:
+    """Rows of one group."""
+    return [row for row in ledger.rows(name) if row["group_id"] == group_id]
+
+
+@pytest.mark.parametrize("group_id", ["first-gap", "first-nogap", "first-zero"])
+def test_a_commit_before_the_record_of_its_group_makes_no_generation(ledger: Ledger, group_id: str) -> None:
+    """Generation 283366 says that as many were before it: nothing is known of how it came about, as of group `usual`,
+    whose commits came later."""
+    assert ledger.night(CASES / "G-first" / "logs").exit_code in {0, 3}
+    generations = sorted(of_group(ledger, "silver.group_generations", group_id), key=lambda row: row["generation"])
+    told = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in generations]
+    assert told == [(283366, False, None), (283367, True, 283366)]
+    first, second = sorted(of_group(ledger, "gold.rebalances", group_id), key=lambda row: row["to_generation"])
+    (usual,) = of_group(ledger, "gold.rebalances", "usual")
+    for row in (first, usual):
+        assert (row["cause"], row["method"], row["confidence"]) == ("UNKNOWN", "FIRST_SEEN", "GUESS")
+        assert row["from_generation"] is None and not row["members_joined"]
+    assert (second["cause"], second["confidence"]) == ("MEMBER_JOINED", "CERTAIN")
+
+
+def test_commits_left_of_a_consumer_group_are_no_conversion(ledger: Ledger, tmp_path: Path) -> None:
+    """A commit, then epoch 1000 of a consumer group, and no tombstone of a classic group: nothing was converted. With
+    the tombstone in the same operation it was."""
+    log = SmallLog()
+
+    def consumer_group(group_id: str) -> None:
+        keys = {"group_id": group_id}, {"group_id": group_id, "member_id": "m"}
+        log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, keys[1], {}, NOON_MS + 5_000)
+        log.group_record(RecordType.CONSUMER_GROUP_METADATA, keys[0], {"epoch": 1_000}, NOON_MS + 5_000)
+
+    for group_id in ("left", "anew"):
+        log.commit(group_id, 0, 5, NOON_MS)
+    consumer_group("left")
+    log.group_record(RecordType.GROUP_METADATA, {"group": "anew"}, None, NOON_MS + 5_000)
+    consumer_group("anew")
+    assert ledger.night(log.write(tmp_path / "logs")).exit_code in {0, 3}
+    causes = {row["cause"] for row in of_group(ledger, "gold.rebalances", "left")}
+    assert "GROUP_CONVERTED" not in causes
+    types = {row["group_type"] for row in of_group(ledger, "silver.group_generations", "left")}
+    assert types == {"CONSUMER"}
+    assert not any(row["event_type"] == "GROUP_CONVERTED" for row in of_group(ledger, "silver.group_events", "left"))
+
+
+def test_a_group_that_begins_after_a_commit_begins(ledger: Ledger, tmp_path: Path) -> None:
+    """Offsets set before the first member comes are of a simple group, and generation 1 is the first one of all."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.generation("g", 1, {"a": (0,)}, NOON_MS + 1_000)
+    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
+    assert [row["generation"] for row in ledger.rows("silver.group_generations")] == [0, 1]
+    (row,) = ledger.rows("gold.rebalances")
+    assert (row["cause"], row["confidence"]) == ("FIRST", "CERTAIN")
+
+
+def test_the_cut_into_nights_changes_nothing_of_it(tmp_path: Path) -> None:
+    """A night may end between the commit and the first record of its group."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.generation("g", 9, {"a": (0,)}, NOON_MS + 1_000)
+    log.commit("g", 0, 3, NOON_MS + 2_000)
+    log.generation("g", 10, {}, NOON_MS + 3_000)
+    log.commit("g", 0, 4, NOON_MS + 4_000)
+    whole = Ledger(tmp_path / "whole")
+    whole.night(written(tmp_path / "logs", log.batches))
+    for cut in range(1, len(log.batches)):
+        parts = Ledger(tmp_path / f"parts-{cut}")
+        for number, (first, end) in enumerate(pairwise((0, cut, len(log.batches))), 1):
+            parts.night(written(tmp_path / f"logs-{cut}-{number}", log.batches[first:end]), number=number)
+        assert gold(parts) == gold(whole)
