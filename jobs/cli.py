@@ -23,7 +23,7 @@ from jobs.choices import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool
 from jobs.entry import COMPLETE, ENTRY, command
 from jobs.errors import JobError, SettingsError
 from jobs.help_texts import ROOT_EPILOG, SUMMARIES, epilog
-from jobs.settings import Settings, load_settings, option_words, require_source
+from jobs.settings import Settings, first_night, load_settings, option_words, require_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -859,7 +859,7 @@ def sql(
             _tell("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")
         catalogue = Catalogue(session, tables, cluster_id=cluster_id, may_write=write)
         if not catalogue.table_names:
-            raise JobError(f"no tables in {settings.warehouse}: run {command('nightly')} first")
+            raise JobError(f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse))} first")
         if execute is None:
             shell(catalogue, output_format)
         else:
@@ -947,7 +947,8 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
         tables = open_session(job, settings)[1]
     if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
         raise JobError(
-            f"no tables in {settings.warehouse}: run {command('nightly')} first, or name another --warehouse"
+            f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse, settings.cluster_id))} "
+            "first, or name another --warehouse"
         )
     require_current_silver(tables, settings.cluster_id)
     from jobs.other_writers import lines, written_by_others  # noqa: PLC0415

@@ -21,6 +21,7 @@ from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, NotRedactabl
 from jobs.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.audits import WholeAudit
 from jobs.capture_writer import BATCHES, DAMAGED
+from jobs.entry import command
 from jobs.errors import SettingsError, WarehouseError
 from jobs.maintain import STAGING, clusters_of, nobody_else, writers_of
 from jobs.merge_files import MERGED, is_damaged, row_groups_in_order
@@ -28,6 +29,7 @@ from jobs.metrics import Metrics, job_of
 from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.progress import Steps
 from jobs.runs import WholeRun, broken_off
+from jobs.settings import place_words
 from jobs.sinks import TableFile, Warehouse
 from jobs.stores import delete_folder
 from jobs.tasks import run_tasks
@@ -103,11 +105,12 @@ def erase(
             if broken_off(warehouse, cluster_id, WholeRun.newest(warehouse, cluster_id)) is not None:
                 raise WarehouseError(
                     f"the last replay of cluster {cluster_id!r} broke off, and needs tables as they are: "
-                    "run ./spark-submit.sh replay first"
+                    f"run {command('replay' + place_words(warehouse.root, cluster_id))} first"
                 )
             if WholeAudit.newest(warehouse, cluster_id).has_broken_off:
                 raise WarehouseError(
-                    f"the last audit of cluster {cluster_id!r} broke off: run ./spark-submit.sh audit first"
+                    f"the last audit of cluster {cluster_id!r} broke off: run "
+                    f"{command('audit' + place_words(warehouse.root, cluster_id))} first"
                 )
         tables = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()

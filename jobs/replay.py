@@ -72,6 +72,7 @@ from jobs.replay_tasks import (
     replay_logs,
 )
 from jobs.runs import Start, WholeRun, broken_off, earlier_runs
+from jobs.settings import place_words
 from jobs.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
@@ -272,7 +273,7 @@ def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None
         raise WarehouseError(
             f"{len(lost)} log partitions ({lost[0]}, ...) would be replayed from their beginning, and retention took "
             f"that out of {RECORD_BATCHES.full_name}: silver would forget what it has of it. If that may be, run "
-            + command("replay --rebuild")
+            + command("replay --rebuild" + place_words(warehouse.root, cluster_id))
         )
 
 

@@ -259,6 +259,22 @@ def option_words(settings: Settings) -> str:
     return "".join(f" {shlex.quote(word)}" for word in options_of(settings))
 
 
+def place_words(warehouse: str, cluster_id: str | None = None) -> str:
+    """The same of a warehouse and, if one is meant, a cluster."""
+    usual = load_settings()
+    words = [] if warehouse == usual.warehouse else ["--warehouse", warehouse]
+    words += [] if cluster_id in (None, usual.cluster_id) else ["--cluster-id", str(cluster_id)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def first_night(warehouse: str, cluster_id: str | None = None) -> str:
+    """The words of the first night of a warehouse: one of one's own needs a source, which only its owner knows."""
+    words = place_words(warehouse, cluster_id)
+    usual = load_settings()
+    has_source = usual.segments or usual.bootstrap_servers or usual.dumps
+    return "nightly" if has_source and not words else f"nightly --segments DIR{words}"
+
+
 def environment_name(key: str) -> str:
     """`limits.batch_decompressed_bytes_max` -> `GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX`."""
     short = KEYS[key] if KEYS[key] in SHORT_NAMES else key

@@ -8,6 +8,7 @@ from typing import Final
 
 from jobs.entry import command
 from jobs.errors import WarehouseError
+from jobs.settings import place_words
 from jobs.sinks import Warehouse
 from schemas.tables.state import RUNS, STARTS
 
@@ -42,7 +43,7 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     if found is None and warehouse.read(STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
         raise WarehouseError(
             f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, where it "
-            f"broke off, run {command('replay')}"
+            f"broke off, run {command('replay' + place_words(warehouse.root, cluster_id))}"
         )
     clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
     if clusters:
@@ -54,5 +55,5 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     if other is not None:
         raise WarehouseError(
             f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
-            f"run {command('replay')}, which makes it anew"
+            f"run {command('replay' + place_words(warehouse.root, cluster_id))}, which makes it anew"
         )

@@ -5,6 +5,7 @@ format is in the docstring of `coordinator_core.simulate`. One scenario and one 
 """
 
 import json
+import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -190,7 +191,7 @@ def tell(written: Written, output_format: str) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         sys.stdout.write(f"{name:<{width}}  {value:,}\n" if isinstance(value, int) else f"{name:<{width}}  {value}\n")
-    following = command(f"nightly --segments {Path(written.output) / 'logs'} --warehouse DIR")
+    following = command(f"nightly --segments {shlex.quote(str(Path(written.output) / 'logs'))} --warehouse DIR")
     sys.stdout.write(f"next: {following}\n")
 
 

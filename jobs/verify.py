@@ -35,7 +35,7 @@ from jobs.answers import Value, write_answers
 from jobs.as_of import CLASSIC, CONSUMER, SHARE, STREAMS
 from jobs.entry import command
 from jobs.errors import JobError, SettingsError
-from jobs.settings import Settings
+from jobs.settings import Settings, place_words
 from jobs.sinks import Warehouse
 from jobs.sources.admin import (
     Admin,
@@ -684,4 +684,7 @@ def _require_replayed(warehouse: Warehouse, cluster_id: str) -> None:
         return  # nothing was captured: it is said of each log partition
     replayed = warehouse.read(RUNS, ["bronze_version"], where={"cluster_id": cluster_id})["bronze_version"].to_pylist()
     if max(replayed, default=-1) < warehouse.version(RECORD_BATCHES):
-        raise JobError(f"more was captured than replayed: run {command('replay')} first, or leave --captured away")
+        raise JobError(
+            f"more was captured than replayed: run {command('replay' + place_words(warehouse.root, cluster_id))} "
+            "first, or leave --captured away"
+        )

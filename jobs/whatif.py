@@ -20,7 +20,7 @@ from coordinator_core.whatif.shares import Transition
 from jobs.answers import Value, time_text, write_answers, write_csv, write_json
 from jobs.entry import command
 from jobs.errors import JobError
-from jobs.settings import Settings
+from jobs.settings import Settings, first_night, place_words
 from jobs.share_reader import configs
 from jobs.silver_reader import SilverFiles, group_lives, rows_of
 from jobs.sinks import Warehouse
@@ -83,8 +83,12 @@ def whatif(
         life = _life(files, group_id)
         if life is None:
             raise WhatIfJobError(
-                f"no group {group_id!r} in {warehouse.root}: run {command('nightly')} first, or see "
-                + command("sql -e 'select distinct group_id from silver.group_generations'")
+                f"no group {group_id!r} in {warehouse.root}: run "
+                f"{command(first_night(warehouse.root, cluster_id))} first, or see "
+                + command(
+                    "sql -e 'select distinct group_id from silver.group_generations'"
+                    + place_words(warehouse.root, cluster_id)
+                )
             )
         if {row.group_type for row in life.generations} == {"SHARE"}:
             return answer_share_group(group_id, (), question, known)

@@ -15,6 +15,7 @@ from jobs.answers import printable, time_text
 from jobs.arrow_columns import epoch_ms_column
 from jobs.as_of import NoSuchGroupError
 from jobs.audit_report import Hole, Span, completeness
+from jobs.entry import command
 from jobs.errors import JobError
 from jobs.progress import Steps, size_text
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
@@ -23,7 +24,7 @@ from jobs.report.page import Page, Section, Tile, render
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
-from jobs.settings import Settings, options_of
+from jobs.settings import Settings, first_night, options_of
 from jobs.sinks import Warehouse
 from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
@@ -100,7 +101,10 @@ def make_report(
 ) -> tuple[str, Written]:
     """The page's text: with less detail where it would be too large."""
     if not warehouse.exists(REBALANCES):
-        raise JobError(f"no gold in {warehouse.root}: run ./spark-submit.sh nightly (or replay and audit) first")
+        raise JobError(
+            f"no gold in {warehouse.root}: run "
+            f"{command(first_night(warehouse.root, scope.cluster_id))} (or replay and audit) first"
+        )
     limits = limits or Limits()
     known = _read(warehouse, scope, limits)
     while True:
@@ -236,11 +240,11 @@ def duration_text(duration_ms: int) -> str:
 
 
 def _command(group_id: str, scope: Scope, options: Sequence[str]) -> str:
-    words = ["./spark-submit.sh", "report", "--output", "report-of-group.html", "--group", group_id, *options]
+    words = ["report", "--output", "report-of-group.html", "--group", group_id, *options]
     for name, at_ms in (("--from", scope.from_ms), ("--to", scope.to_ms)):
         if at_ms is not None:
             words += [name, time_text(at_ms) or ""]
-    return " ".join(map(shlex.quote, words))
+    return command(" ".join(map(shlex.quote, words)))
 
 
 def _write(output: str, data: bytes) -> None:

@@ -310,7 +310,9 @@ def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pyte
     assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == cli.FAILED
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
-    assert f"no tables in {nowhere}: run ./spark-submit.sh nightly first" in told.err
+    assert (
+        f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first" in told.err
+    )
 
 
 READY = """
