@@ -38,6 +38,8 @@ CONNECT_CONFIGS: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED")
 """Methods of it that speak of Kafka Connect's connectors."""
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
+TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
+"""`likely_cause` of what was given up and is no record."""
 NAMES_TOLD_MAX: Final = 5
 NAME_CHARACTERS_MAX: Final = 100
 NOTE_CHARACTERS_MAX: Final = 300
@@ -83,6 +85,8 @@ class Findings:
     """Coordinator topics, and how many of their log partitions are in no source."""
     not_judged: tuple[str, ...] = ()
     """Groups that could not be judged."""
+    marker_count: int = 0
+    """Offsets that look like transaction markers among those given up: no records, and not counted with them."""
     hanging_transactions: tuple[tuple[str, int], ...] = ()
     """Groups, and how many transactions hang that committed offsets of theirs."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
@@ -136,6 +140,7 @@ class Findings:
             "rollout_count": self.rollout_count,
             "rebalances_on_worst_day": dict(self.rebalances_on_a_day),
             "given_up_count": self.given_up_count,
+            "given_up_marker_count": self.marker_count,
             "given_up_by_group": dict(self.given_up_groups),
             "redelivered_count": self.redelivered_count,
             "odd_commits": dict(self.odd_commits),
@@ -160,7 +165,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     is_slow = pc.equal(causes["method"], SILENT_FOR_POLL_INTERVAL)
     expired = causes.filter(pc.or_(pc.equal(causes["cause"], EXPIRED), is_slow))
     is_guess = pc.equal(expired["confidence"], GUESS)
-    given_up = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset"])
+    archived = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset", "likely_cause"])
+    is_marker = pc.fill_null(pc.equal(archived["likely_cause"].cast(pa.string()), TRANSACTION_MARKER), False)
+    given_up = archived.filter(pc.invert(is_marker))
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(REDELIVERIES, ["group_id", "topic_id", "partition", "first_offset", "last_offset"])
     kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"]
@@ -181,6 +188,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         rollout_count=rollouts.aggregate([]).num_rows,
         rebalances_on_a_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(offsets).as_py() or 0,
+        marker_count=pc.sum(is_marker).as_py() or 0,
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=_distinct_offset_count(redelivered),
         odd_commits=_counts_of(kinds),
@@ -337,6 +345,8 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(query), options)
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
+        if found.marker_count:
+            what += f"; {found.marker_count:,} offsets more look like transaction markers"
         yield _line(what, "audit --list archived", options)
     if found.redelivered_count:
         what = f"handed back or given out again: {found.redelivered_count:,} records"

@@ -12,6 +12,8 @@
 
 | method | shows | claims |
 | --- | --- | --- |
+| MARKER_AMONG_ABORTED | as the next, and some that are complete are not stored | TRANSACTION_MARKER, LIKELY |
+| ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
 | BELOW_ANY_LIMIT | count 1, and no limit may be below 2 | REJECT_OR_GAP, CERTAIN |
 | RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
@@ -22,6 +24,11 @@
 | COMPLETE_COUNT | as many offsets were complete unseen as were passed unseen | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than what was complete | START_OFFSET_MOVED, LIKELY |
 | START_OFFSET_PASSED | neither is so clear | GUESS |
+
+The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
+a gap, and the coordinator stores it as given up at count 1, as it would a record that was rejected at once. Under
+read_committed the records of an aborted transaction are counted complete and not stored; where such are about, the
+topic has transactions, each of which has a marker.
 """
 
 from dataclasses import dataclass
@@ -37,8 +44,10 @@ from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE,
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
-LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION")
+LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION", "TRANSACTION_MARKER")
 METHODS: Final = (
+    "MARKER_AMONG_ABORTED",
+    "ALONE_UNDER_READ_COMMITTED",
     "BELOW_ANY_LIMIT",
     "RELEASED_BEFORE",
     "LOCK_DURATION",
@@ -91,7 +100,10 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     within = _is_within_complete_count(log)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))
-    rules = (*_rules_of_archived(log, evidence, is_archived), *_rules_of_passed(log, configs, is_passed, within))
+    rules = (
+        *_rules_of_archived(log, evidence, configs, is_archived),
+        *_rules_of_passed(log, configs, is_passed, within),
+    )
     holds = [rule[0] for rule in rules]
     rule = first_that_holds(holds)
     method = code_of((*(_METHOD[it[1]] for it in rules), NONE), rule)
@@ -124,8 +136,18 @@ def _is_archived(changes: ShareTransitions) -> BoolArray:
     return is_new
 
 
-def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray) -> tuple[_Rule, ...]:
+def _rules_of_archived(
+    log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray
+) -> tuple[_Rule, ...]:
     changes, records = log.transitions, evidence.records
+    states, row = log.states, log.state_of_transition
+    # all of it is of the record itself: what comes later changes nothing that was said
+    is_alone = (
+        is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1) & _is_read_committed(log, configs)
+    )
+    is_alone &= changes.first_offset == changes.last_offset
+    is_compacted = configs.was_compacted(log.keys.topics)[states.key[row]]
+    has_aborted = (states.delivery_complete_count[row] > states.terminal_count[row]) & ~is_compacted
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
     is_first_seen = changes.kind == FIRST_SEEN
     # the time of what the first snapshot shows is not known, so the limit of that time is not either
@@ -134,6 +156,8 @@ def _rules_of_archived(log: ShareLog, evidence: Evidence, is_archived: BoolArray
     had_last_try = (changes.from_state == AVAILABLE) & (changes.from_delivery_count == evidence.limit.values - 1)
     returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
     return (
+        (below & is_alone & has_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
+        (below & is_alone, "ALONE_UNDER_READ_COMMITTED", "TRANSACTION_MARKER", GUESS),
         (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),
         (below & evidence.was_released & evidence.is_limit_shown, "RELEASED_BEFORE", "REJECTED", LIKELY),
         (
@@ -157,9 +181,7 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     had_none = changes.from_state == NONE
     keys = log.keys
     is_compacted = configs.was_compacted(keys.topics)[states.key[row]]
-    is_committed = configs.equals(
-        ISOLATION_LEVEL, READ_COMMITTED, keys.group_ids, keys.group[states.key[row]], states.at_ms[row]
-    )
+    is_committed = _is_read_committed(log, configs)
     # holes of compaction are natural; a batch that was there is a record that was there
     is_record = ~(is_compacted & had_none)
     is_hidden = is_passed & within & (passed <= hidden)
@@ -170,6 +192,14 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
         (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", LIKELY),
         (is_moved, "START_OFFSET_JUMP", None, LIKELY),
         (is_passed, "START_OFFSET_PASSED", None, GUESS),
+    )
+
+
+def _is_read_committed(log: ShareLog, configs: Configs) -> BoolArray:
+    """Was the group of each transition set to read_committed then, as far as the log tells?"""
+    keys, states, row = log.keys, log.states, log.state_of_transition
+    return configs.equals(
+        ISOLATION_LEVEL, READ_COMMITTED, keys.group_ids, keys.group[states.key[row]], states.at_ms[row]
     )
 
 

@@ -184,7 +184,12 @@ ARCHIVED_RECORDS = Table(
         Column("delivery_count", INT, "Deliveries counted; null where never seen."),
         Column("delivery_count_limit", INT, "Delivery limit in force then."),
         Column("cause", STRING, "REJECT_OR_GAP LIMIT_OR_REJECT UNSEEN START_OFFSET_MOVED."),
-        Column("likely_cause", STRING, "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION, or null."),
+        Column(
+            "likely_cause",
+            STRING,
+            "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION TRANSACTION_MARKER (no record: the end of a "
+            "transaction takes an offset), or null.",
+        ),
         METHOD,
         CONFIDENCE,
         LOG_PARTITION,

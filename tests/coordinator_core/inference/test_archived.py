@@ -1,7 +1,7 @@
 """What counts as given up, by which cause, and how sure that is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import pytest
@@ -193,6 +193,24 @@ CASES = (
         "rule H: in a group that reads committed records only",
         (SNAPSHOT, complete(11, seen=6), passed(11, Change(6, 10, None, None))),
         (6, 10, -1, 5, "UNSEEN", "ABORTED_TRANSACTION", "COMPLETE_COUNT", "LIKELY"),
+        group_configs(share_isolation_level="read_committed"),
+    ),
+    Case(
+        "a single offset of a group that reads committed records only may be a transaction marker",
+        (SNAPSHOT, archived(None, AR1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_UNDER_READ_COMMITTED", "GUESS"),
+        group_configs(share_isolation_level="read_committed"),
+    ),
+    Case(
+        "where records of an aborted transaction were counted and not stored, it is likely one",
+        (SNAPSHOT, replace(archived(None, AR1), delivery_complete_count=4)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "MARKER_AMONG_ABORTED", "LIKELY"),
+        group_configs(share_isolation_level="read_committed"),
+    ),
+    Case(
+        "two offsets side by side are no marker, nor is one that was handed back before",
+        (SNAPSHOT, Record(50_000, (Change(3, 4, None, AR1), Change(7, 7, None, AR2)))),
+        (3, 4, 1, 5, "REJECT_OR_GAP", None, "BELOW_ANY_LIMIT", "CERTAIN"),
         group_configs(share_isolation_level="read_committed"),
     ),
     Case(
