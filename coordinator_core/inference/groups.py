@@ -24,7 +24,7 @@ from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group
 from coordinator_core.inference.heard import Stretch, Times, heard_of
 from coordinator_core.inference.hosts import HostsNow, Moved
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.owners import partition_owners, unread_places
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -120,7 +120,7 @@ def judge_group(
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
-        owners, moved = with_past(owners, came_from), moved_members(life, came_from)
+        owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from))

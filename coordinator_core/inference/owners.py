@@ -6,11 +6,11 @@ the coordinator held; when a client really stopped reading it does not say, nor 
 """
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
-from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import OwnerRow
 
@@ -54,12 +54,25 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return _with_handovers(rows, _Targets(life.assignments), life.timeless)
+    return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life.generations))
 
 
-def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int]) -> list[OwnerRow]:
+def unread_places(generations: Iterable[GenerationRow]) -> list[int]:
+    """Where generations begin of which an assignment cannot be read, so that anybody may have owned what nobody is
+    known to have had, ascending."""
+    return sorted(row.from_log_offset for row in generations if row.unread_members)
+
+
+def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:
+    """Is none of the `unread_places` between where a partition lost its owner and where it got one again?"""
+    return bisect_left(places, from_log_offset) == bisect_left(places, to_log_offset)
+
+
+def _with_handovers(
+    rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
+) -> list[OwnerRow]:
     """The rows with the gap before each stretch, and marked where two members owned a partition at one time. How long a
-    gap was is known where both of its ends have a time.
+    gap was is known where both of its ends have a time, and all assignments between them can be read.
 
     Classic groups know a topic by its name, others by its id: where the name of the id is known, a stretch after a
     conversion goes on from the one before it.
@@ -78,7 +91,11 @@ def _with_handovers(rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set
         if previous.to_log_offset is None or row.from_log_offset < previous.to_log_offset:
             marked[before] = marked[before]._replace(is_double=True)
             marked[index] = marked[index]._replace(is_double=True)
-        elif previous.valid_to is not None and timeless.isdisjoint((previous.to_log_offset, row.from_log_offset)):
+        elif (
+            previous.valid_to is not None
+            and timeless.isdisjoint((previous.to_log_offset, row.from_log_offset))
+            and is_gap_known(unread, previous.to_log_offset, row.from_log_offset)
+        ):
             gap_ms = max(row.valid_from - previous.valid_to, 0)
             cause = None if not gap_ms else REVOKED if targets.outlast(previous) else NOT_ASSIGNED
             marked[index] = row._replace(gap_before_ms=gap_ms, gap_cause=cause)

@@ -36,8 +36,10 @@ from coordinator_core.inference.owners import (
     STREAMS,
     MembersAt,
     OwnerPlace,
+    is_gap_known,
     partition_of,
     place_of,
+    unread_places,
 )
 from coordinator_core.inference.rebalances import Rebalances, begin_of
 from coordinator_core.inference.rollouts import FOLLOW_UPS
@@ -175,8 +177,9 @@ def moved_members(life: GroupLife, settled: Settled) -> Mapping[str, Moved]:
     return moved
 
 
-def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
+def with_past(owners: Sequence[OwnerRow], settled: Settled, unread: Sequence[int] = ()) -> list[OwnerRow]:
     """Stretches of ownership as they are with those from before a settled place, of which these here know nothing.
+    `unread`: the `unread_places` since.
 
     Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
     """
@@ -193,7 +196,7 @@ def with_past(owners: Sequence[OwnerRow], settled: Settled) -> list[OwnerRow]:
         )
     for index in _firsts(owners, settled.next_at):
         key = partition_of(owners[index])
-        if key in settled.lost:
+        if key in settled.lost and is_gap_known(unread, settled.next_at, told[index].from_log_offset):
             gap_ms = max(told[index].valid_from - settled.lost[key], 0)
             told[index] = told[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
     later = (row for row in told if row.from_log_offset >= settled.next_at)
@@ -330,6 +333,8 @@ class _Seeker:
         begin_ms = max(row.valid_from for row in life.generations[:index])
         begin_ms = begin_ms if before is None else max(begin_ms, before.begin_ms)
         lost = self._lost(next_at)
+        if lost and unread_places(life.generations[:index]):
+            return None  # who had them since is not known, and what is kept would say that nobody did
         unplanned = frozenset() if is_empty else self._unplanned(last)
         later = (row for row in self._owners if row.from_log_offset >= next_at)
         if held is None or unplanned is None or not _are_gaps_later(later, begin_ms if is_empty else next_ms):

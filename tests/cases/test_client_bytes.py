@@ -253,3 +253,49 @@ def test_nights_say_a_note_once(ledger: Ledger, tmp_path: Path) -> None:
     ledger.night(log_of(tmp_path / "both", "go", [first, second]), number=2)
     assert len(ledger.rows("silver.group_generations")) == 2
     assert len(ledger.rows("gold.log_anomalies")) == 2
+
+
+MIXED: Final = [
+    Generation(1, {"a": Client(GOOD, given(0, "events", 0, 1) + NO_BYTES)}, 0),
+    # three minutes of which nobody can say who had partition 1
+    Generation(2, {"a": Client(GOOD, given(0, "events", 0) + NO_BYTES), "b": Client(GOOD, JSON)}, 60_000),
+    Generation(3, {"a": Client(GOOD, given(0, "events", 0) + NO_BYTES)}, 120_000),
+    Generation(4, {"a": Client(GOOD, given(0, "events", 0, 1) + NO_BYTES)}, 240_000),
+    # and one in which nobody had it; a day later it has an owner again
+    Generation(5, {"a": Client(GOOD, given(0, "events", 0) + NO_BYTES)}, 300_000),
+    Generation(6, {"a": Client(GOOD, given(0, "events", 0, 1) + NO_BYTES)}, 360_000),
+    Generation(7, {"a": Client(GOOD, given(0, "events", 0) + NO_BYTES), "b": Client(GOOD, JSON)}, 90_000_000),
+    Generation(8, {"a": Client(GOOD, given(0, "events", 0, 1) + NO_BYTES)}, 180_000_000),
+]
+
+
+def mixed_gold(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    """Gold of the group, without what nights add."""
+    names = ("gold.partition_owners", "gold.rebalances", "gold.log_anomalies", "gold.group_summary")
+    rows = {name: ledger.rows(name) for name in names}
+    return {name: sorted(rows[name], key=lambda row: sorted(map(str, row.items()))) for name in names}
+
+
+def test_time_of_which_nobody_knows_who_owned_a_partition_is_not_time_without_an_owner(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """A gap is told where all assignments within it can be read."""
+    ledger.night(log_of(tmp_path / "logs", "mixed", MIXED))
+    gaps = [
+        (row["from_generation"], row["gap_before_ms"])
+        for row in ledger.rows("gold.partition_owners")
+        if row["partition"] == 1
+    ]
+    assert sorted(gaps) == [(1, None), (4, None), (6, 60_000), (8, None)]
+    assert sum(row["unowned_partition_ms"] for row in ledger.rows("gold.rebalances")) == 60_000
+
+
+@pytest.mark.parametrize("cuts", [(2,), (7,), (1, 3, 4, 5, 6, 7)])
+def test_any_cut_into_nights_tells_the_same_of_what_cannot_be_read(tmp_path: Path, cuts: tuple[int, ...]) -> None:
+    """Notes, nulls and gaps, also where an audit goes on from a settled past."""
+    whole = Ledger(tmp_path / "whole")
+    whole.night(log_of(tmp_path / "all", "mixed", MIXED))
+    cut = Ledger(tmp_path / "cut")
+    for number, end in enumerate((*cuts, len(MIXED)), start=1):
+        cut.night(log_of(tmp_path / f"night-{number}", "mixed", MIXED[:end]), number=number)
+    assert mixed_gold(cut) == mixed_gold(whole)
