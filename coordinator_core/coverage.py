@@ -1,6 +1,7 @@
 """What of a log partition was seen and what was not: an algebra of offset ranges.
 
-Two coverages merge offset by offset, the better knowledge winning (CAPTURED over CORRUPT over COMPACTED over MISSING),
+Two coverages merge offset by offset, the better knowledge winning (CAPTURED over CORRUPT over COMPACTED over
+MISSING; a hole within an intact batch over CORRUPT),
 so the order in which captures happen does not matter, and seeing the same again changes nothing. Completed, a coverage
 says one thing of each offset from 0 to the last one known.
 """
@@ -43,6 +44,8 @@ class CoverageRange:
     reason: str | None = None
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
+    leader_epoch: int | None = None
+    """Of a hole, or of what is damaged: the epoch of the batch behind it in the copy that shows it. None: not known."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.from_offset <= self.to_offset <= OFFSET_MAX:
@@ -54,6 +57,8 @@ class CoverageRange:
 
 BEFORE_FIRST: Final = "before the first captured offset"
 BETWEEN: Final = "between two captures"
+IN_BATCH: Final = "compaction took the record out of its batch"
+"""Reason of a hole within an intact batch: a damaged copy of that batch says nothing against it."""
 
 
 def merge_coverage(old: Iterable[CoverageRange], new: Iterable[CoverageRange]) -> tuple[CoverageRange, ...]:
@@ -177,16 +182,18 @@ def _greatest(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
 
 
-def _rank(r: CoverageRange) -> tuple[int, int, str]:
-    """Ascending: better knowledge first, then the earlier sight, then the reason, so that ties have one winner."""
-    return -int(r.kind), r.observed_at_ms, r.reason or ""
+def _rank(r: CoverageRange) -> tuple[int, int, int, str]:
+    """Ascending: better knowledge first, then the newer leader epoch, which is cut away last, then the earlier sight,
+    then the reason, so that ties have one winner."""
+    epoch = OFFSET_MAX if r.leader_epoch is None else r.leader_epoch
+    return -2 * int(r.kind) - 3 * (r.reason == IN_BATCH), -epoch, r.observed_at_ms, r.reason or ""
 
 
 def _best_pieces(ranges: list[CoverageRange]) -> Iterator[CoverageRange]:
     """Of overlapping ranges the best at each offset: a sweep over all ends, the best open range on top of a heap."""
     ascending = sorted(ranges, key=lambda r: r.from_offset)
     ends = sorted({r.from_offset for r in ranges} | {r.to_offset + 1 for r in ranges})
-    opened: list[tuple[tuple[int, int, str], int]] = []
+    opened: list[tuple[tuple[int, int, int, str], int]] = []
     index = 0
     for first, next_end in pairwise(ends):
         while index < len(ascending) and ascending[index].from_offset == first:

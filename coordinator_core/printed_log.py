@@ -77,7 +77,17 @@ class PrintedFault:
     text: str = ""
 
 
-Printed = PrintedBatch | PrintedFault
+@dataclass(frozen=True, slots=True)
+class PrintedGap:
+    """Offsets of a batch whose records are not told: another dump, or the log itself, may have them."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+
+
+Printed = PrintedBatch | PrintedFault | PrintedGap
 
 
 def read_printed_log(lines: Iterable[tuple[int, str]], *, log: tuple[str, int] | None = None) -> Iterator[Printed]:
@@ -101,7 +111,9 @@ class _Batch:
     records: list[tuple[Record, Any, Any]] = field(default_factory=list)
     """Each with the printed key and value it was made of."""
     text_bytes: int = 0
-    unread_count: int = 0
+    unread_offsets: list[int] = field(default_factory=list)
+    fault_count: int = 0
+    """Record lines that do not tell their record."""
     has_next_lines: bool = True
     """False after a fault that makes the rest of the batch unusable."""
 
@@ -126,6 +138,7 @@ _KEY: Final = " key: "
 _PAYLOAD: Final = " payload: "
 _DELETE: Final = "<DELETE>"
 
+_OFFSET_MAX: Final = 2**63 - 1
 _NOT_PRINTED: Final = (None, None)
 _LEADER_CHANGE_KEY: Final = struct.pack(">hh", 0, 2)
 
@@ -165,10 +178,38 @@ class _Reader:
         if batch is None or not batch.has_next_lines:
             return
         try:
-            yield self._built(batch)
+            built = self._built(batch)
+            untold_count = self._untold_count(batch)
+            if untold_count:
+                yield from self._untold(batch, untold_count)
+            if batch.records or not untold_count:
+                yield built
         except (EncodeError, ValueError, KeyError) as error:
             reason = str(error) if isinstance(error, EncodeError) else "fields of its header are missing or no numbers"
             yield self._fault(InvalidBatch.code, f"a batch that cannot be: {reason}", batch.line_number)
+
+    def _untold_count(self, batch: _Batch) -> int:
+        """How many records of a batch are not told: as its header counts them, else as lines say."""
+        if batch.header.get("isvalid") != "true":
+            return 0  # none of it is to be trusted
+        told_count = len(batch.records) + len(batch.unread_offsets)
+        count = batch.header.get("count")
+        return batch.fault_count if count is None else max(batch.fault_count, int(count[:11]) - told_count)
+
+    def _untold(self, batch: _Batch, count: int) -> Iterator[Printed]:
+        """Offsets of a batch that nothing is told of; and a fault, where no line said so."""
+        assert self._log is not None
+        first = int(batch.header.get("baseOffset", batch.header.get("offset", "")))
+        last = int(batch.header.get("lastOffset", batch.header.get("offset", "")))
+        if not 0 <= first <= last <= _OFFSET_MAX:
+            raise EncodeError("offsets which no batch can have")
+        if count > batch.fault_count:
+            message = f"{count - batch.fault_count} records of the batch are not printed: {PRINT_DATA}"
+            yield self._fault(NOT_TOLD, message, batch.line_number, offset=first)
+        for told in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
+            if first < told:
+                yield PrintedGap(*self._log, first, told - 1)
+            first = told + 1
 
     def _dumping(self, line_number: int, line: str) -> Iterator[Printed]:
         path = line.removeprefix(_DUMPING).strip().replace("\\", "/")
@@ -195,6 +236,7 @@ class _Reader:
             return
         match = _RECORD.match(line)
         if match is None:
+            batch.fault_count += 1
             message = "offset and time of the record are not told: dump without --skip-record-metadata"
             yield self._fault(NOT_TOLD, message, line_number, line)
             return
@@ -206,9 +248,10 @@ class _Reader:
             else:
                 record, printed = _data_record(self._log[0], line, match)
         except UnreadMetadataType:
-            batch.unread_count += 1
+            batch.unread_offsets.append(offset)
             return
         except EncodeError as error:
+            batch.fault_count += 1
             yield self._fault(NOT_TOLD, f"{error}: {PRINT_DATA}", line_number, line, offset)
             return
         timestamp_ms = int(match["timestamp"][:20])
@@ -237,7 +280,7 @@ class _Reader:
             data=data,
             is_exact=is_exact,
             record_count=len(records),
-            unread_count=batch.unread_count,
+            unread_count=len(batch.unread_offsets),
         )
 
     def _fault(

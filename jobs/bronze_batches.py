@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, union
+from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, union
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin
 from coordinator_core.log.records import iter_records, missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.capture_writer import BATCHES, OffsetRange
-from jobs.coverage import COMPACTION, NOT_IN_DUMP
+from jobs.coverage import NOT_IN_DUMP
 from jobs.merge_files import is_damaged, offsets_of, row_groups_in_order
 from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.sinks import TableFile
@@ -49,6 +49,7 @@ COVERED: Final = (
     "magic",
     "crc_valid",
     "batch",
+    "leader_epoch",
 )
 HORIZON_BYTE: Final = 22
 HORIZON_BIT: Final = 0x40
@@ -69,8 +70,6 @@ class BronzeBatches:
         self._open: tuple[int, pa.Table] | None = None
         self.rows = BatchRows.empty()
         self._taken_out: dict[int, set[int]] = {}
-        self.cut: list[OffsetRange] = []
-        """Offsets of tails that were cut away, with the holes before their batches."""
 
     @property
     def has_taken_out(self) -> bool:
@@ -116,12 +115,12 @@ class BronzeBatches:
         is_cut = lineage.is_cut(self.rows)
         if not is_cut.any():
             return []
-        befores = np.concatenate([[-1], self.rows.last_offset[:-1]])
-        cuts = np.flatnonzero(is_cut)
-        tails = zip((befores[cuts] + 1).tolist(), self.rows.last_offset[cuts].tolist(), strict=True)
-        self.cut = union([*self.cut, *tails])
         epochs = self.rows.leader_epoch
-        firsts = [row for row in cuts.tolist() if not (row and is_cut[row - 1] and epochs[row - 1] == epochs[row])]
+        firsts = [
+            row
+            for row in np.flatnonzero(is_cut).tolist()
+            if not (row and is_cut[row - 1] and epochs[row - 1] == epochs[row])
+        ]
         found = [(self.rows.take(np.array([row])), self.source(row), self.content(row)) for row in firsts]
         self.take_out(is_cut)
         return found
@@ -300,6 +299,7 @@ def _covered(rows: pa.Table, observed_at_ms: int) -> Iterator[CoverageRange]:
         return times
 
     columns = [rows[name].to_pylist() for name in ("base_offset", "last_offset", "record_count", "magic")]
+    epochs = rows["leader_epoch"].to_pylist()
     kinds, batches = rows["source_kind"].cast(pa.string()).to_pylist(), rows["batch"]
     together: list[Any] | None = None
     for row, values in enumerate(zip(*columns, epoch_ms("base_timestamp"), epoch_ms("max_timestamp"), strict=True)):
@@ -327,8 +327,9 @@ def _covered(rows: pa.Table, observed_at_ms: int) -> Iterator[CoverageRange]:
                     yield _captured(position, hole_first - 1, earliest, latest, observed_at_ms)
                 position = hole_last + 1
             for hole in holes:
-                reason = NOT_IN_DUMP if kinds[row] == DUMP else COMPACTION
-                yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, reason)
+                reason = NOT_IN_DUMP if kinds[row] == DUMP else IN_BATCH
+                epoch = epochs[row] if epochs[row] is not None and epochs[row] >= 0 else None
+                yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, reason, leader_epoch=epoch)
     if together is not None:
         yield _captured(together[0], together[1], together[2], together[3], observed_at_ms)
 

@@ -13,7 +13,7 @@ after any crash. Damaged batches have files of their own: what their headers cla
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -36,6 +36,7 @@ from coordinator_core.coverage import (
     union,
 )
 from coordinator_core.errors import InvalidBatch, TruncatedBatch
+from coordinator_core.log.copies import Lineage
 from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
@@ -336,9 +337,9 @@ def capture_logs(
     # Quarantine first, coverage last: a crash between leaves rows which the next run finds again and replaces, and a
     # segment is read again until coverage speaks of it.
     versions = dict(bronze.versions)
-    merged = _merged_coverage(bronze, done, epoch_ms(run.captured_at))
-    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done, merged, run)
     copies = _copies_after(bronze, done)
+    merged = _merged_coverage(bronze, done, copies.lineages, epoch_ms(run.captured_at))
+    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done, merged, run)
     copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
     changed = _least_changed(done)
     if changed:
@@ -354,6 +355,7 @@ def capture_logs(
         bronze_version = committed.version
         versions[RECORD_BATCHES.full_name] = version
     versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
+    copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
     holes = tuple(coverage_rows.holes(merged))
     codes = Counter(
         row["code"]
@@ -628,44 +630,65 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _merged_coverage(
-    bronze: Bronze, done: Sequence[TaskDone], observed_at_ms: int
+    bronze: Bronze, done: Sequence[TaskDone], lineages: Mapping[LogPartition, Lineage], observed_at_ms: int
 ) -> dict[LogPartition, Sequence[CoverageRange]]:
     """What was seen, merged into the coverage of the cluster."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
-    rebuilt: dict[LogPartition, tuple[tuple[CoverageRange, ...], tuple[OffsetRange, ...]]] = {}
+    rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
     for result in done:
         for partition, ranges in result.coverage:
             seen.setdefault(partition, []).extend(ranges)
         rebuilt |= result.rebuilt
     merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
     for partition, observed in seen.items():
-        before: Sequence[CoverageRange] = bronze.coverage.get(partition, ())
+        together = [*bronze.coverage.get(partition, ()), *observed]
         if partition in rebuilt:
-            now, cut = rebuilt[partition]
-            together = merge_coverage([*now, *_left_of(before, now, cut)], _left_of(observed, now, cut))
-        else:
-            together = merge_coverage(before, observed)
-        merged[partition] = complete_coverage(together, observed_at_ms=observed_at_ms)
+            now = _but_untold(rebuilt[partition], together)
+            together = [*now, *_left_of(together, now)]
+        of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
+        merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
     return merged
 
 
-def _left_of(
-    before: Sequence[CoverageRange], now: Sequence[CoverageRange], cut: Sequence[OffsetRange]
-) -> list[CoverageRange]:
-    """What holds still of coverage once batches were taken out of bronze: records that are there, seen since when;
-    holes, but for those of tails that were cut away."""
+def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[CoverageRange]:
+    """The same, but for holes and damage that only a tail shows which the log does not have any more."""
+    ends: dict[int, int | None] = {}
+    for r in ranges:
+        if r.leader_epoch is None:
+            yield r
+            continue
+        if r.leader_epoch not in ends:
+            ends[r.leader_epoch] = lineage.end_of(r.leader_epoch)
+        end = ends[r.leader_epoch]
+        if end is None or r.to_offset < end:
+            yield r
+        elif r.from_offset < end:
+            yield replace(r, to_offset=end - 1)
+
+
+def _but_untold(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
+    """The same, but for holes of dumps whose records are not told."""
+    untold = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
+    return [
+        replace(r, from_offset=first, to_offset=last)
+        for r in now
+        for first, last in subtract(
+            [(r.from_offset, r.to_offset)], untold if r.reason == coverage_rows.NOT_IN_DUMP else ()
+        )
+    ]
+
+
+def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> list[CoverageRange]:
+    """What holds still of coverage once batches were taken out of bronze: since when records that are there are known,
+    and what was said of the others."""
     captured = [(r.from_offset, r.to_offset) for r in now if r.kind is CoverageKind.CAPTURED]
     left = []
     for r in before:
-        place = [(r.from_offset, r.to_offset)]
         if r.kind is CoverageKind.CAPTURED:
-            pieces = intersect(place, captured)
-        elif r.kind is CoverageKind.MISSING and r.reason in (BEFORE_FIRST, BETWEEN):
-            continue  # made anew where it still is so
-        else:
-            pieces = subtract(place, cut)
-        for first, last in pieces:
-            left.append(CoverageRange(first, last, r.kind, r.observed_at_ms, r.reason))
+            for first, last in intersect([(r.from_offset, r.to_offset)], captured):
+                left.append(CoverageRange(first, last, r.kind, r.observed_at_ms))
+        elif r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
+            left.append(r)  # gaps are made anew where they still are
     return left
 
 

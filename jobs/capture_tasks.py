@@ -185,8 +185,8 @@ class TaskDone:
     """Files of bronze that go: what is left of them is in `files`."""
     changed: dict[LogPartition, int] = field(default_factory=dict)
     """The first offset at which bronze has other batches now, or more between those that it had."""
-    rebuilt: dict[LogPartition, tuple[tuple[CoverageRange, ...], tuple[OffsetRange, ...]]] = field(default_factory=dict)
-    """Of log partitions from which batches were taken out: what all files cover then; offsets of tails cut away."""
+    rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = field(default_factory=dict)
+    """Of log partitions from which batches were taken out: what all files cover then."""
     lineages: dict[LogPartition, Lineage] = field(default_factory=dict)
     compared: dict[LogPartition, list[ReadFile]] = field(default_factory=dict)
     """Files of sources that were read."""
@@ -314,6 +314,7 @@ def _capture_dump(capture: "_LogCapture", log: "DumpLog") -> None:
     from jobs.sources.dumps import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
 
     capture.begin(None)
+    capture.leave_out(log.untold)
     for read in read_dump_log(log, known=capture.covered):
         capture.add(read)
     capture.end(None)
@@ -426,6 +427,11 @@ class _LogCapture:
             from_offset=from_offset,
         )
 
+    def leave_out(self, untold: Sequence[OffsetRange]) -> None:
+        """Offsets that a dump has and does not tell."""
+        assert self._scan is not None
+        self._scan.leave_out(untold)
+
     def begin_live(self, chosen: "LogRange") -> None:
         """A range of the live log begins."""
         assert self.work.live is not None
@@ -440,9 +446,9 @@ class _LogCapture:
     def add(self, read: SegmentRead) -> None:
         """Write the batches of the next read that count."""
         assert self._scan is not None
-        chosen, rejected, silent, is_cut = self._choose(read)
+        chosen, rejected, silent = self._choose(read)
         self._writer.write(read, chosen)
-        self._scan.add(read, rejected, silent, is_cut)
+        self._scan.add(read, rejected, silent)
         batches = read.scan.batches
         self._count.batch_count += int(chosen.sum())
         self._count.record_count += int(batches.record_count[chosen].sum())
@@ -480,23 +486,23 @@ class _LogCapture:
         for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
             delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
             self._count.batch_count -= 1
-        observed: Sequence[CoverageRange] = merge_coverage(self._observed, ())
         files = self._written
+        if self._there.has_taken_out and self.work.source_count == 1:
+            self._there.add(written_as_table_file(file, target, self._like()) for file in self._written)
         if self._there.has_taken_out or bad:
             removed, rest, discarded, now = self._there.finish(target, bad)
             gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
             files = [file for file in files if file.path not in gone] + rest
             done.removed += removed
             if self._there.has_taken_out:
-                of_this_run = [] if self.work.source_count > 1 else self._written
-                now += [written_as_table_file(file, target, self._like()) for file in of_this_run]
                 at_ms = epoch_ms(self._task.run.captured_at)
-                done.rebuilt[place] = covered_by(now, at_ms), tuple(self._there.cut)
-                observed = [r for r in observed if r.kind is not CoverageKind.CAPTURED]
+                done.rebuilt[place] = covered_by(now, at_ms)
+                # what was said of batches that went hides what others say of their offsets
+                self._observed = [r for r in self._observed if r.kind is not CoverageKind.CAPTURED]
             for file in discarded:
                 delete_file(file.path)
         done.files += [*files, *self._damaged_written.values()]
-        done.coverage.append((place, tuple(observed)))
+        done.coverage.append((place, merge_coverage(self._observed, ())))
         done.known.setdefault(place, []).extend(self._ranges)
         done.damaged.setdefault(place, set()).update(self._damaged_written)
         if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
@@ -528,11 +534,9 @@ class _LogCapture:
             | place
         )
 
-    def _choose(
-        self, read: SegmentRead
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
         """(batches which are taken; good ones which bronze has in part and does not take; those of which nothing is
-        said, since what bronze has decides; those of a tail which the log does not have any more), one bool each."""
+        said, since what bronze has decides, or since the log does not have them any more), one bool each."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         count = len(batches)
         nothing = np.zeros(count, np.bool_)
@@ -607,7 +611,7 @@ class _LogCapture:
                 byte_position=start if read.segment.source_kind == SEGMENT else None,
                 bytes=read.data.slice(start, size_bytes).to_pybytes(),
             )
-        return chosen, rejected, silent, is_cut
+        return chosen, rejected, silent
 
     @staticmethod
     def _meet(there: BatchRows, come: BatchRows) -> NDArray[np.bool_]:

@@ -1,13 +1,14 @@
 """Coverage of log partitions: from the scan of their segments, and as rows of bronze.coverage."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, with_times
+from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, subtract, with_times
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
@@ -28,6 +29,7 @@ SKIPPED: Final = "bytes which are no batch were skipped here"
 OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in bronze.quarantine"
 HOLE: Final = "a hole in the log of a topic which is never compacted"
 NOT_IN_DUMP: Final = "the dump tells no record here: a marker, compaction, or left out of the dump"
+NOT_TOLD: Final = "the dump has records here that it does not tell: dump again, with the decoder of the topic"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
 HOLES: Final = ("MISSING", "CORRUPT")
@@ -58,18 +60,18 @@ class CoverageScan:
         self._next_offset = -1 if from_offset is None else from_offset
         self._was_skipped = False
         self._is_dump = False
-        self._is_cut = False
+        self._epoch: int | None = None
+        """Of the batch behind what is spoken of."""
+        self._untold: Sequence[tuple[int, int]] = ()
 
     def add(
         self,
         read: SegmentRead,
         rejected: NDArray[np.bool_] | None = None,
         silent: NDArray[np.bool_] | None = None,
-        is_cut: NDArray[np.bool_] | None = None,
     ) -> None:
         """The next read. One bool a batch each: `rejected`, good ones which bronze does not take all the same;
-        `silent`, those of which other batches of bronze decide; `is_cut`, those of a tail which the log does not have
-        any more: nothing is said of them, nor of the holes around them."""
+        `silent`, those of which other batches of bronze decide."""
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
         self._is_dump = read.segment.source_kind == DUMP
@@ -77,12 +79,12 @@ class CoverageScan:
         self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
-        for first, last in _stretches(read, is_after_skip, rejected, silent, is_cut):
+        epochs = _epochs_behind(read)
+        for first, last in _stretches(read, is_after_skip, rejected, silent):
             from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
             self._was_skipped = self._was_skipped or bool(is_after_skip[first])
-            was_cut, self._is_cut = self._is_cut, is_cut is not None and bool(is_cut[first])
-            if not was_cut and not self._is_cut:
-                self._hole_until(from_offset)
+            self._epoch = None if epochs is None or epochs[first] < 0 else int(epochs[first])
+            self._hole_until(from_offset)
             self._was_skipped = False
             self._next_offset = to_offset + 1
             if silent is not None and silent[first]:
@@ -96,12 +98,23 @@ class CoverageScan:
                     self._say(r)
         self._was_skipped = self._was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
 
+    def leave_out(self, untold: Sequence[tuple[int, int]]) -> None:
+        """Offsets of records that the source has and does not tell: they are MISSING, as holes or not."""
+        self._untold = untold
+
     def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
         """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""
-        if offset_end is not None and self._next_offset >= 0 and not self._is_cut:
+        if offset_end is not None and self._next_offset >= 0:
             self._hole_until(offset_end)
         if self._log_start_offset:
             self._ranges.append(self._range(0, self._log_start_offset - 1, CoverageKind.MISSING, LOG_START))
+        if self._untold:
+            found, self._ranges = self._ranges, []
+            for r in found:
+                is_hole = r.kind is CoverageKind.COMPACTED
+                pieces = subtract([(r.from_offset, r.to_offset)], self._untold if is_hole else ())
+                self._ranges += [replace(r, from_offset=first, to_offset=last) for first, last in pieces]
+            self._ranges += [self._range(first, last, CoverageKind.MISSING, NOT_TOLD) for first, last in self._untold]
         return merge_coverage(self._ranges, ())
 
     def _hole_until(self, offset: int) -> None:
@@ -121,7 +134,8 @@ class CoverageScan:
         return self._range(first, last, CoverageKind.MISSING, NOT_IN_DUMP if self._is_dump else HOLE)
 
     def _range(self, first: int, last: int, kind: CoverageKind, reason: str) -> CoverageRange:
-        return CoverageRange(first, last, kind, self._observed_at_ms, reason)
+        epoch = None if kind is CoverageKind.MISSING else self._epoch
+        return CoverageRange(first, last, kind, self._observed_at_ms, reason, leader_epoch=epoch)
 
     def _say(self, r: CoverageRange) -> None:
         """Stretches of a long log touch each other: they are joined at once, so that memory is bounded by its holes."""
@@ -130,6 +144,20 @@ class CoverageScan:
             self._ranges[-1:] = merge_coverage((last,), (r,))
         else:
             self._ranges.append(r)
+
+
+def _epochs_behind(read: SegmentRead) -> NDArray[np.int32] | None:
+    """The leader epoch of each batch, or of the first intact one behind it; less than 0 where none is known. None where
+    all headers are made up."""
+    if not read.segment.is_header_told:
+        return None
+    batches, crc_valid = read.scan.batches, read.scan.crc_valid
+    epochs: NDArray[np.int32] = np.where(batches.magic >= 2, batches.leader_epoch, -1).astype(np.int32)
+    if not crc_valid.all():
+        rows = np.flatnonzero(crc_valid)
+        behind = np.searchsorted(rows, np.arange(len(epochs)))
+        epochs = np.append(epochs[rows], np.int32(-1))[behind]
+    return epochs
 
 
 def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
@@ -200,8 +228,11 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
             last_timestamp_ms=int(known_last.max()) if len(known_last) else None,
         )
     for hole in holes:
-        reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else COMPACTION
-        yield CoverageRange(*hole, CoverageKind.COMPACTED, observed_at_ms, reason)
+        reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else IN_BATCH
+        epoch = int(batches.leader_epoch[first]) if batches.magic[first] >= 2 and read.segment.is_header_told else -1
+        yield CoverageRange(
+            *hole, CoverageKind.COMPACTED, observed_at_ms, reason, leader_epoch=epoch if epoch >= 0 else None
+        )
 
 
 def to_table(cluster_id: str, coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> pa.Table:
@@ -215,6 +246,7 @@ def to_table(cluster_id: str, coverage: Mapping[LogPartition, Sequence[CoverageR
             "to_offset": r.to_offset,
             "kind": r.kind.name,
             "reason": r.reason,
+            "leader_epoch": r.leader_epoch,
             "first_timestamp": None if first_ms is None else to_datetime(first_ms),
             "last_timestamp": None if last_ms is None else to_datetime(last_ms),
             "observed_at": to_datetime(r.observed_at_ms),
@@ -244,6 +276,7 @@ def _range(row: Mapping[str, Any]) -> CoverageRange:
         kind=kind,
         observed_at_ms=epoch_ms(row["observed_at"]),
         reason=row["reason"],
+        leader_epoch=row["leader_epoch"],
         first_timestamp_ms=None if first is None else epoch_ms(first),
         last_timestamp_ms=None if last is None else epoch_ms(last),
     )

@@ -258,6 +258,8 @@ def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
                     return None
                 span = (int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]]))
                 both = _shared(others, [span])
+                if not len(both):
+                    continue  # one has batches only where the other has none
                 return other_log(
                     decode_chunk(_bytes(of_other, others, both)), decode_chunk(_bytes(data, batches, shared))
                 )

@@ -158,6 +158,14 @@ class Lineage:
             is_cut |= is_known & (rows.leader_epoch >= first) & (rows.leader_epoch <= last) & ~is_in
         return is_cut
 
+    def end_of(self, leader_epoch: int) -> int | None:
+        """The first offset at which nothing of an epoch is of the log any more; None: it goes on."""
+        if self.checkpoint:
+            epochs = [epoch for epoch, _ in self.checkpoint]
+            if epochs[0] <= leader_epoch <= epochs[-1] and leader_epoch not in epochs:
+                return 0
+        return min((offset for epoch, offset in self.starts.items() if epoch > leader_epoch), default=None)
+
     def cut_by(self, leader_epoch: int, last_offset: int) -> tuple[int, int]:
         """The newer leader epoch that cuts a batch away, and the offset at which it begins."""
         newer = [

@@ -30,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.coverage import union
 from coordinator_core.errors import EncodeError
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log import fast
@@ -39,7 +40,7 @@ from coordinator_core.log.scan import SegmentScan
 from coordinator_core.log.segment import parse_partition_folder
 from coordinator_core.lookup import key_partition
 from coordinator_core.printed import PrintedRecord, formatter_record, is_formatter_object, parse_json
-from coordinator_core.printed_log import PrintedBatch, read_printed_log
+from coordinator_core.printed_log import PrintedBatch, PrintedGap, read_printed_log
 from jobs.choices import DumpFormat
 from jobs.errors import SourceError
 from jobs.quarantine import UNREADABLE_FILE
@@ -101,6 +102,8 @@ class DumpLog:
     kind: str
     """ROWS, BATCHES or FORMATTED."""
     runs: tuple[Run, ...]
+    untold: tuple[tuple[int, int], ...] = ()
+    """Offsets whose records the dump has, and does not tell: ascending, disjoint, both ends inclusive."""
     log_start_offset: None = None
 
     @property
@@ -159,6 +162,7 @@ class _Done:
     other_topic_count: int = 0
     record_counts: dict[str, int] = field(default_factory=dict)
     """By kind."""
+    untold: list[PrintedGap] = field(default_factory=list)
     inexact_count: int = 0
     """Batches of kafka-dump-log which are not the log's to the byte."""
     unread_count: int = 0
@@ -274,12 +278,18 @@ def _open_text(file: DumpFile) -> Any:
 
 def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
     runs: dict[tuple[int, str, int, str], list[Run]] = {}
+    untold: dict[tuple[int, str, int, str], list[tuple[int, int]]] = {}
     order = {uri: index for index, uri in reversed([*enumerate(uris)])}
     for task in done:
         for kind, topic, partition, run in task.runs:
             runs.setdefault((order[task.uri], topic, partition, kind), []).append(run)
-    for (index, topic, partition, kind), found in sorted(runs.items(), key=lambda item: item[0]):
-        yield DumpLog(topic, partition, uris[index], kind, tuple(found))
+        for gap in task.untold:
+            place = order[task.uri], gap.topic, gap.partition, BATCHES
+            untold.setdefault(place, []).append((gap.first_offset, gap.last_offset))
+    for place in sorted({*runs, *untold}):
+        index, topic, partition, kind = place
+        found = tuple(runs.get(place, ()))
+        yield DumpLog(topic, partition, uris[index], kind, found, tuple(union(untold.get(place, ()))))
 
 
 def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
@@ -397,7 +407,10 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
     waiting_bytes = 0
     with _open_text(file) as stream:
         for item in read_printed_log(_text_lines(read_lines(stream), faults, positions), log=log):
-            if not isinstance(item, PrintedBatch):
+            if isinstance(item, PrintedGap):
+                if item.topic in work.rules.topics:
+                    done.untold.append(item)
+            elif not isinstance(item, PrintedBatch):
                 faults.add(
                     BadRow(
                         message=f"line {item.line_number}: {item.message}",

@@ -85,6 +85,11 @@ COVERAGE = Table(
             "CAPTURED: of its latest batch; MISSING, CORRUPT: of the first captured batch after; null where none.",
         ),
         Column("observed_at", TIMESTAMP, "Start of the run that first saw the range so."),
+        Column(
+            "leader_epoch",
+            INT,
+            "COMPACTED, CORRUPT: leader epoch of the batch behind it in the copy that shows it; null where not known.",
+        ),
     ),
 )
 

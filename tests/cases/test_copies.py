@@ -6,16 +6,25 @@ from typing import Any
 
 import pytest
 
+from jobs.export_segments import export_segments
 from schemas.tables import TABLES
-from tests.cases.harness import CASES, Ledger
+from tests.cases.harness import CASES, Ledger, Night
+from tests.jobs.in_process import in_process
 
 COMPACTION = CASES / "X-compaction"
 DIVERGED = CASES / "I-diverged"
 
 
-def nights(ledger: Ledger, *sources: tuple[Path, ...], **values: Any) -> list[int]:
-    """One night for each tuple of sources; exit codes."""
-    return [ledger.night(*each, number=number, **values).exit_code for number, each in enumerate(sources, start=1)]
+def nights(ledger: Ledger, *sources: tuple[Path, ...], **values: Any) -> list[bool]:
+    """One night for each tuple of sources; whether each found all it read in order."""
+    return [is_clean(ledger.night(*each, number=number, **values)) for number, each in enumerate(sources, start=1)]
+
+
+def is_clean(night: Night) -> bool:
+    """Is nothing quarantined, and no hole? (The other log partitions of the topic are not there: that is no matter.)"""
+    captured, replayed = night.facts["captured"], night.facts["replayed"]
+    counts = [captured["quarantined_count"], captured["hole_count"], replayed["quarantined_count"]]
+    return counts == [0, 0, 0]
 
 
 def coverage(ledger: Ledger) -> list[tuple[int, int, str]]:
@@ -46,8 +55,8 @@ def test_a_batch_with_more_records_replaces_a_cleaned_one(
 ) -> None:
     """Every record that any replica has left is in bronze and silver, and coverage says so, in any order."""
     folders = tuple(COMPACTION / name for name in order)
-    codes = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
-    assert codes[-1] == 0
+    are_clean = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
+    assert are_clean[-1]
     assert bronze(ledger) == [(0, 4, 0, 5), (5, 9, 0, 5), (10, 10, 0, 1)]
     assert len(commits(ledger)) == 11
     assert coverage(ledger) == [(0, 10, "CAPTURED")]
@@ -60,8 +69,8 @@ def test_the_tail_that_a_newer_leader_never_had_is_cut_away(
 ) -> None:
     """The higher leader epoch counts, in any order; where the copies part ways is said, and is no gap."""
     folders = tuple(DIVERGED / name for name in order)
-    codes = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
-    assert codes[-1] == 0
+    are_clean = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
+    assert are_clean[-1]
     epochs = [(first, epoch) for first, _, epoch, _ in bronze(ledger)]
     assert epochs == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1)]
     assert coverage(ledger) == [(0, 7, "CAPTURED")]
@@ -100,3 +109,35 @@ def contents(ledger: Ledger) -> dict[str, list[str]]:
             rows = ledger.rows(name)
             found[name] = sorted(str([(k, v) for k, v in row.items() if k not in UNLIKE]) for row in rows)
     return found
+
+
+@pytest.mark.parametrize("first", ["0-deep.txt", "1-no-decoder.txt"])
+def test_what_a_dump_does_not_tell_is_missing_until_it_comes(ledger: Ledger, first: str) -> None:
+    """A dump without decoder gives no records: its offsets are MISSING, and the right dump is taken afterwards."""
+    folder = CASES / "N-advice"
+    assert not is_clean(ledger.night(dumps=(str(folder / first),)))
+    assert bronze(ledger) == []
+    assert coverage(ledger) == [(0, 2, "MISSING")]
+    assert is_clean(ledger.night(dumps=(str(folder / "2-right.txt"),), number=2))
+    assert coverage(ledger) == [(0, 2, "CAPTURED")]
+    assert [row["log_offset"] for row in ledger.rows("silver.offset_commits")] == [1, 2]
+    assert {row["resolved_by"] for row in ledger.rows("bronze.quarantine")} == {
+        "bronze has these offsets from a good copy"
+    }
+
+
+def test_segments_bring_what_a_dump_did_not_tell(ledger: Ledger, tmp_path: Path) -> None:
+    """The log's own files are taken after a dump that tells too little, one that tells a part of a batch too."""
+    folder = CASES / "N-advice"
+    right = Ledger(tmp_path / "right")
+    right.night(dumps=(str(folder / "2-right.txt"),))
+    exported = tmp_path / "exported"
+    export_segments(in_process(), right.warehouse, cluster_id=right.cluster_id, output=str(exported))
+    lines = (folder / "2-right.txt").read_text().splitlines()
+    headers_alone = tmp_path / "__consumer_offsets-12.txt"
+    headers_alone.write_text("\n".join(line for line in lines if not line.startswith("| offset: 1 ")) + "\n")
+    assert not is_clean(ledger.night(dumps=(str(headers_alone),)))
+    assert coverage(ledger) == [(0, 0, "CAPTURED"), (1, 1, "MISSING"), (2, 2, "CAPTURED")]
+    assert is_clean(ledger.night(exported, number=2))
+    assert coverage(ledger) == [(0, 2, "CAPTURED")]
+    assert contents(ledger) == contents(right)

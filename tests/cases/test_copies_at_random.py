@@ -1,0 +1,311 @@
+"""Random copies of one log, in any order and cut into nights, against a plain reference that knows all of them.
+
+A copy is cleaned as Kafka's cleaner does, cut short, begins later, ends in a tail that a newer leader never had, has a
+damaged batch, comes twice, or is a dump of rows. COPY_SETS says how many sets; a few of them as whole nights.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from coordinator_core.codec import encode_key, encode_value
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.log.records import iter_records
+from jobs.capture import capture
+from jobs.settings import load_settings
+from jobs.sinks import Warehouse
+from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.tables import TABLES
+from tests.cases.harness import Ledger
+from tests.cases.test_copies import contents
+from tests.coordinator_core.group_records import record
+from tests.jobs.builders import damaged
+from tests.jobs.dump_builders import kafka_rows, write_json_lines
+from tests.jobs.in_process import in_process
+
+COPY_SETS: Final = int(os.environ.get("COPY_SETS", "60"))
+PARTS: Final = 4
+WHOLE_NIGHTS: Final = max(4, COPY_SETS // 20)
+BEGIN_MS: Final = 1_780_000_000_000
+NIGHT: Final = datetime(2026, 11, 25, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A batch of a copy."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    records: tuple[Record, ...]
+    is_damaged: bool = False
+
+    def data(self) -> bytes:
+        """On disk."""
+        bounds = {"base_offset": self.base_offset, "last_offset": self.last_offset}
+        whole = build_batch(self.records, leader_epoch=self.epoch, **bounds)
+        return damaged(whole) if self.is_damaged else whole
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Of its records."""
+        return tuple(it.offset for it in self.records)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One source."""
+
+    batches: tuple[Written, ...]
+    checkpoint: tuple[tuple[int, int], ...] = ()
+    is_dump: bool = False
+    cuts: tuple[int, ...] = field(default=())
+    """Batches with which further segment files begin."""
+
+    def write(self, root: Path) -> dict[str, tuple[str, ...]]:
+        """As files; the setting that names them."""
+        folder = root / f"{TOPIC}-0"
+        folder.mkdir(parents=True)
+        starts = [0, *self.cuts, len(self.batches)]
+        for first, after in pairwise(starts):
+            if first < after:
+                name = f"{self.batches[first].base_offset:020d}.log"
+                (folder / name).write_bytes(b"".join(batch.data() for batch in self.batches[first:after]))
+        if self.checkpoint:
+            lines = [f"{epoch} {offset}" for epoch, offset in self.checkpoint]
+            (folder / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+        if self.is_dump:
+            path = write_json_lines(kafka_rows(root), root.parent / f"{root.name}.jsonl")
+            return {"dumps": (str(path),)}
+        return {"segments": (str(root),)}
+
+
+def commit(offset: int, key: int, number: int) -> Record:
+    """A commit of a group, as one of few keys."""
+    value = {"offset": number, "leader_epoch": -1, "metadata": "", "commit_timestamp": BEGIN_MS + offset * 1_000}
+    fields = {"group": f"g{key % 2}", "topic": "in", "partition": key // 2}
+    _, key_fields, value_fields = record(RecordType.OFFSET_COMMIT, fields, value)
+    encoded = encode_value(TOPIC, RecordType.OFFSET_COMMIT, 3, value_fields)
+    at_ms = BEGIN_MS + offset * 1_000
+    return Record(offset, at_ms, encode_key(TOPIC, RecordType.OFFSET_COMMIT, key_fields), encoded)
+
+
+def batches_from(random: Random, offset: int, count: int, epoch: int) -> Iterator[Written]:
+    """Batches of random sizes, one behind the other."""
+    for _ in range(count):
+        size = random.randint(1, 4)
+        records = tuple(commit(offset + i, random.randrange(6), random.randrange(1_000)) for i in range(size))
+        yield Written(offset, offset + size - 1, epoch, records)
+        offset += size
+
+
+def cleaned(batches: Sequence[Written], before: int) -> tuple[Written, ...]:
+    """As Kafka's cleaner leaves the first ones: of each key the last record, no batch that is empty."""
+    newest = {it.key: it.offset for batch in batches[:before] for it in batch.records}
+    left = []
+    for index, batch in enumerate(batches):
+        kept = tuple(it for it in batch.records if index >= before or newest[it.key] == it.offset)
+        if kept:
+            left.append(replace(batch, records=kept))
+    return tuple(left)
+
+
+def copies_of_a_log(random: Random) -> list[Copy]:
+    """Some copies; each epoch but the last has a leader that may have died with a tail of its own."""
+    log: list[Written] = []
+    starts: list[tuple[int, int]] = []
+    tails: list[tuple[Written, ...]] = []
+    for epoch in range(random.randint(1, 3)):
+        offset = log[-1].last_offset + 1 if log else 0
+        starts.append((epoch, offset))
+        log += batches_from(random, offset, random.randint(2, 6), epoch)
+        tail = batches_from(random, log[-1].last_offset + 1, random.randint(1, 4), epoch)
+        tails.append((*log, *tail))
+    copies = []
+    for _ in range(random.randint(2, 4)):
+        is_tail = len(starts) > 1 and random.random() < 0.3
+        if is_tail:
+            epoch = random.randrange(len(starts) - 1)
+            batches, own = tails[epoch], tuple(starts[: epoch + 1])
+        else:
+            batches, own = tuple(log), tuple(starts)
+        if random.random() < 0.5:
+            batches = cleaned(batches, random.randint(1, len(batches) - 1))
+        if random.random() < 0.3 and not is_tail:
+            batches = batches[: random.randint(1, len(batches))]
+        if random.random() < 0.2:
+            batches = batches[random.randrange(len(batches)) :]
+        own = tuple(it for it in own if it[1] <= batches[-1].last_offset)
+        if random.random() < 0.25 and len(batches) > 2:
+            bad = random.randrange(1, len(batches) - 1)
+            batches = (*batches[:bad], replace(batches[bad], is_damaged=True), *batches[bad + 1 :])
+        # rows without epochs say nothing of tails: those are put below all that has headers, and do not come back
+        is_dump = len(starts) == 1 and random.random() < 0.3 and not any(batch.is_damaged for batch in batches)
+        cuts = (random.randrange(1, len(batches)),) if len(batches) > 1 and random.random() < 0.4 else ()
+        copies.append(Copy(batches, own if random.random() < 0.5 else (), is_dump, cuts))
+    return copies
+
+
+# --- the reference
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What bronze and coverage must say."""
+
+    records: dict[int, tuple[Any, ...]]
+    """By offset: leader epoch (None of a dump), key and value."""
+    compacted: frozenset[int]
+    """Offsets at which a copy that is of the log shows that there is nothing any more."""
+    bad: frozenset[int]
+
+
+def expected(copies: Sequence[Copy]) -> Expected:
+    """By the rules of the documentation, with all copies at hand."""
+    logs = [copy for copy in copies if not copy.is_dump]
+    intact = [batch for copy in logs for batch in copy.batches if not batch.is_damaged]
+    checkpoint = max((copy.checkpoint for copy in logs), key=lambda it: (it[-1][0] if it else -1, len(it)), default=())
+    starts: dict[int, int] = {}
+    for batch in intact:
+        starts[batch.epoch] = min(batch.base_offset, starts.get(batch.epoch, batch.base_offset))
+    starts |= dict(checkpoint)
+
+    def is_of_the_log(batch: Written) -> bool:
+        return not any(epoch > batch.epoch and start <= batch.last_offset for epoch, start in starts.items())
+
+    best: dict[tuple[int, int], Written] = {}
+    for batch in filter(is_of_the_log, intact):
+        place = batch.base_offset, batch.last_offset
+        if place not in best or (len(batch.records), batch.data()) > (len(best[place].records), best[place].data()):
+            best[place] = batch
+    records: dict[int, tuple[Any, ...]] = {}
+    holes: set[int] = set()
+    bad: set[int] = set()
+
+    def shown(offsets: Iterable[int], epoch: int | None) -> set[int]:
+        """Offsets of which a copy speaks that goes on with an epoch: behind its end it is of another log."""
+        ends = [start for newer, start in starts.items() if epoch is not None and newer > epoch]
+        return {offset for offset in offsets if offset < min(ends, default=offset + 1)}
+
+    covered: set[int] = set()
+    for batch in best.values():
+        records |= {it.offset: (batch.epoch, it.key, it.value) for it in batch.records}
+        span = set(range(batch.base_offset, batch.last_offset + 1))
+        covered |= span
+        holes |= span - set(batch.offsets)
+    for copy in logs:
+        position = copy.batches[0].base_offset
+        for index, batch in enumerate(copy.batches):
+            epoch = next((it.epoch for it in copy.batches[index:] if not it.is_damaged), None)
+            span = set(range(batch.base_offset, batch.last_offset + 1))
+            holes |= shown(range(position, batch.base_offset), epoch)
+            if batch.is_damaged:
+                bad |= shown(span, epoch)
+            elif is_of_the_log(batch):
+                holes |= span - set(batch.offsets)
+            position = batch.last_offset + 1
+    for copy in copies:
+        if copy.is_dump:
+            rows = [it for batch in copy.batches for it in batch.records]
+            records = {it.offset: (None, it.key, it.value) for it in rows if it.offset not in covered} | records
+            holes |= set(range(rows[0].offset, rows[-1].offset + 1)) - {it.offset for it in rows}
+    return Expected(records, frozenset(holes - records.keys()), frozenset(bad - records.keys()))
+
+
+# --- what the product says
+
+
+def records_of(rows: Iterable[dict[str, Any]]) -> dict[int, tuple[Any, ...]]:
+    """By offset: leader epoch, key and value, of the intact batches of bronze."""
+    found: dict[int, tuple[Any, ...]] = {}
+    for row in rows:
+        if row["crc_valid"]:
+            for it in iter_records(row["batch"]):
+                assert it.offset not in found
+                found[it.offset] = (row["leader_epoch"], it.key, it.value)
+    return found
+
+
+def coverage_of(rows: Iterable[dict[str, Any]]) -> dict[int, str]:
+    """By offset: what is said of it."""
+    return {at: row["kind"] for row in rows for at in range(row["from_offset"], row["to_offset"] + 1)}
+
+
+def in_nights(random: Random, copies: Sequence[int], *, is_one_run: bool) -> list[list[int]]:
+    """Copies in any order, some twice, cut into nights."""
+    order = [*copies, *random.sample(copies, random.randint(0, 1))]
+    random.shuffle(order)
+    if is_one_run:
+        return [list(dict.fromkeys(order))]
+    nights: list[list[int]] = []
+    for index in order:
+        if nights and index not in nights[-1] and random.random() < 0.3:
+            nights[-1].append(index)
+        else:
+            nights.append([index])
+    return nights
+
+
+def sources_of(night: Sequence[int], written: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """The settings of one night."""
+    together: dict[str, tuple[str, ...]] = {}
+    for index in night:
+        for name, paths in written[index].items():
+            together[name] = (*together.get(name, ()), *paths)
+    return together
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_bronze_and_coverage_follow_from_all_copies_in_any_order(tmp_path: Path, part: int) -> None:
+    """bronze has what the reference has, coverage says CAPTURED of that alone, and never hides what is missing."""
+    session = in_process()
+    for seed in range(part, COPY_SETS, PARTS):
+        random = Random(seed)
+        copies = copies_of_a_log(random)
+        wanted = expected(copies)
+        written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
+        said = []
+        for attempt in range(2):
+            warehouse = Warehouse(str(tmp_path / f"{seed}" / f"warehouse-{attempt}"), session=session)
+            nights = in_nights(random, range(len(copies)), is_one_run=attempt == 0)
+            for number, night in enumerate(nights):
+                options = {"cluster_id": "c", "warehouse": warehouse.root, **sources_of(night, written)}
+                capture(
+                    session,
+                    warehouse,
+                    load_settings(options, environment={}),
+                    capture_id=f"night-{number}",
+                    captured_at=NIGHT + timedelta(days=number),
+                )
+            place = f"seed {seed}, nights {nights}"
+            found = records_of(warehouse.read(TABLES["bronze.record_batches"]).to_pylist())
+            assert found == wanted.records, place
+            told = coverage_of(warehouse.read(TABLES["bronze.coverage"]).to_pylist())
+            assert {at for at, kind in told.items() if kind == "CAPTURED"} == found.keys(), place
+            assert {at for at, kind in told.items() if kind == "COMPACTED"} <= wanted.compacted, place
+            assert {at for at, kind in told.items() if kind == "CORRUPT"} <= wanted.bad, place
+            said.append((told, place))
+        assert said[0][0] == said[1][0], said
+
+
+@pytest.mark.parametrize("seed", range(WHOLE_NIGHTS))
+def test_silver_and_gold_follow_from_all_copies_in_any_order(tmp_path: Path, seed: int) -> None:
+    """Whole nights: what other batches replaced leaves nothing behind."""
+    random = Random(f"nights {seed}")
+    copies = copies_of_a_log(random)
+    written = [copy.write(tmp_path / f"copy-{index}") for index, copy in enumerate(copies)]
+    tables = []
+    for attempt in range(2):
+        ledger = Ledger(tmp_path / f"warehouse-{attempt}")
+        nights = in_nights(random, range(len(copies)), is_one_run=attempt == 0)
+        for number, night in enumerate(nights, start=1):
+            ledger.night(number=number, **sources_of(night, written))
+        tables.append(contents(ledger))
+    assert tables[0] == tables[1]
