@@ -157,6 +157,13 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+class SampledEnd(NamedTuple):
+    """The end of a source topic's log when it was asked."""
+
+    end_offset: int
+    sampled_at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """A committed offset in force. `topic_id` is None where the record holds none."""
@@ -330,14 +337,17 @@ class SilverAt:
         is_asked: BoolArray = np.array([*(text in asked for text in texts), False])[codes]
         return is_asked
 
-    def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, int]:
+    def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, SampledEnd]:
         """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
         oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
         names = ("topic", "partition", "sampled_at", "end_offset")
         rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
         rows.sort(key=lambda row: row["sampled_at"])
-        return {TopicPartition(row["topic"], row["partition"]): row["end_offset"] for row in rows}
+        return {
+            TopicPartition(row["topic"], row["partition"]): SampledEnd(row["end_offset"], epoch_ms(row["sampled_at"]))
+            for row in rows
+        }
 
     def scan(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows of the groups in question for which all conditions hold, in no order."""

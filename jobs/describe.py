@@ -25,6 +25,7 @@ from jobs.as_of import (
     Group,
     Member,
     NoSuchGroupError,
+    SampledEnd,
     SilverAt,
     TopicPartition,
 )
@@ -37,7 +38,7 @@ CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
 
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
-EndOffsets = Mapping[TopicPartition, int]
+EndOffsets = Mapping[TopicPartition, SampledEnd]
 Cells = Mapping[str, Value]
 """Values of one row by column name: at least those of its layout."""
 
@@ -272,8 +273,14 @@ def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
 def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: Member | None) -> Cells:
     committed = group.offsets.get(place)
     offset = committed.offset if committed else None
-    end = ends.get(place)
-    if end is not None and offset is not None and end < offset:
+    sample = ends.get(place)
+    end = sample.end_offset if sample else None
+    if (
+        sample
+        and committed
+        and sample.end_offset < committed.offset
+        and sample.sampled_at_ms < committed.committed_at_ms
+    ):
         end = None  # the sample is older than the commit: it says nothing of the log end now
     return {
         "GROUP": group.group_id,
@@ -282,6 +289,7 @@ def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: M
         "LEADER-EPOCH": committed.leader_epoch if committed else None,
         "CURRENT-OFFSET": offset,
         "LOG-END-OFFSET": end,
+        # below 0 where the commit is beyond the end, as Kafka's tool prints it
         "LAG": end - offset if end is not None and offset is not None else None,
         "CONSUMER-ID": member.member_id if member else None,
         "HOST": member.client_host if member else None,
@@ -323,7 +331,8 @@ def _share_member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
 
 def _share_offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
     for place, start in sorted(group.share_starts.items()):
-        end, done = ends.get(place), start.delivery_complete_count
+        sample, done = ends.get(place), start.delivery_complete_count
+        end = sample.end_offset if sample else None
         is_known = end is not None and start.start_offset is not None and done is not None
         lag = end - start.start_offset - done if is_known else None  # type: ignore[operator]
         yield {

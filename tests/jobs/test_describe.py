@@ -234,12 +234,20 @@ def test_share_groups_as_kafka_prints_them(warehouse: Warehouse) -> None:
 
 @pytest.mark.parametrize(
     ("sampled_minute", "end_offset", "shown"),
-    [(2, 25, ("25", "5")), (2, 20, ("20", "0")), (2, 19, ("-", "-")), (4, 25, ("-", "-"))],
+    [
+        (2, 25, ("25", "5")),
+        (2, 20, ("20", "0")),
+        (2, 19, ("19", "-1")),
+        (0, 19, ("-", "-")),
+        (0, 25, ("25", "5")),
+        (4, 25, ("-", "-")),
+    ],
 )
 def test_lag_is_told_only_by_a_sample_of_that_time(
     warehouse: Warehouse, sampled_minute: int, end_offset: int, shown: tuple[str, str]
 ) -> None:
-    """A sample from before the commit, or from later than asked for, says nothing; lag is never negative."""
+    """A sample from later than asked for says nothing, nor does an end below an offset that was committed after it. A
+    commit beyond the end has a lag below 0, as in Kafka's tool."""
     sample = {"cluster_id": CLUSTER, "topic": "t", "partition": 0, "sampled_at": at(sampled_minute)}
     write(
         warehouse,
