@@ -356,6 +356,7 @@ def _works(
                     topic=topic,
                     former=former,
                     log_partitions=tuple(of_topic[index].partition for index in indices),
+                    batch_files={of_topic[index].partition: of_topic[index].files for index in indices},
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
                     watermarks={log[1]: place for log, place in watermarks.items() if log[0] == topic},

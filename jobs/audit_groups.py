@@ -31,6 +31,7 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import Settled
 from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
 from coordinator_core.log.chunk import BoolArray
+from jobs.audit_clocks import clock_steps, steps_before
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
@@ -92,6 +93,7 @@ def _audit_all(
 ) -> SavedGroups:
     """Audit the groups of a log partition from their beginning."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
+    made.find_clock_steps(0)
     for bundle in group_bundles(work.files, log_partition):
         plain = _judge_plain(bundle, work, made)
         kept.add_plain(plain)
@@ -140,12 +142,13 @@ class _Made:
         self._settled: dict[str, Settled] = {}
         self._heard = HeardBuilder()
         self._not_judged: set[str] = set()
+        self._clock_steps: tuple[int, ...] = ()
 
     def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
         """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
         no other group from gold."""
         try:
-            judged = judge_group(life, self._work.inference, known, None, removed)
+            judged = judge_group(self.with_clock_steps(life), self._work.inference, known, None, removed)
             self.add(judged)
             if lags is not None:
                 lags.add(life)
@@ -156,6 +159,19 @@ class _Made:
             write_broken_rules([_not_judged(life, error)], self._work.topic, self._parts)
             return None
         return judged
+
+    def find_clock_steps(self, from_log_offset: int) -> None:
+        """Where the time of the log partition goes back: told from a place on; groups are judged by all."""
+        steps = clock_steps(self._work, self._log_partition, from_log_offset)
+        write_broken_rules(steps, self._work.topic, self._parts)
+        if from_log_offset:
+            before = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset)
+            self._clock_steps = tuple(before)
+        self._clock_steps += tuple(step.log_offset for step in steps)
+
+    def with_clock_steps(self, life: GroupLife) -> GroupLife:
+        """The same, with the steps of its log partition."""
+        return life._replace(clock_steps=self._clock_steps) if self._clock_steps else life
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
         """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
@@ -301,6 +317,7 @@ class _NewAudit:
     def run(self) -> SavedGroups:
         """Write what gold says of the groups now; what was said of them before stays where it still holds."""
         work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
+        self._made.find_clock_steps(place)
         for group_id in saved.not_judged:
             self._judge_whole(group_id)
         versions = changed_versions(work.group_files.get(log_partition, ())).items()
@@ -419,7 +436,8 @@ class _NewAudit:
             heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
             before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
-            judged = judge_group(life, self._work.inference, self._known, before, self._removed)
+            timed = self._made.with_clock_steps(life)
+            judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
             until = NO_DAY if settled is None else settled.day
             share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
             self._made.add(judged, self._place, share_days)

@@ -30,6 +30,7 @@ from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.audit_clocks import clock_steps
 from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
 from jobs.share_reader import (
@@ -105,6 +106,7 @@ def _audit_by_group(
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
     parts.done.share_counts.append(gold.counted.counts())
     write_broken_rules([*share_anomalies(_states_of(states, judged), log_partition), *failed], work.topic, parts)
+    write_broken_rules(clock_steps(work, log_partition), work.topic, parts)
 
 
 def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
@@ -135,6 +137,7 @@ def _audit_whole_log(
     for end in ends:
         saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)
     assert saved is not None
+    write_broken_rules(clock_steps(work, log_partition, past.from_log_offset), work.topic, parts)
     parts.keep(log_partition, saved.packed())
 
 

@@ -197,7 +197,8 @@ RULES: Final[Mapping[str, Rule]] = {
 class LogAnomalyRow(NamedTuple):
     """gold.log_anomalies, less the coordinator topic."""
 
-    group_id: str
+    group_id: str | None
+    """None: it is of no group."""
     group_type: str | None
     rule: str
     log_partition: int
@@ -217,6 +218,41 @@ class LogAnomalyRow(NamedTuple):
     method: str
     confidence: str | None
     """None: nothing is inferred."""
+
+
+CLOCK_STEP_MS_MIN: Final = 1_000
+"""Clocks that NTP keeps are apart by milliseconds, and a leader may append what it timed in another order."""
+
+
+def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_offset: int) -> list[LogAnomalyRow]:
+    """Batches from a place on that are older than the one before them. Both columns are in log order."""
+    rows = 1 + np.flatnonzero((at_ms[:-1] - at_ms[1:] >= CLOCK_STEP_MS_MIN) & (log_offset[1:] >= from_log_offset))
+    return [
+        LogAnomalyRow(
+            None,
+            None,
+            TIME_WENT_BACK,
+            log_partition,
+            offset,
+            0,
+            now_ms,
+            None,
+            None,
+            None,
+            None,
+            f"from {before_ms} to {now_ms} (epoch ms): {before_ms - now_ms} ms back, after log offset {offset_before}",
+            *RULES[TIME_WENT_BACK],
+            "SUCCESSIVE_BATCHES",
+            CERTAIN,
+        )
+        for offset, now_ms, before_ms, offset_before in zip(
+            log_offset[rows].tolist(),
+            at_ms[rows].tolist(),
+            at_ms[rows - 1].tolist(),
+            log_offset[rows - 1].tolist(),
+            strict=True,
+        )
+    ]
 
 
 def not_judged(

@@ -139,6 +139,7 @@ class _Departures:
         self._configs = configs
         self._commit_times = heard
         self._timeless = life.timeless
+        self._clock_steps = life.clock_steps
         self._events = _events_by_member(life.events)
         self._targets = [
             event
@@ -154,7 +155,7 @@ class _Departures:
         heard = self._heard(member, previous, now)
         session_ms = member.session_timeout_ms
         if session_ms is not None and session_ms > 0:
-            return self._by_own_session(member, previous, heard, ended_at_ms, session_ms)
+            return self._by_own_session(member, previous, now, heard, ended_at_ms, session_ms)
         return self._by_group_session(member, heard, ended_at_ms)
 
     def _ended_at_ms(self, now: GenerationRow) -> int | None:
@@ -176,15 +177,26 @@ class _Departures:
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
         return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
 
+    def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
+        """Did the time of the log go back between two generations? Then nobody knows how long it was."""
+        begin = 0 if previous is None else bisect_right(self._clock_steps, previous.from_log_offset)
+        return begin < bisect_right(self._clock_steps, now.from_log_offset)
+
     def _by_own_session(
-        self, member: MemberRow, previous: GenerationRow | None, heard: Heard, ended_at_ms: int, session_ms: int
+        self,
+        member: MemberRow,
+        previous: GenerationRow | None,
+        now: GenerationRow,
+        heard: Heard,
+        ended_at_ms: int,
+        session_ms: int,
     ) -> Departure:
         timeouts = [session_ms]
         if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
             timeouts.append(member.rebalance_timeout_ms)
         is_classic = previous is not None and previous.group_type == CLASSIC
         if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
-            return Departure(LEFT, "WITHIN_TIMEOUTS", CERTAIN)
+            return Departure(LEFT, "WITHIN_TIMEOUTS", LIKELY if self._has_step(previous, now) else CERTAIN)
         if heard.at_ms is None:
             return _untold(member)
         silent_ms = ended_at_ms - heard.at_ms

@@ -77,3 +77,5 @@ class GroupLife(NamedTuple):
     commits: GroupCommits = GroupCommits()
     timeless: frozenset[int] = frozenset()
     """Places in the log whose rows have no time of their own (`clock.with_times`)."""
+    clock_steps: tuple[int, ...] = ()
+    """Places where the time of its log partition went back, ascending."""

@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
+from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_times import gold
+from tests.conftest import RECORDINGS
+from tests.jobs.test_incremental_audit import times_of
 
 HOUR_MS = 3_600_000
 
@@ -51,3 +57,64 @@ def test_no_interval_of_a_share_group_ends_before_it_begins(ledger: Ledger, tmp_
         ledger.night(log.write(tmp_path / "logs"), number=number + 1)
     assert len(ledger.rows("silver.share_partition_states")) == 4
     assert_in_order(ledger)
+
+
+def steps(ledger: Ledger) -> list[tuple[str, int, int]]:
+    """Where gold says that the time went back: log, partition and offset."""
+    rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "TIME_WENT_BACK"]
+    assert all((row["category"], row["confidence"], row["group_id"]) == ("LOG", "CERTAIN", None) for row in rows)
+    return sorted((row["log_topic"], row["log_partition"], row["log_offset"]) for row in rows)
+
+
+def test_gold_says_where_the_time_of_a_log_went_back(ledger: Ledger) -> None:
+    """From when to when, by how much, what it means and what to do; and what was found names it, not as a
+    broken rule of the coordinators."""
+    told = ledger.night(CASES / "S-skew" / "logs")
+    assert steps(ledger) == [("__consumer_offsets", 42, 4)]
+    (row,) = (row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "TIME_WENT_BACK")
+    assert "ms back, after log offset 3" in row["details"] and row["remedy"] and row["meaning"]
+    assert "TIME_WENT_BACK (1)" in told.text
+    assert "broken rule" not in told.text and "nothing out of the ordinary" not in told.text
+
+
+def test_steps_are_told_once_whatever_the_cut_into_nights(tmp_path: Path) -> None:
+    """Both coordinator topics, steps at the ends of nights and within them; a second that leaders' clocks are nearly
+    apart is none, and to catch up is none either."""
+    logs = [SmallLog(0), SmallLog(0, SHARE_TOPIC)]
+    times = [0, -HOUR_MS, -HOUR_MS + 1_000, 5_000, 4_100, 6_000, 3_000, 7_000, -HOUR_MS]
+    whole, parts = Ledger(tmp_path / "whole"), Ledger(tmp_path / "parts")
+    for night, at_ms in enumerate(times, 1):
+        logs[0].commit("g", 0, night, NOON_MS + at_ms)
+        batches = tuple((10 * at, 10 * at + 9, 2, 1) for at in range(night))
+        logs[1].snapshot("s", NOON_MS + at_ms, batches, snapshot_epoch=night)
+        for log in logs:
+            log.write(tmp_path / "logs")
+        if night in {1, 2, 4, 6, 7, 9}:
+            parts.night(tmp_path / "logs", number=night)
+    whole.night(tmp_path / "logs")
+    assert steps(parts) == [(log.topic, 0, offset) for log in logs for offset in (1, 6, 8)]
+    assert gold(parts) == gold(whole)
+
+
+def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> None:
+    """That a member went within its time-outs is no proof that it left, where the clock was set back meanwhile."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.commit("other", 0, 1, NOON_MS + 30_000)
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000)
+    log.generation("g", 3, {"a": (0,), "c": (1,)}, NOON_MS + 21_000)
+    log.generation("g", 4, {"a": (0, 1)}, NOON_MS + 31_000)
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = {row["to_generation"]: row for row in ledger.rows("gold.rebalances")}
+    told = [(rows[number]["method"], rows[number]["confidence"]) for number in (2, 4)]
+    assert told == [("WITHIN_TIMEOUTS", "LIKELY"), ("WITHIN_TIMEOUTS", "CERTAIN")]
+
+
+@pytest.mark.parametrize("name", ["full-a", "compact", "old-40"])
+def test_no_recording_has_a_step(name: str) -> None:
+    """Real brokers on one clock write no log whose time goes back."""
+    folders = {path.parent for path in (RECORDINGS / name / "logs").glob("*/*.log")}
+    assert folders
+    for folder in folders:
+        times = times_of(folder)
+        assert not (times[:-1] - times[1:] >= CLOCK_STEP_MS_MIN).any(), folder
