@@ -247,13 +247,17 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
         yield from ("", f"Warning: {title} is rebalancing.")
     unread_count = sum(member.is_unread for member in group.members)
     if unread_count:
-        yield from ("", f"Warning: what {unread_count} members of {title} have cannot be read.")
+        yield from ("", f"Warning: what {_members(unread_count)} of {title} got cannot be read.")
     if not layout.says_empty and not rows:
         yield from ("", f"{title} has no offset information.")
     elif rows or layout.without_rows:
         columns = layout.shown(verbose, rows)
         yield ""
         yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
+
+
+def _members(count: int) -> str:
+    return f"{count:,} member" if count == 1 else f"{count:,} members"
 
 
 # --- rows

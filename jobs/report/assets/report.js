@@ -552,13 +552,16 @@
     const owner = (member) => (member === SEVERAL ? "several members in turn"
       : `${plain(label(member))}<br>member ${plain(data.memberIds[member], 70)}<br>from ${plain(data.clients[member][1])}`);
     const colour = (member) => (member === SEVERAL ? css("--hole") : PALETTE[member % PALETTE.length]);
+    // null where an assignment cannot be read
+    const movedText = (event) => ((event.partitions_moved ?? null) === null ? "how many partitions moved is not known"
+      : `${several(event.partitions_moved, "partition")} of ${count(event.partitions_total ?? 0)} moved`);
     const laneText = (event) => (!event.isTold ? [
       `${event.count > 1 ? `${count(event.count)} × ` : ""}${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`, time(event.at),
     ] : [
       `${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, generation ${event.to_generation}`,
       event.duration_ms === null ? "not finished" : `took ${duration(event.duration_ms)}`,
-      `${several(event.partitions_moved ?? 0, "partition")} of ${count(event.partitions_total ?? 0)} moved, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
+      `${movedText(event)}, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
       event.joined_count ? `in: ${plain(event.who_joined, 90)}` : "", event.left_count ? `out: ${plain(event.who_left, 90)}` : "",
       event.in_storm ? "in a storm" : "",
     ]).filter(Boolean).join("<br>");
