@@ -225,7 +225,8 @@ class _Departures:
         if silent_ms < settings.session_timeout_ms_min // 2:
             return Departure(LEFT, "JUST_HEARD", LIKELY)
         if _is_heard_within(usual_ms, silent_ms):
-            return Departure(LEFT, "HEARD_WITHIN_USUAL_SESSION", GUESS)
+            # brokers whose sessions are shorter than the setting says are common
+            return _untold(member)
         return _by_silence(member, heard, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
 
     def _has_missed_epoch(self, member: MemberRow, ended_at_ms: int, session_ms: int) -> bool:
@@ -302,7 +303,9 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * heard.is_by_commit)
     is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
     poll_ms = member.rebalance_timeout_ms or 0
-    is_just_poll = 0 < poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
+    # clients other than Java's give what is no longer than their session, or not their poll interval at all
+    is_apart = poll_ms > session_ms + slack_ms
+    is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         return Departure(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
     is_regular = heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms

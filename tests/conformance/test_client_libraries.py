@@ -11,7 +11,7 @@ import pytest
 
 from tests.cases.harness import Ledger, Night
 from tests.conftest import RECORDINGS
-from tests.live.libraries.judge import JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
+from tests.live.libraries.judge import GUESS, JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
 from tests.live.libraries.truth import EXPIRED, LEFT, Truth, read_truth
 
 ARCHIVES: Final = RECORDINGS / "clients"
@@ -20,6 +20,9 @@ LIBRARY_COUNTS: Final = {"recording": 10, "defaults": 8}
 ACTS_MIN: Final = 40
 """Members killed, and members that left in order."""
 LIKELY_RIGHT_MIN: Final = 0.95
+GUESS_RIGHT_MIN: Final = 0.7
+GUESSES_MIN: Final = 5
+"""Fewer show nothing."""
 
 
 @pytest.fixture(scope="module", params=LIBRARY_COUNTS)
@@ -81,6 +84,15 @@ def test_causes_are_what_happened(judgement: Judgement) -> None:
     """CERTAIN is always right, LIKELY nearly always: the script and the broker's own log say what happened."""
     assert judgement.wrongly_certain == []
     assert judgement.causes[LIKELY].share >= LIKELY_RIGHT_MIN, judgement.causes[LIKELY].wrong
+
+
+def test_guesses_of_departures_are_mostly_right(judgement: Judgement) -> None:
+    """Of members that were killed or closed by ten client libraries each kind of guess is right in seven of ten; where
+    nothing shows it gold says that it does not know."""
+    guesses = judgement.departures[GUESS]
+    assert sum(score.right for score in guesses.values()) >= GUESSES_MIN
+    for cause, score in guesses.items():
+        assert not score.wrong or score.share >= GUESS_RIGHT_MIN, (cause, score.wrong)
 
 
 def test_clients_are_noted_once(name: str, night: tuple[Night, Ledger]) -> None:

@@ -43,7 +43,6 @@ EXPIRED = ("MEMBER_EXPIRED", "SILENT_FOR_CONFIGURED_SESSION", "LIKELY")
 HEARD = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
 USUAL = ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
 UNTOLD = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
-WITHIN = ("MEMBER_LEFT", "HEARD_WITHIN_USUAL_SESSION", "GUESS")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,8 @@ WITHIN = ("MEMBER_LEFT", "HEARD_WITHIN_USUAL_SESSION", "GUESS")
     [
         (45_000, [], USUAL),
         (45_000, [session("45000")], EXPIRED),
-        (20_000, [], WITHIN),
+        # the brokers' own session may be shorter than the setting
+        (20_000, [], UNTOLD),
         (120_000, [], UNTOLD),
         (120_000, [session("120000")], EXPIRED),
         (45_000, [session("120000")], HEARD),
