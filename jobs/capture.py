@@ -219,7 +219,7 @@ def capture(
     identities_of(sources)  # two sources that differ are refused before there is a table
     bronze = Bronze.load(warehouse, settings.cluster_id)
     identities = check_sources(warehouse, bronze, sources)
-    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
+    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id), is_merged=True)
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary = _capture_all(session, warehouse, settings, bronze, sources, run)
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
@@ -268,10 +268,13 @@ def find_sources(settings: Settings) -> Sources:
     return Sources(segments, find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms))
 
 
-def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str]) -> None:
+def refuse_other_logs(
+    logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str], *, is_merged: bool = False
+) -> None:
     """Raise SourceError where a live log cannot be the one which bronze has: their batches must never mix.
 
-    `ids` are those of the topics when they were first captured live, by name.
+    `ids` are those of the topics when they were first captured live, by name. `is_merged`: a log that is shorter than
+    bronze is compared with it, where its topic id proves that it is the same.
     """
     captured = {topic for topic, _ in bronze.known}
     for log in logs:
@@ -282,7 +285,8 @@ def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[
                 "offsets began again. Capture it with a --cluster-id of its own"
             )
         known = bronze.known.get((log.topic, log.partition))
-        if known and log.next_offset <= known[-1][1]:
+        is_same = is_merged and known_id is not None and log.topic_id == known_id
+        if known and log.next_offset <= known[-1][1] and not is_same:
             raise SourceError(
                 f"{log.topic}-{log.partition} ends at offset {log.next_offset}, and bronze has it up to "
                 f"{known[-1][1]}: it was made anew, or an unclean leader election has cut it. What comes now is "

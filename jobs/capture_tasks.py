@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
-from coordinator_core.log.copies import BatchRows, Lineage, Origin, choose
+from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.bronze_batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
@@ -325,7 +325,7 @@ def _capture_live(task: CaptureTask, captures: Sequence["_LogCapture"]) -> None:
     """What the broker has of several log partitions, over one connection."""
     from jobs.sources.broker import Broker  # noqa: PLC0415  (a capture of files need not load Kafka's client)
 
-    waiting = [(it, it.work.live, it.work.wanted(it.settled)) for it in captures if it.work.live is not None]
+    waiting = [(it, it.work.live, it.wanted_live()) for it in captures if it.work.live is not None]
     for it, log, wanted in waiting:
         if not wanted:
             it.begin(log.log_start_offset)  # what it says of offsets that are deleted
@@ -339,8 +339,14 @@ def _capture_live(task: CaptureTask, captures: Sequence["_LogCapture"]) -> None:
             ranges = {log.range(wanted[0][0], wanted[0][1] + 1): it for it, log, wanted in waiting}
             _capture_ranges(broker, ranges, task.fetch_bytes_max)
             waiting = [(it, log, wanted[1:]) for it, log, wanted in waiting if wanted[1:]]
-    for it in captures:
-        it.end_source()
+        for it in captures:
+            it.end_source()
+        # where the last batch of bronze is not in the live log, the copies part ways before: all of it is compared
+        apart = {it.work.live.range(): it for it in captures if it.parts_ways and it.work.live is not None}
+        if apart:
+            _capture_ranges(broker, apart, task.fetch_bytes_max)
+            for it in apart.values():
+                it.end_source()
 
 
 def _capture_ranges(broker: "Broker", ranges: "Mapping[LogRange, _LogCapture]", fetch_bytes_max: int) -> None:
@@ -378,6 +384,12 @@ class _LogCapture:
         self._writer = LogWriter(task.target, work, task.run)
         self._there = BronzeBatches(work.files)
         self._lineage = Lineage() if work.lineage is None else work.lineage
+        self._lineage_before = self._lineage
+        self._probe: OffsetRange | None = None
+        self.parts_ways = False
+        """The last batch of bronze is not in the live log."""
+        self._added_count = 0
+        """Files of this run that are among those which are there."""
         self._changed_from: int | None = None
         self._intact: list[OffsetRange] = []
         """Offsets of good batches that were read: damaged ones at these go."""
@@ -392,12 +404,45 @@ class _LogCapture:
         if work.lineage is None and work.known:
             # bronze of a release that kept no epochs
             self._there.load()
-            self._lineage = self._lineage.with_batches(self._there.rows)
+            self._lineage = self._lineage_before = self._lineage.with_batches(self._there.rows)
 
     @property
     def covered(self) -> list[OffsetRange]:
         """Offsets of all batches that are there, and those which retention took out."""
         return union([*self._there.ranges, *self.work.dropped])
+
+    def wanted_live(self) -> list[OffsetRange]:
+        """Offsets to ask the broker for. Where the log goes on behind bronze, the last batch there is asked for, too:
+        if it is another one, copies part ways. Where the log is shorter than bronze, all of it."""
+        wanted, live = self.work.wanted(self.settled), self.work.live
+        if live is None or self.work.is_piece or not self.known:
+            return wanted
+        self._lineage_before = self._lineage
+        if live.next_offset <= self.known[-1][1]:
+            return [(live.log_start_offset, live.next_offset - 1)] if live.log_start_offset < live.next_offset else []
+        ends = [*self.work.ends[-1:]]
+        if self._added_count:
+            ends.append((int(self._there.rows.base_offset[-1]), int(self._there.rows.last_offset[-1])))
+        base_offset, last_offset = max(ends, key=itemgetter(1), default=(-1, -1))
+        if wanted and wanted[-1][0] == last_offset + 1 and base_offset >= live.log_start_offset:
+            self._probe = base_offset, last_offset
+            wanted[-1] = base_offset, wanted[-1][1]
+        return wanted
+
+    def _is_probed(self, batches: BatchColumns, crc_valid: NDArray[np.bool_]) -> int | None:
+        """Look for the last batch of bronze in what a broker answers; its row, where it is the same batch."""
+        if self._probe is None or not len(batches) or batches.last_offset[-1] < self._probe[0]:
+            return None
+        (base_offset, last_offset), self._probe = self._probe, None
+        row = int(np.searchsorted(batches.base_offset, base_offset))
+        if row < len(batches) and crc_valid[row]:
+            found = int(batches.base_offset[row]), int(batches.last_offset[row])
+            newest = max(self._lineage_before.seen, default=UNKNOWN_EPOCH)
+            epoch = int(batches.leader_epoch[row]) if batches.magic[row] >= 2 else UNKNOWN_EPOCH
+            if found == (base_offset, last_offset) and epoch == newest:
+                return row
+        self.parts_ways = True
+        return None
 
     def was_read(self, file: Segment) -> bool:
         """Was a file read and compared before, and is it still the same?"""
@@ -469,9 +514,8 @@ class _LogCapture:
         self._written += writer.files
         self._ranges += writer.ranges
         self._damaged |= writer.damaged
-        if self.work.source_count > 1:
-            like = self._like()
-            self._there.add(written_as_table_file(file, self._task.target, like) for file in writer.files)
+        if self.work.source_count > 1 or self.parts_ways:
+            self._add_written()
         self._writer = LogWriter(self._task.target, self.work, self._task.run)
         self.known = union([*self.known, *writer.ranges])
         self._known_ranges = _Ranges(self.known)
@@ -487,8 +531,8 @@ class _LogCapture:
             delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
             self._count.batch_count -= 1
         files = self._written
-        if self._there.has_taken_out and self.work.source_count == 1:
-            self._there.add(written_as_table_file(file, target, self._like()) for file in self._written)
+        if self._there.has_taken_out:
+            self._add_written()
         if self._there.has_taken_out or bad:
             removed, rest, discarded, now = self._there.finish(target, bad)
             gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
@@ -510,6 +554,11 @@ class _LogCapture:
         if self._lineage != self.work.lineage:
             before = done.lineages.get(place)
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
+
+    def _add_written(self) -> None:
+        """Files of this run are among those which are there."""
+        new, self._added_count = self._written[self._added_count :], len(self._written)
+        self._there.add(written_as_table_file(file, self._task.target, self._like()) for file in new)
 
     def _like(self) -> TableFile:
         run = self._task.run
@@ -562,11 +611,14 @@ class _LogCapture:
         is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
         taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
         self._note_intact(batches, crc_valid & ~is_cut)
-        if read.is_end and count:
+        probed = self._is_probed(batches, crc_valid)
+        if probed is None and read.is_end and count:
+            probed = 0
+        if probed is not None:
             # it was looked for and found: the batch that bronze has
-            meets[0] = False
-        if read.is_end and count:
-            silent[0] = True
+            meets[probed] = False
+        if probed is not None:
+            silent[probed] = True
         chosen = crc_valid & ~is_cut & ~meets & ~silent
         overlaps = nothing.copy()
         if meets.any():

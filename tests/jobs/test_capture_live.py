@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from coordinator_core.log.batch import Record, build_batch
 from jobs.capture import RECORD_BATCHES, Bronze, CaptureSummary, Sources, capture_logs, find_sources, refuse_other_logs
 from jobs.capture_stream import next_offset
 from jobs.capture_writer import CaptureRun
@@ -47,8 +48,11 @@ class Capturing:
         self.kafka = kafka
         self.runs = 0
 
-    def __call__(self, *segments: Path, to: dict[int, int] | None = None, **options: Any) -> CaptureSummary:
-        """Once; `to`: only a piece of the live log, up to an offset, as a micro-batch takes it."""
+    def __call__(
+        self, *segments: Path, to: dict[int, int] | None = None, ids: dict[str, str] | None = None, **options: Any
+    ) -> CaptureSummary:
+        """Once; `to`: only a piece of the live log, up to an offset, as a micro-batch takes it. `ids`: of topics, as
+        they were first captured."""
         self.runs += 1
         values = {
             "bootstrap_servers": self.kafka.address,
@@ -60,7 +64,7 @@ class Capturing:
         settings = load_settings(values | options, environment={})
         sources = find_sources(settings)
         bronze = Bronze.load(self.warehouse, "c")
-        refuse_other_logs(sources.live, bronze, {})
+        refuse_other_logs(sources.live, bronze, ids or {}, is_merged=True)
         if to is not None:
             live = [_up_to(log, to[log.partition]) for log in sources.live if log.partition in to]
             starts = {(log.topic, log.partition): next_offset(log, bronze) for log in live}
@@ -97,12 +101,12 @@ def run(warehouse: Warehouse, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_what_is_new_is_fetched(run: Capturing, kafka: FakeKafka) -> None:
-    """The second capture begins where the first ended, and a third one of an idle log fetches nothing."""
+    """The second capture begins with the last batch of the first, and a third one of an idle log fetches nothing."""
     assert run().batch_count == 4
     kafka.logs[0].append(batch(11, 2))
     kafka.fetches.clear()
     assert run().batch_count == 1
-    assert kafka.fetches == [(1, [(0, 11)])]
+    assert kafka.fetches == [(1, [(0, 10)])]
     kafka.fetches.clear()
     assert run().batch_count == 0
     assert kafka.fetches == []
@@ -177,15 +181,58 @@ def test_an_idle_log_that_was_pruned_is_told_too(run: Capturing, kafka: FakeKafk
 
 
 def test_files_of_a_dead_broker_then_a_live_one(run: Capturing, kafka: FakeKafka, tmp_path: Path) -> None:
-    """What the files have is not fetched; what Kafka deleted since comes from them; each batch is there once."""
+    """What the files have is not fetched, but for their last batch, which shows that they are of this log; what Kafka
+    deleted since comes from them; each batch is there once."""
     write_segment(tmp_path, TOPIC, 0, 0, b"".join(LOG[:3]))
     kafka.logs[0] = [*LOG[2:], batch(11)]
     kafka.log_starts[0] = 4
     assert run(tmp_path).batch_count == 5
-    assert kafka.fetches == [(1, [(0, 10)])]
+    assert kafka.fetches == [(1, [(0, 4)])]
     assert run.rows() == [*LOG, batch(11)]
     assert run.coverage() == [(0, 11, "CAPTURED", None)]
     assert run.quarantined() == []
+
+
+def of_epoch(epoch: int, first: int, count: int = 1) -> bytes:
+    """A batch of a leader epoch."""
+    records = [Record(first + index, 1_000 * (first + index), b"k", b"%d" % epoch) for index in range(count)]
+    return build_batch(records, leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("way", ["files and broker", "broker, then its successor", "a shorter log first"])
+def test_the_tail_of_a_dead_broker_makes_way_for_the_live_log(
+    run: Capturing, kafka: FakeKafka, tmp_path: Path, way: str
+) -> None:
+    """A newer leader never had the end of what bronze has: the live log counts, from where it parts ways."""
+    dead = [of_epoch(0, 0, 3), of_epoch(0, 3), of_epoch(0, 4, 2)]
+    live = [of_epoch(0, 0, 3), of_epoch(1, 3, 3), of_epoch(1, 6), of_epoch(1, 7)]
+    if way == "files and broker":
+        write_segment(tmp_path, TOPIC, 0, 0, b"".join(dead))
+        kafka.logs[0] = live
+        run(tmp_path)
+    else:
+        kafka.logs[0] = dead
+        run()
+        if way == "a shorter log first":
+            kafka.logs[0] = live[:1]
+            run(ids={TOPIC: topic_id(kafka)})
+            assert run.rows() == dead
+        kafka.logs[0] = live
+        run()
+    assert run.rows() == live
+    assert run.coverage() == [(0, 7, "CAPTURED", None)]
+    assert {(code, offset) for code, offset, _ in run.quarantined()} == {("COPIES_PART", 3)}
+    kafka.fetches.clear()
+    assert run().batch_count == 0
+    assert kafka.fetches == []
+
+
+def topic_id(kafka: FakeKafka) -> str:
+    """As the cluster names it."""
+    settings = load_settings({"bootstrap_servers": kafka.address, "topics": (TOPIC,)}, environment={})
+    (log, *_) = find_sources(settings).live
+    assert log.topic_id is not None
+    return log.topic_id
 
 
 def test_compaction_takes_nothing_back(run: Capturing, kafka: FakeKafka) -> None:
