@@ -11,6 +11,7 @@ No record says that a deployment went through. It shows as this, for the members
 * old and new ones mix: the first new one is there before the last old one goes, and, unless the new ones take the
   very places of the old ones, the first old one goes before the last new one comes. Else a group was scaled out, and
   then in;
+* names are kept by all or by none, where each member has a name of its own (`_have_some_same`);
 * never is more than `rollout_pause_ms` between two steps.
 
 That is LIKELY at best: a GUESS where only two were exchanged and one of them seems to have expired. Where half of them
@@ -213,7 +214,7 @@ class _Exchange:
         return not is_again and len(self.new) <= self._size and here_count >= self._size - self._half
 
     def _is_mixed(self) -> bool:
-        if self._came[0] >= self._went[-1]:
+        if self._came[0] >= self._went[-1] or any(map(self._have_some_same, NAMES)):
             return False
         if self._went[0] < self._came[-1] or any(map(self._have_same, NAMES)):
             return True
@@ -224,6 +225,16 @@ class _Exchange:
         """Do the new ones take the very places of the old ones, one each?"""
         old, new = ({place(member) for member in members} for members in (self.old, self.new))
         return old == new and len(old) == self._size and None not in old
+
+    def _have_some_same(self, name: Callable[[MemberRow], Hashable]) -> bool:
+        """Do some of the new ones have names of old ones, and others not, where each has a name of its own?
+
+        A deployment either keeps the names or gives new ones to all. Here one process was restarted, another was added,
+        and a third one left.
+        """
+        old, new = ({name(member) for member in members} for members in (self.old, self.new))
+        is_own = len(old) == len(new) == self._size and None not in old | new
+        return is_own and bool(old & new) and old != new
 
     def rollout(self, log_offsets: tuple[int, ...], departed: Departed) -> Rollout:
         """What came of it."""

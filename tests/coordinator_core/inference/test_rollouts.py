@@ -115,6 +115,8 @@ CASES: Final = (
     Case("nobody leaves: the sessions of the old ones end", ("+a2", "+b2", "+c2", "-a1", "-b1", "-c1"), (1, 6)),
     Case("the same with pods that keep their names", ("+a2", "+b2", "+c2", "-a1", "-b1", "-c1"), (1, 6), stateful),
     Case("two at a time", ("-a1 -b1", "+a2 +b2", "-c1 -d1", "+c2 +d2"), (1, 4), pods, first=FOUR),
+    Case("one is restarted, one is added, one leaves", ("+c1", "-b1", "+b2", "-a1"), None, stateful, first="+a1 +b1"),
+    Case("the same of three", ("+d1", "-c1", "+c2", "-b1", "+b2", "-a1"), None, stateful),
     Case("of two", ("-a1", "+a2", "-b1", "+b2"), (1, 4), first="+a1 +b1"),
     Case(
         "of two, which seem to have died", ("-a1", "+a2", "-b1", "+b2"), (1, 4), machines, EXPIRED, "GUESS", "+a1 +b1"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tests.live.libraries.truth import EXPIRED, LEFT, RUNNING, GroupTruth, Life, Owned, Truth
+from tests.live.libraries.truth import EXPIRED, LEFT, GroupTruth, Life, Owned, Truth
 
 Row = Mapping[str, Any]
 
@@ -34,6 +34,7 @@ LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
 MEMBER_LEFT: Final = "MEMBER_LEFT"
 MEMBER_EXPIRED: Final = "MEMBER_EXPIRED"
+STILL_THERE: Final = "still there"
 FOLLOW_UP: Final = "FOLLOW_UP"
 
 
@@ -234,6 +235,10 @@ class _Causes:
             # A member joined again by itself, and said that it had revoked, if it said anything.
             said = trigger is None or trigger.client_reason in {"REVOKED", "NOT_GIVEN"}
             return number > 0 and by_member and said, f"{trigger}"
+        if method == "CONNECT_DELAY_OVER":
+            # The tasks of a worker that went with the rebalance before are handed out when the delay is over.
+            gone = {it.what for departures in self._group.departures.values() for it in departures}
+            return by_member and (LEFT if cause == MEMBER_LEFT else EXPIRED) in gone, f"{trigger}, {gone}"
         match cause:
             case "MEMBER_JOINED":
                 lives = [self._life(member_id, row) for member_id in row["members_joined"]]
@@ -257,9 +262,9 @@ class _Causes:
                 alive = [it for it in self._group.lives if it.started_at < ms(self._rows[0]["started_at"])]
                 return bool(alive) and number == 0, f"lives: {alive}"
             case "GROUP_EMPTIED":
-                at = ms(row["started_at"])
-                alive = [it for it in self._group.lives if it.started_at < at - JOIN_TOLERANCE_MS and it.end == RUNNING]
-                return not alive, f"alive: {alive}"
+                until = ms(row["completed_at"] or row["started_at"]) + CLOCKS_MS
+                ends = [self._end(member_id, until) for member_id in row["members_left"]]
+                return bool(ends) and STILL_THERE not in ends, f"went: {ends}"
         return False, "nothing of the kind was done"
 
     def _is_after(self, act: str, number: int, cause: str) -> bool:
@@ -275,7 +280,7 @@ class _Causes:
     def _end(self, member_id: str, until: int) -> str:
         """Why the member went that had gone by a time."""
         gone = [it.what for it in self._group.departures.get(member_id, ()) if it.at <= until]
-        return gone[-1] if gone else "still there"
+        return gone[-1] if gone else STILL_THERE
 
     def _life(self, member_id: str, row: Row) -> Life | None:
         rows = self._members.get((self._group.group_id, member_id), ())
