@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from coordinator_core.coverage import CoverageKind
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
@@ -54,7 +55,7 @@ from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.tasks import run_tasks, tapered
 from jobs.times import epoch_ms
-from schemas.tables.bronze import END_OFFSETS
+from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import CONFIGS, SILVER_TABLES, TOPICS
@@ -197,12 +198,13 @@ def _audit(
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
     watermarks = read_watermarks(run, of_any_format=True)
-    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks), LABEL)
+    whole_to = _first_missing(warehouse, cluster_id)
+    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to), LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
         done = [task for task in done if task.topic != SHARE_TOPIC]
         work = dataclasses.replace(work, number=len(plan.logs))
-        done += run_tasks(session, audit_logs, _works(session, plan, work, watermarks, (SHARE_TOPIC,)), LABEL)
+        done += run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to, (SHARE_TOPIC,)), LABEL)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
 
@@ -242,6 +244,17 @@ def _audit(
     warehouse.write(AUDITS, _one_row(AUDITS, row), app_id=app_id, version=version)
     other = other_version(newest.settings.get("format", 0), AUDIT_FORMAT) if newest.is_known else None
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
+
+
+def _first_missing(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, int]:
+    """The first offset of each log partition that is not there, whatever the reason."""
+    rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where={"cluster_id": cluster_id})
+    first: dict[LogPartition, int] = {}
+    for row in rows.to_pylist():
+        if row["kind"] != CoverageKind.CAPTURED.name:
+            place = row["topic"], row["partition"]
+            first[place] = min(first.get(place, row["from_offset"]), row["from_offset"])
+    return first
 
 
 def audit_application(cluster_id: str) -> str:
@@ -335,6 +348,7 @@ def _works(
     plan: AuditPlan,
     work: AuditWork,
     watermarks: Mapping[LogPartition, Watermark],
+    whole_to: Mapping[LogPartition, int],
     topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
     """Tasks, the heaviest of a topic first, none with log partitions of both topics."""
@@ -356,6 +370,7 @@ def _works(
                     topic=topic,
                     former=former,
                     log_partitions=tuple(of_topic[index].partition for index in indices),
+                    whole_to={log[1]: offset for log, offset in whole_to.items() if log[0] == topic},
                     batch_files={of_topic[index].partition: of_topic[index].files for index in indices},
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),

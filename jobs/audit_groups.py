@@ -24,7 +24,7 @@ from coordinator_core.inference.group_past import (
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.hosts import HostsNow
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import WHOLE, GroupLife
 from coordinator_core.inference.plain import PlainGroups, judge_plain
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
@@ -118,7 +118,9 @@ def _judge_plain(
     """
     found = bundle.commits if commits is None else commits
     try:
-        plain = judge_plain(found, bundle.beginnings(), bundle.known(), work.inference)
+        plain = judge_plain(
+            found, bundle.beginnings(), bundle.known(), work.inference, work.whole_to.get(bundle.log_partition, WHOLE)
+        )
     except MemoryError:
         raise
     except Exception:
@@ -148,7 +150,7 @@ class _Made:
         """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
         no other group from gold."""
         try:
-            judged = judge_group(self.with_clock_steps(life), self._work.inference, known, None, removed)
+            judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
             self.add(judged)
             if lags is not None:
                 lags.add(life)
@@ -169,9 +171,10 @@ class _Made:
             self._clock_steps = tuple(before)
         self._clock_steps += tuple(step.log_offset for step in steps)
 
-    def with_clock_steps(self, life: GroupLife) -> GroupLife:
-        """The same, with the steps of its log partition."""
-        return life._replace(clock_steps=self._clock_steps) if self._clock_steps else life
+    def of_log(self, life: GroupLife) -> GroupLife:
+        """The same, with what is to be known of its log partition."""
+        whole_to = self._work.whole_to.get(self._log_partition, WHOLE)
+        return life._replace(clock_steps=self._clock_steps, whole_to=whole_to)
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
         """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
@@ -436,7 +439,7 @@ class _NewAudit:
             heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
             before = GroupBefore(past, self._place, is_new, heard, days, settled)
         try:
-            timed = self._made.with_clock_steps(life)
+            timed = self._made.of_log(life)
             judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
             until = NO_DAY if settled is None else settled.day
             share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]

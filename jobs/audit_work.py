@@ -66,6 +66,8 @@ class AuditWork:
 
     removed_since_ms: int = NEVER_MS
     """The metadata log tells since the last audit that topics were removed, at this time or later."""
+    whole_to: Mapping[int, int] = field(default_factory=dict)
+    """By log partition, the first offset that is missing; of those not here none is."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)

@@ -83,6 +83,8 @@ class Findings:
     quarantined_count: int
     missing_log_partitions: tuple[tuple[str, int], ...] = ()
     """Coordinator topics, and how many of their log partitions are in no source."""
+    guessed_commits: tuple[tuple[str, int], ...] = ()
+    """The same of those that are no more than guesses: they are not counted as found."""
     not_judged: tuple[str, ...] = ()
     """Groups that could not be judged."""
     marker_count: int = 0
@@ -144,6 +146,7 @@ class Findings:
             "given_up_by_group": dict(self.given_up_groups),
             "redelivered_count": self.redelivered_count,
             "odd_commits": dict(self.odd_commits),
+            "guessed_odd_commits": dict(self.guessed_commits),
             "broken_rules": dict(self.broken_rules),
             "log_oddities": dict(self.log_oddities),
             "client_notes": dict(self.client_notes),
@@ -170,7 +173,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     given_up = archived.filter(pc.invert(is_marker))
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(REDELIVERIES, ["group_id", "topic_id", "partition", "first_offset", "last_offset"])
-    kinds = gold.read(COMMIT_ANOMALIES, ["kind"])["kind"]
+    odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
+    is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
     notes = _of_category(odd, CLIENT).group_by(["details", "group_id"]).aggregate([])
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
@@ -191,7 +195,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         marker_count=pc.sum(is_marker).as_py() or 0,
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=_distinct_offset_count(redelivered),
-        odd_commits=_counts_of(kinds),
+        odd_commits=_counts_of(odd_commits.filter(pc.invert(is_guessed))["kind"]),
+        guessed_commits=_counts_of(odd_commits.filter(is_guessed)["kind"]),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_counts_of(notes["details"]),
@@ -353,6 +358,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(what, "audit --list redeliveries", options)
     if found.odd_commits:
         yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
+    if found.guessed_commits:
+        what = f"guesses, perhaps odd commits: {_names(found.guessed_commits)}"
+        yield _line(what, "audit --list commits", options)
     if found.broken_rules:
         query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{COORDINATOR}'"
         yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)

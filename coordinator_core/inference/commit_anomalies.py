@@ -95,7 +95,7 @@ def find_anomalies(
     verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
     verdicts |= _resets(commits, groups)
     if is_new is None:
-        verdicts |= _set_once(commits, groups)
+        verdicts |= _set_once(commits, groups, life.whole_to)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
     verdicts |= _deleted(life, groups, settings, removed)
     if is_new is not None:
@@ -317,10 +317,10 @@ def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
     return verdicts
 
 
-def _set_once(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
-    """Offsets put there once and never moved: perhaps a tool's work, perhaps the last word of a consumer in a compacted
-    log."""
-    if not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
+def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> dict[int, Verdict]:
+    """Offsets put there once and never moved: perhaps a tool's work. Where offsets of the log are missing before them,
+    they are the last words of a consumer as likely."""
+    if commits.log_offset[-1] > whole_to or not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
     return {
         row: SET_ONCE for row in _rows(commits.change != DELETE) if groups.is_empty_at(int(commits.log_offset[row]))

@@ -12,6 +12,8 @@ from coordinator_core.offsets.lane import CHANGES
 NONE_MS = -1
 """Stands for a time which is not there, in columns."""
 _DELETE: Final = CHANGES.index("DELETE")
+WHOLE: Final = 2**63 - 1
+"""Behind all offsets."""
 NO_EXPIRY: Final = 0
 """The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
 
@@ -77,5 +79,8 @@ class GroupLife(NamedTuple):
     commits: GroupCommits = GroupCommits()
     timeless: frozenset[int] = frozenset()
     """Places in the log whose rows have no time of their own (`clock.with_times`)."""
+    whole_to: int = WHOLE
+    """The first offset of its log partition that is missing, compacted or not captured: behind it, that something is
+    not there proves nothing."""
     clock_steps: tuple[int, ...] = ()
     """Places where the time of its log partition went back, ascending."""

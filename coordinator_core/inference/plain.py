@@ -19,7 +19,7 @@ from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
-from coordinator_core.inference.life import NONE_MS
+from coordinator_core.inference.life import NONE_MS, WHOLE
 from coordinator_core.inference.quiet import commit_counts, day_of_commits, says_more
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -59,7 +59,11 @@ class PlainGroups:
 
 
 def judge_plain(
-    grouped: GroupedCommits, beginnings: Mapping[str, Beginning], known: Set[str], settings: InferenceSettings
+    grouped: GroupedCommits,
+    beginnings: Mapping[str, Beginning],
+    known: Set[str],
+    settings: InferenceSettings,
+    whole_to: int = WHOLE,
 ) -> PlainGroups:
     """What is inferred of the plain ones among some groups; the others are not in `pasts`.
 
@@ -78,7 +82,7 @@ def judge_plain(
     kept = kept[is_plain[group[kept]]]
     plain = _of(grouped, is_plain)
     pasts = _facts(plain, beginnings)
-    anomalies = _set_once(plain, pasts)
+    anomalies = _set_once(plain, pasts, whole_to)
     return PlainGroups(pasts, anomalies, _days(plain, pasts, anomalies), grouped.taken(kept))
 
 
@@ -92,12 +96,13 @@ def _is_like(grouped: GroupedCommits, beginnings: Mapping[str, Beginning]) -> Bo
     return is_like
 
 
-def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts]) -> list[AnomalyRow]:
+def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], whole_to: int) -> list[AnomalyRow]:
     """As `commit_anomalies.find_anomalies` has them, of commits to groups that are known to be empty."""
     is_found = np.zeros(len(plain.group_ids), np.bool_)
     for code in np.unique(plain.group).tolist():
         past = pasts[plain.group_ids[code]]
         is_found[code] = past.is_set_once and past.is_memberless
+    is_found[plain.group[plain.commits.log_offset > whole_to]] = False
     found = plain.taken(is_found[plain.group])
     commits = found.commits
     columns = commits.topic, commits.partition, commits.log_offset, commits.applied_at_ms, commits.committed_offset

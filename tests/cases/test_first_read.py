@@ -82,3 +82,19 @@ def test_the_cut_into_nights_changes_nothing_of_it(tmp_path: Path) -> None:
         for number, (first, end) in enumerate(pairwise((0, cut, len(log.batches))), 1):
             parts.night(written(tmp_path / f"logs-{cut}-{number}", log.batches[first:end]), number=number)
         assert gold(parts) == gold(whole)
+
+
+def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp_path: Path) -> None:
+    """Of each partition one commit is left, between offsets that are gone: that no other is there proves nothing. In a
+    log that lacks nothing so far it may be a tool's work, which is a guess and is said to be one."""
+    told = ledger.night(CASES / "G-first" / "logs")
+    assert not of_group(ledger, "gold.commit_anomalies", "flink-job")
+    assert "odd commit" not in told.text
+    whole, log = Ledger(tmp_path / "whole"), SmallLog()
+    for partition in range(3):
+        log.commit("set", partition, 100, NOON_MS)
+    night = whole.night(log.write(tmp_path / "logs"))
+    rows = whole.rows("gold.commit_anomalies")
+    assert {(row["kind"], row["confidence"]) for row in rows} == {("EMPTY_GROUP_RESET", "GUESS")}
+    assert "found: nothing out of the ordinary" in night.text
+    assert "guesses, perhaps odd commits: EMPTY_GROUP_RESET (3)" in night.text
