@@ -45,7 +45,7 @@ from jobs.copies import Copies, capture_application, write_rewrites
 from jobs.coverage import LogPartition
 from jobs.dropped import dropped_ranges
 from jobs.errors import SourceError, WarehouseError
-from jobs.identity import check_sources, identities_of, keep_identities
+from jobs.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
 from jobs.log_ends import keep_log_partitions
 from jobs.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.settings import Settings, require_source
@@ -251,6 +251,7 @@ def _capture_all(
         unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
+        refuse_other_dumps(warehouse, bronze, sources.all_dumps)
         return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
     finally:
         delete_folder(staging)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from coordinator_core.coverage import intersect
-from coordinator_core.log.chunk import BatchColumns
+from coordinator_core.log.chunk import BatchColumns, BoolArray
 from coordinator_core.log.records import decode_chunk, frame_chunk
 from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
 from jobs.answers import time_text
@@ -28,7 +28,7 @@ from jobs.arrow_schemas import arrow_schema
 from jobs.coverage import LogPartition
 from jobs.errors import SourceError
 from jobs.sinks import TableFile, Warehouse
-from jobs.sources.segments import U8, PartitionLog, Segment, as_array
+from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, as_array
 from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
 from jobs.told import first_topic_ids
@@ -37,6 +37,7 @@ from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 if TYPE_CHECKING:
     from jobs.capture import Bronze, Sources
     from jobs.sources.broker_log import BrokerLog
+    from jobs.sources.dumps import DumpLog
 
 CLUSTER: Final = "CLUSTER"
 TOPIC: Final = "TOPIC"
@@ -54,6 +55,7 @@ HEADER_COLUMNS: Final = (
     "max_timestamp",
     "crc_valid",
     "redacted_at",
+    "source_kind",
 )
 
 
@@ -198,7 +200,7 @@ def _what(identity: Identity) -> str:
     return "the cluster id" if identity.kind == CLUSTER else f"the id of topic {identity.topic}"
 
 
-def _other_records(log: PartitionLog, found: OtherLog, other: str) -> str:
+def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -> str:
     def told(epoch: int | None, at_ms: int) -> str:
         of_epoch = "" if epoch is None else f" of leader epoch {epoch}"
         return f"a record{of_epoch} written at {time_text(at_ms if at_ms >= 0 else None) or 'no known time'}"
@@ -234,11 +236,48 @@ def _other_than_bronze(
                 return None
             rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
             bytes_of = b"".join(rows["batch"].to_pylist())
-            has_epoch = pc.is_valid(rows["leader_epoch"]).to_numpy(zero_copy_only=False)
+            has_epoch = _has_epoch(rows)
             return other_log(
                 decode_chunk(bytes_of), decode_chunk(_bytes(data, batches, shared)), known_has_epoch=has_epoch
             )
     return None
+
+
+def _has_epoch(rows: pa.Table) -> BoolArray:
+    """Which of bronze's batches are as a leader wrote them? What a dump prints may come back in other bytes."""
+    is_written = pc.and_(pc.is_valid(rows["leader_epoch"]), pc.not_equal(rows["source_kind"], DUMP))
+    has_epoch: BoolArray = is_written.to_numpy(zero_copy_only=False)
+    return has_epoch
+
+
+def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[DumpLog]") -> None:
+    """Raise SourceError where a dump begins with another record at offset 0 than bronze does, written at another time:
+    of a dump nothing more is known that could prove it."""
+    from jobs.sources.dumps import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+
+    for log in logs:
+        known = bronze.known.get((log.topic, log.partition), ())
+        if not log.has_offsets or not known or known[0][0] > 0:
+            continue
+        read = next(iter(read_dump_log(log)), None)
+        if read is None or not len(read.scan.batches) or int(read.scan.batches.base_offset[0]) > 0:
+            continue
+        files = [
+            file
+            for file in warehouse.files(RECORD_BATCHES)
+            if file.row_count
+            and file.partition_values["cluster_id"] == bronze.cluster_id
+            and (file.partition_values["topic"], file.partition_values["partition"]) == (log.topic, log.partition)
+        ]
+        last = int(read.scan.batches.last_offset[-1])
+        rows = _bronze_rows(files, 0, last, (*HEADER_COLUMNS, "batch"))
+        found = other_log(
+            decode_chunk(b"".join(rows["batch"].to_pylist())),
+            decode_chunk(as_array(read.data)),
+            found_has_epoch=np.zeros(len(read.scan.batches), np.bool_),
+        )
+        if found is not None:
+            raise SourceError(_other_records(log, found, f"bronze of --cluster-id {bronze.cluster_id}"))
 
 
 def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:

@@ -1,17 +1,23 @@
 """Logs of another cluster, or of a topic that was made anew, never mix with what bronze has: nothing is written."""
 
+import json
 import shutil
+from base64 import b64encode
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from coordinator_core.log.records import decode_chunk
 from jobs.errors import JobError, SettingsError, SourceError
+from jobs.sources.segments import as_array, find_partitions, read_segment
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 
 NIGHT_1: Final = CASES / "H-recreated" / "night1"
 NIGHT_2: Final = CASES / "H-recreated" / "night2"
+DONE: Final = (0, 3)
+"""3: of the log partitions one alone is in the case."""
 
 
 def copy_of(folder: Path, to: Path, *, with_ids: bool = True, cluster_id: str | None = None) -> Path:
@@ -39,7 +45,7 @@ def refused(ledger: Ledger, *folders: Path, match: str) -> str:
 
 def test_a_topic_made_anew_is_refused_by_its_id(ledger: Ledger) -> None:
     """Another topic id in partition.metadata: the message has both ids, the folder and what to do."""
-    assert ledger.night(NIGHT_1).exit_code == 0
+    assert ledger.night(NIGHT_1).exit_code in DONE
     said = refused(ledger, NIGHT_2, match="deleted and made anew")
     for part in (
         "__consumer_offsets",
@@ -51,7 +57,7 @@ def test_a_topic_made_anew_is_refused_by_its_id(ledger: Ledger) -> None:
         "--warehouse",
     ):
         assert part in said
-    assert ledger.night(NIGHT_1, number=3).exit_code == 0
+    assert ledger.night(NIGHT_1, number=3).exit_code in DONE
 
 
 @pytest.mark.parametrize("ids_of", [(), (1,), (2,)])
@@ -59,14 +65,14 @@ def test_a_topic_made_anew_is_refused_by_its_batches(ledger: Ledger, tmp_path: P
     """Where a folder has no topic id, other records at known offsets under a lower leader epoch tell it."""
     first = copy_of(NIGHT_1, tmp_path / "1", with_ids=1 in ids_of)
     second = copy_of(NIGHT_2, tmp_path / "2", with_ids=2 in ids_of)
-    assert ledger.night(first).exit_code == 0
+    assert ledger.night(first).exit_code in DONE
     said = refused(ledger, second, match="is another log than bronze")
     assert "At offset 0 " in said and "leader epoch 0" in said and "leader epoch 4" in said
 
 
 def test_the_old_log_is_refused_behind_the_new_one(ledger: Ledger, tmp_path: Path) -> None:
     """The order of nights does not matter: the old folder comes last."""
-    assert ledger.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False)).exit_code == 0
+    assert ledger.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False)).exit_code in DONE
     refused(ledger, copy_of(NIGHT_1, tmp_path / "1", with_ids=False), match="is another log than bronze")
 
 
@@ -83,7 +89,7 @@ def test_two_logs_in_one_run_are_refused(ledger: Ledger, tmp_path: Path, with_id
 def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) -> None:
     """meta.properties of the log directory, or of the folder above a copy of it, names the cluster."""
     mine = copy_of(CASES / "X-compaction" / "full", tmp_path / "mine", cluster_id="mine-AAAAAAAAAAAAAAAAA")
-    assert ledger.night(mine).exit_code == 0
+    assert ledger.night(mine).exit_code in DONE
     others = copy_of(CASES / "S-skew", tmp_path / "others", cluster_id="other-BBBBBBBBBBBBBBBB") / "logs"
     said = refused(ledger, others, match="another Kafka cluster")
     for part in ("mine-AAAAAAAAAAAAAAAAA", "other-BBBBBBBBBBBBBBBB", str(others), str(mine), "--cluster-id"):
@@ -119,3 +125,38 @@ def test_the_recording_goes_into_no_ledger_of_ones_own(ledger: Ledger, tmp_path:
 def test_a_night_names_its_source(ledger: Ledger) -> None:
     """Which folder went into which cluster's rows is in what a night prints."""
     assert f"source: {NIGHT_1}, as cluster case into {ledger.root}" in ledger.night(NIGHT_1).lines
+
+
+def dump_of(folder: Path, to: Path) -> Path:
+    """The records of a log directory as rows of key and value with offsets, as JSON lines."""
+    rows = []
+    for log in find_partitions(str(folder), ["__consumer_offsets"]):
+        for segment in log.segments:
+            chunk = decode_chunk(as_array(read_segment(segment).data))
+            for row in range(len(chunk.records)):
+                key, value = (
+                    b64encode(chunk.data[at : at + size].tobytes()).decode()
+                    for at, size in (
+                        (int(chunk.records.key_position[row]), int(chunk.records.key_length[row])),
+                        (int(chunk.records.value_position[row]), int(chunk.records.value_length[row])),
+                    )
+                )
+                place = {"topic": log.topic, "partition": log.partition, "offset": int(chunk.records.offset[row])}
+                rows.append(place | {"timestamp": int(chunk.records.timestamp_ms[row]), "key": key, "value": value})
+    to.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return to
+
+
+def test_a_dump_of_a_topic_made_anew_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    """As far as it can be seen: another record at offset 0, a day later; a dump of the same log goes on."""
+    assert ledger.night(NIGHT_1).exit_code in DONE
+    before = versions(ledger)
+    with pytest.raises(SourceError, match="is another log than bronze"):
+        ledger.night(dumps=(str(dump_of(NIGHT_2, tmp_path / "other.json")),), number=2)
+    assert versions(ledger) == before
+    ledger.night(dumps=(str(dump_of(NIGHT_1, tmp_path / "same.json")),), number=3)
+    again = Ledger(tmp_path / "dump first")
+    again.night(dumps=(str(tmp_path / "same.json"),))
+    again.night(copy_of(NIGHT_1, tmp_path / "1", with_ids=False), number=2)
+    with pytest.raises(SourceError, match="is another log than bronze"):
+        again.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False), number=3)
