@@ -4,7 +4,9 @@ Files are read with pyarrow, row groups that cannot matter left out: no Spark is
 reach no query text, so whatever they hold they match themselves and nothing else.
 
 At a time T holds what was written until T, T included. Intervals tell it by their ends; what an interval only knows
-for its own end (epochs, states) comes from the events until T.
+for its own end (epochs, states) comes from the events until T. In a log partition whose records go back in time, or
+have none, T is one or more places (`coordinator_core.moments`), and what holds there is decided by log offsets. Where a
+coordinator topic got more partitions, a group is where Kafka looks for it (`jobs.homes`).
 """
 
 from collections import Counter, defaultdict, deque
@@ -28,7 +30,9 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.moments import NO_TIME, filled, is_regular, log_ends_at, unplaced_at
 from jobs.arrow_columns import (
+    CODED,
     as_read,
     codes_of,
     columns_read,
@@ -41,11 +45,13 @@ from jobs.arrow_columns import (
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.audits import WholeAudit
 from jobs.errors import JobError
+from jobs.homes import LeftBehind, Move, PartitionCounts, Places, partition_counts
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse
 from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
-from schemas.tables.bronze import END_OFFSETS
+from schemas import consumer_offsets, share_group_state
+from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import STRING, Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -71,22 +77,60 @@ STABLE_MEMBER: Final = "STABLE"
 SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
 """A sampled log end which is older than this says nothing of the lag now, by default."""
 
-COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset")
+COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset", "log_partition")
 COMMIT_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome", "change")
 INTERVAL_COLUMNS: Final = ("valid_from", "valid_to", "to_log_offset")
-ASSIGNMENT_COLUMNS: Final = ("group_id", "member_id", "topic", "topic_id", "partition", "assignment", "task_type")
+ASSIGNMENT_COLUMNS: Final = (
+    "group_id",
+    "member_id",
+    "topic",
+    "topic_id",
+    "partition",
+    "assignment",
+    "task_type",
+    "log_partition",
+)
 SHARE_STATE_COLUMNS: Final = (
     "group_id",
     "topic_id",
     "topic",
     "partition",
+    "log_partition",
     "log_offset",
+    "valid_from",
     "record_kind",
     "start_offset",
     "leader_epoch",
     "delivery_complete_count",
 )
 SHARE_STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
+COMMIT_VALUES: Final = ("applied_at", "committed_offset", "leader_epoch", "topic_id", "change")
+PAST_COLUMNS: Final = (
+    "group_id",
+    "log_partition",
+    "log_offset",
+    "event_index",
+    "event_type",
+    "at",
+    "generation",
+    "member_id",
+    "details",
+)
+RECORD_TIMES: Final = (
+    (GROUP_EVENTS, "log_offset", "at"),
+    (GROUP_GENERATIONS, "from_log_offset", "valid_from"),
+    (GROUP_MEMBERS, "from_log_offset", "valid_from"),
+    (MEMBER_ASSIGNMENTS, "from_log_offset", "valid_from"),
+)
+"""Tables with rows of groups' own records, and their columns of the records' log offsets and times."""
+CLOCK_ROWS_MAX: Final = 5_000_000
+"""So many commits or share states are gone through for places in which the time goes back, where all groups are asked
+for: of more of them the groups' own records decide, which are few."""
+GROUPS_LOG: Final = consumer_offsets.TOPIC
+SHARES_LOG: Final = share_group_state.TOPIC
+
+LogPartition = tuple[str, int]
+"""(topic, partition)"""
 Row = Mapping[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -164,6 +208,14 @@ class SampledEnd(NamedTuple):
     sampled_at_ms: int
 
 
+class Untimed(NamedTuple):
+    """Records of a log partition that have no time, and nothing that places them before or after a moment."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """A committed offset in force. `topic_id` is None where the record holds none."""
@@ -171,7 +223,10 @@ class CommittedOffset:
     offset: int
     leader_epoch: int | None
     topic_id: str | None
-    committed_at_ms: int
+    committed_at_ms: int | None
+    """None where its record has no time."""
+    log_partition: int = -1
+    """Of `__consumer_offsets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +274,8 @@ class Group:
     """By member id."""
     offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
+    log_partition: int = -1
+    """Of `__consumer_offsets`."""
 
 
 class SilverAt:
@@ -227,8 +284,19 @@ class SilverAt:
     def __init__(
         self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
     ) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
         self._whole = WholeRun.newest(warehouse, cluster_id)
         self._gold = cache(partial(WholeAudit.newest, warehouse, cluster_id))
+        self._counts = cache(partial(partition_counts, warehouse, cluster_id))
+        self._log_ends: Mapping[LogPartition, int] = {}
+        """Where the time is in log partitions in which it does not decide by itself, exclusive."""
+        self.passed: Mapping[LogPartition, tuple[int, ...]] = {}
+        """Log partitions that have the time more than once, and the log ends (exclusive), as `passages` found them."""
+        self.untimed: Mapping[LogPartition, Untimed] = {}
+        """Records without a time that may be of before or after, as `passages` found them."""
+        self.moves: Sequence[Move] = ()
+        """Groups with records of the past in other log partitions, as `left_behind` found them."""
         self.at_ms = at_ms
         self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
 
@@ -242,15 +310,83 @@ class SilverAt:
         """The same groups of the same runs, at another time."""
         then = copy(self)
         then.at_ms = at_ms
+        then._log_ends = {}
         return then
+
+    def behind(self, log_ends: Mapping[LogPartition, int]) -> Self:
+        """The same groups at the same time, which is at these ends (exclusive) of some log partitions."""
+        there = copy(self)
+        there._log_ends = dict(log_ends)
+        return there
+
+    def passages(self, *, with_offsets: bool = True) -> list[Self]:
+        """The same groups at the same time, once for each place in the log where it may be: mostly one, itself. The
+        last one is the furthest in the log.
+
+        `with_offsets`: the places of commits and share states count. Of all groups together they are left out where
+        they are too many to be gone through for this alone.
+        """
+        if self.at_ms is None:
+            return [self]
+        places: dict[LogPartition, tuple[int, ...]] = {}
+        untimed: dict[LogPartition, Untimed] = {}
+        for log, (offsets, times) in self._own_records(with_offsets=with_offsets).items():
+            if not is_regular(times):
+                places[log] = log_ends_at(offsets, filled(times), self.at_ms)
+                is_unplaced = unplaced_at(times, self.at_ms)
+                if is_unplaced.any():
+                    those = offsets[is_unplaced]
+                    untimed[log] = Untimed(int(those[0]), int(those[-1]), len(those))
+        count = max(map(len, places.values()), default=1)
+        passages = [
+            self.behind({log: ends[max(len(ends) - count + number, 0)] for log, ends in places.items()})
+            for number in range(count)
+        ]
+        for passage in passages:
+            passage.passed = {log: ends for log, ends in places.items() if len(ends) > 1}
+            passage.untimed = untimed
+        return passages
+
+    def log_end(self, log: LogPartition) -> int | None:
+        """Where the time is in a log partition (exclusive), where it does not decide by itself."""
+        return self._log_ends.get(log)
+
+    def _own_records(self, *, with_offsets: bool) -> dict[LogPartition, tuple[I64, I64]]:
+        """Offsets and times (`NO_TIME` for none) of the records of the groups in question, by log partition and in its
+        order, one a log offset: as far as silver has rows of them."""
+        parts: list[tuple[str, I64, I64, I64]] = []
+        for table, offset, time in RECORD_TIMES:
+            rows = self.scan(table, ("log_partition", offset, time))
+            parts.append((GROUPS_LOG, *_times_of(rows, offset, time)))
+        if with_offsets and (self._group_ids is not None or self._row_count(OFFSET_COMMITS) <= CLOCK_ROWS_MAX):
+            names = ("outcome", "log_partition", "log_offset", "applied_log_offset", "applied_at", "commit_time")
+            for rows, is_asked in self._row_groups(OFFSET_COMMITS, names, ("outcome",)):
+                chosen = rows.filter(pa.array(is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)))
+                # of a record without a time the value has one, in most versions; a transaction's marker has no value
+                is_own = pc.equal(chosen["log_offset"], chosen["applied_log_offset"])
+                said = pc.if_else(is_own, chosen["commit_time"], pa.scalar(None, TIMESTAMP_TYPE))
+                chosen = chosen.append_column("time", pc.coalesce(chosen["applied_at"], said))
+                parts.append((GROUPS_LOG, *_times_of(chosen, "applied_log_offset", "time")))
+        if with_offsets and (self._group_ids is not None or self._row_count(SHARE_PARTITION_STATES) <= CLOCK_ROWS_MAX):
+            state_names = ("log_partition", "log_offset", "valid_from")
+            for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, state_names, ()):
+                chosen = rows.filter(pa.array(is_asked))
+                parts.append((SHARES_LOG, *_times_of(chosen, "log_offset", "valid_from")))
+        return _by_log_partition(parts)
+
+    def _row_count(self, table: Table) -> int:
+        return sum(file.row_count or 0 for file in self._files(table))
 
     def groups(self, *, with_offsets: bool = False) -> list[Group]:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
-        generations = self.open_rows(GROUP_GENERATIONS)
-        members = _by_group(self.open_rows(GROUP_MEMBERS))
-        assignments = _by_group(dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds())))
-        pasts = self._pasts(row["group_id"] for row in generations)
-        offsets = self.committed_offsets() if with_offsets else {}
+        newest = self._newest_commits() if with_offsets else None
+        left = self.left_behind(newest)
+        generations = left.present(self.open_rows(GROUP_GENERATIONS))
+        members = _by_group(left.present(self.open_rows(GROUP_MEMBERS)))
+        held = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
+        assignments = _by_group(left.present(held))
+        pasts = self._pasts({row["group_id"]: row["log_partition"] for row in generations})
+        offsets = {} if newest is None else _committed(newest, left)
         starts = self._share_starts() if with_offsets else {}
         groups = [
             group_of(
@@ -275,21 +411,62 @@ class SilverAt:
 
     def committed_offsets(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Committed offsets in force, by group."""
-        names = (*COMMIT_KEY, "applied_at", "committed_offset", "leader_epoch", "topic_id", "change")
-        offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
-        newest = _newest_of(self._applied_commits(names))
-        if not newest.num_rows:
-            return offsets
-        in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0))
-        groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
-        numbers = (in_force[name].to_pylist() for name in ("partition", "committed_offset", "leader_epoch"))
-        partitions, committed_offsets, leader_epochs = numbers
-        times = epoch_ms_column(in_force["applied_at"]).tolist()
-        places = map(TopicPartition, topics, partitions)
-        committed = map(CommittedOffset, committed_offsets, leader_epochs, topic_ids, times)
-        for group_id, place, offset in zip(groups, places, committed, strict=True):
-            offsets[group_id][place] = offset
-        return offsets
+        newest = self._newest_commits()
+        return _committed(newest, self.left_behind(newest))
+
+    def _newest_commits(self) -> pa.Table:
+        """The commit or deletion of each group, log partition and partition that took effect last."""
+        return _newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
+
+    def left_behind(self, newest: pa.Table | None = None) -> LeftBehind:
+        """Log partitions of `__consumer_offsets` whose records of a group are of the past by then, since the topic got
+        more partitions. `newest`: newest commits, which count beside the groups' own records.
+
+        Of groups asked for by name all records until then count, of all groups those that hold: there may be many.
+        """
+        names = ("group_id", "log_partition", "valid_from")
+        rows = self.scan(GROUP_GENERATIONS, names, self.holds() if self._group_ids is None else self._has_begun())
+        places = Places()
+        places.add(_places_of(rows, "valid_from"))
+        if newest is not None and newest.num_rows:
+            places.add(_places_of(newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0)), "applied_at"))
+        if not places.several:
+            return LeftBehind()
+        if self._group_ids is None:
+            began = self.of_groups(places.several).scan(GROUP_GENERATIONS, names, self._has_begun())
+            places.add(_places_of(began, "valid_from"))
+        left = LeftBehind.of(places.moves(self._counts()[GROUPS_LOG], self.at_ms))
+        self.moves = tuple(left.moves.values())
+        return left
+
+    def partition_counts(self, topic: str) -> PartitionCounts:
+        """The number of partitions of a coordinator topic."""
+        return self._counts()[topic]
+
+    def coverage(self, topic: str) -> list[dict[str, Any]]:
+        """Rows of bronze.coverage of a coordinator topic."""
+        rows: list[dict[str, Any]] = self._warehouse.read(
+            COVERAGE, where={"cluster_id": self._cluster_id, "topic": topic}
+        ).to_pylist()
+        return rows
+
+    def commits_until(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Commits of the groups in question that were written by the time, whatever became of them; `outcome` and
+        `group_id` are coded. Nothing where all groups are asked for and there are too many."""
+        if self._group_ids is None and self._row_count(OFFSET_COMMITS) > CLOCK_ROWS_MAX:
+            return
+        needed = tuple(dict.fromkeys((*names, "group_id", "recorded_at", "log_offset", "log_partition")))
+        for rows, is_asked in self._row_groups(OFFSET_COMMITS, needed, ("outcome",)):
+            is_chosen = is_asked
+            if self.at_ms is not None:
+                is_by_then = epoch_ms_column(rows["recorded_at"]) <= self.at_ms  # null: it may have been
+                is_chosen = is_asked & self._by_place(GROUPS_LOG, rows, "log_offset", is_by_then)
+            yield rows.filter(pa.array(is_chosen))
+
+    def _left_states(self, states: Iterable[Row]) -> LeftBehind:
+        places = Places()
+        places.add((_share_key(row).as_coordinator_key(), row["log_partition"], row["valid_from"]) for row in states)
+        return LeftBehind.of(places.moves(self._counts()[SHARES_LOG], self.at_ms))
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Commits and deletions which had taken effect by the time, in no order; texts of `COMMIT_TEXTS` are coded."""
@@ -298,12 +475,13 @@ class SilverAt:
 
     def _applied_commits(self, names: Sequence[str]) -> Iterator[tuple[pa.Table, I64]]:
         """Row groups, and which of their rows had taken effect by the time."""
-        needed = dict.fromkeys((*names, "outcome", "applied_at"))
+        needed = dict.fromkeys((*names, "outcome", "applied_at", "applied_log_offset", "log_partition"))
         for rows, is_asked in self._row_groups(OFFSET_COMMITS, tuple(needed), COMMIT_TEXTS):
             is_chosen = is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)
             if self.at_ms is not None:
-                is_chosen &= rows["applied_at"].is_valid().to_numpy()
-                is_chosen &= epoch_ms_column(rows["applied_at"]) <= self.at_ms
+                is_by_then = rows["applied_at"].is_valid().to_numpy()
+                is_by_then &= epoch_ms_column(rows["applied_at"]) <= self.at_ms
+                is_chosen &= self._by_place(GROUPS_LOG, rows, "applied_log_offset", is_by_then)
             yield rows.select(list(names)), np.flatnonzero(is_chosen)
 
     def _row_groups(
@@ -392,32 +570,82 @@ class SilverAt:
         if self.at_ms is None:
             return pc.field("to_log_offset").is_null()
         is_begun, at = _until("valid_from", self.at_ms)[0], timestamp_scalar(self.at_ms)
-        return is_begun & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        holds = is_begun & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        begins, ends = pc.field("from_log_offset"), pc.field("to_log_offset")
+        return self._at_places(holds, lambda end: (begins < end) & (ends.is_null() | (ends >= end)))
+
+    def _has_begun(self) -> Any:
+        """Did an interval begin by the time, whether or not it ended since?"""
+        if self.at_ms is None:
+            return pc.scalar(True)
+        is_begun = _until("valid_from", self.at_ms)[0]
+        return self._at_places(is_begun, lambda end: pc.field("from_log_offset") < end)
+
+    def _is_later(self, event: Any) -> Any:
+        """Did an event come after the time? `event`: its place in the log."""
+        is_later = pc.field("at") > timestamp_scalar(self.at_ms or 0)
+        return self._at_places(is_later, lambda end: event >= end)
+
+    def _at_places(self, by_time: Any, by_log_end: Callable[[int], Any]) -> Any:
+        """A condition on rows of groups: by time, and by log offset where the time does not decide."""
+        ends = {number: end for (topic, number), end in self._log_ends.items() if topic == GROUPS_LOG}
+        if not ends:
+            return by_time
+        condition = by_time & ~pc.field("log_partition").isin(pa.array(list(ends), pa.int32()))
+        for number, end in ends.items():
+            condition |= (pc.field("log_partition") == number) & by_log_end(end)
+        return condition
+
+    def _by_place(
+        self, log: str, rows: pa.Table, offset: str, by_time: BoolArray, ended: str | None = None
+    ) -> BoolArray:
+        """As `_at_places`, for rows that were read already: `by_time` says what time decides. A row begins at the log
+        offset of one column, and has ended at that of another one where there is one."""
+        ends = {number: end for (topic, number), end in self._log_ends.items() if topic == log}
+        if not ends:
+            return by_time
+        numbers = numbers_of(rows["log_partition"])
+        result = by_time.copy()
+        for number, end in ends.items():
+            is_here = numbers == number
+            is_in = rows[offset].is_valid().to_numpy() & (numbers_of(rows[offset]) < end)
+            if ended is not None:
+                is_in &= ~rows[ended].is_valid().to_numpy() | (numbers_of(rows[ended]) >= end)
+            result[is_here] = is_in[is_here]
+        return result
 
     def _until(self, column: str) -> list[Any]:
         return _until(column, self.at_ms)
 
-    def _pasts(self, group_ids: Iterable[str]) -> dict[str, "Past"]:
-        """What events tell of groups; nothing where the newest is asked for, which rows tell by themselves."""
+    def _pasts(self, groups: Mapping[str, int]) -> dict[str, "Past"]:
+        """What events tell of groups, given with their log partitions; nothing where the newest is asked for, which
+        rows tell by themselves."""
         events: dict[str, list[dict[str, Any]]] = {}
         if self.at_ms is not None:
             # of a group to which nothing happened since, the rows tell by themselves as well
             is_telling = pc.field("event_type").isin(pa.array(TELLING))
-            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, pc.field("at") > timestamp_scalar(self.at_ms))
+            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, self._is_later(pc.field("log_offset")))
             is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
-            names = ("group_id", "log_offset", "event_index", "event_type", "at", "generation", "member_id", "details")
-            events = _by_group(dicts_of(self.scan(GROUP_EVENTS, names, is_telling, is_changed)))
-        return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in group_ids}
+            rows = dicts_of(self.scan(GROUP_EVENTS, PAST_COLUMNS, is_telling, is_changed))
+            events = _by_group(row for row in rows if row["log_partition"] == groups.get(row["group_id"]))
+        return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in groups}
 
     def _is_past(self, event: Row) -> bool:
+        log_end = self._log_ends.get((GROUPS_LOG, event["log_partition"]))
+        if log_end is not None:
+            return bool(event["log_offset"] < log_end)
         return self.at_ms is None or (event["at"] is not None and event["at"] <= self.at_ms)
 
     def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""
         starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
         newest: dict[SharePartitionKey, Row] = {}
-        for row in sorted(self._share_states(), key=itemgetter("log_offset")):
-            newest[SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])] = row
+        states = list(self._share_states())
+        left = self._left_states(states)
+        for row in sorted(states, key=itemgetter("log_offset")):
+            key = _share_key(row)
+            if not left.is_past(key.as_coordinator_key(), row["log_partition"]):
+                newest[key] = row
         for key, state in newest.items():
             if state["record_kind"] != "TOMBSTONE":
                 is_set = state["start_offset"] is not None and state["start_offset"] >= 0
@@ -430,7 +658,7 @@ class SilverAt:
 
     def _share_states(self) -> Iterator[Row]:
         """The states of share partitions that hold at the time."""
-        names = (*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)
+        names = tuple(dict.fromkeys((*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)))
         for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, names, SHARE_STATE_TEXTS):
             chosen = np.flatnonzero(is_asked & self._is_holding(rows))
             yield from dicts_of(rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)))
@@ -443,7 +671,7 @@ class SilverAt:
         begun = rows["valid_from"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_from"]) <= self.at_ms)
         ended = rows["valid_to"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_to"]) <= self.at_ms)
         is_holding: BoolArray = begun & ~ended
-        return is_holding
+        return self._by_place(SHARES_LOG, rows, "log_offset", is_holding, "to_log_offset")
 
 
 TARGET_COMPUTED: Final = "TARGET_COMPUTED"
@@ -482,6 +710,74 @@ def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     return groups
 
 
+def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """Committed offsets in force, by group, of the newest commits and deletions of each partition."""
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
+    if not newest.num_rows:
+        return offsets
+    in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0))
+    groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
+    names = ("partition", "committed_offset", "leader_epoch", "log_partition")
+    partitions, committed_offsets, leader_epochs, log_partitions = (in_force[name].to_pylist() for name in names)
+    times = _times_or_none(in_force["applied_at"])
+    places = map(TopicPartition, topics, partitions)
+    committed = map(CommittedOffset, committed_offsets, leader_epochs, topic_ids, times, log_partitions)
+    for group_id, log_partition, place, offset in zip(groups, log_partitions, places, committed, strict=True):
+        if not left or not left.is_past(group_id, log_partition):
+            offsets[group_id][place] = offset
+    return offsets
+
+
+def _share_key(row: Row) -> SharePartitionKey:
+    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
+
+
+def _ms_or_none(at: datetime | None) -> int | None:
+    return None if at is None else epoch_ms(at)
+
+
+def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
+    """As epoch milliseconds."""
+    times: list[int | None] = epoch_ms_column(column).tolist()
+    if column.null_count:
+        times = [
+            time if is_known else None for time, is_known in zip(times, column.is_valid().to_pylist(), strict=True)
+        ]
+    return times
+
+
+def _places_of(rows: pa.Table, time: str) -> list[tuple[str, int, int | None]]:
+    """Groups, log partitions and times: the earliest of each group and log partition."""
+    places = rows.select(["group_id", "log_partition", time])
+    coded = places["group_id"].type == CODED
+    places = places.set_column(0, "group_id", places["group_id"].cast(pa.string())) if coded else places
+    found = places.group_by(["group_id", "log_partition"]).aggregate([(time, "min")]).to_pylist()
+    return [(row["group_id"], row["log_partition"], _ms_or_none(row[f"{time}_min"])) for row in found]
+
+
+def _times_of(rows: pa.Table, offset: str, time: str) -> tuple[I64, I64, I64]:
+    """Log partitions, offsets and times (`NO_TIME` for none) of rows."""
+    times = np.where(rows[time].is_valid().to_numpy(), epoch_ms_column(rows[time]), NO_TIME)
+    return numbers_of(rows["log_partition"]), numbers_of(rows[offset]), times
+
+
+def _by_log_partition(parts: Sequence[tuple[str, I64, I64, I64]]) -> dict[LogPartition, tuple[I64, I64]]:
+    """Offsets and times by log partition, in the order of the log; of several times of one offset the latest."""
+    found: dict[LogPartition, tuple[I64, I64]] = {}
+    for topic in dict.fromkeys(topic for topic, *_ in parts):
+        columns = zip(*(part for name, *part in parts if name == topic), strict=True)
+        numbers, offsets, times = (np.concatenate(column) for column in columns)
+        order = np.lexsort((times, offsets, numbers))
+        numbers, offsets, times = numbers[order], offsets[order], times[order]
+        is_last = np.ones(len(order), np.bool_)
+        is_last[:-1] = (numbers[1:] != numbers[:-1]) | (offsets[1:] != offsets[:-1])
+        numbers, offsets, times = numbers[is_last], offsets[is_last], times[is_last]
+        starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])) if len(numbers) else np.zeros(0, np.int64)
+        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
+            found[topic, int(numbers[first])] = (offsets[first:last], times[first:last])
+    return found
+
+
 def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
     """Of applied commits, with the columns `COMMIT_KEY`, those which took effect last of their group and partition."""
     return _newest_of((pa.Table.from_batches([batch]), np.arange(batch.num_rows)) for batch in commits)
@@ -504,6 +800,7 @@ def _newest(rows: pa.Table, chosen: I64) -> I64:
     if np.any(applied_at[1:] < applied_at[:-1]):
         order = np.argsort(applied_at, kind="stable")
         chosen, partition = chosen[order], partition[order]
+    group = _by_log_partitions(group, rows, chosen)
     # two steps: no product of three is sure to fit
     _, owner = distinct(group[chosen] * len(topics) + topic[chosen])
     keys, key = distinct(numbered_pairs(owner, partition))
@@ -511,6 +808,19 @@ def _newest(rows: pa.Table, chosen: I64) -> I64:
     last = np.zeros(len(keys), np.int64)
     last[key] = chosen
     return np.sort(last)
+
+
+def _by_log_partitions(group: I64, rows: pa.Table, chosen: I64) -> I64:
+    """Groups by number, those with rows in several log partitions by one a log partition."""
+    numbers = numbers_of(rows["log_partition"])
+    places = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    places[group[chosen]] = numbers[chosen]
+    if np.array_equal(places[group[chosen]], numbers[chosen]):
+        return group
+    _, owner = distinct(numbered_pairs(group[chosen], numbers[chosen]))
+    numbered = np.zeros(len(group), np.int64)
+    numbered[chosen] = owner
+    return numbered
 
 
 class Past:
@@ -608,6 +918,7 @@ def group_of(
         members,
         offsets,
         starts,
+        row.get("log_partition", -1),
     )
 
 

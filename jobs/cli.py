@@ -517,7 +517,7 @@ def describe(
         settings = _settings(warehouse, cluster_id)
         tables, at_ms = _tables("describe", settings), _time(at)
         remarks = _remarks_in_log(tables, settings, at_ms, group)
-        run_describe(
+        remarks += run_describe(
             tables,
             settings.cluster_id,
             view=views[0] if views else View.OFFSETS,
@@ -552,12 +552,11 @@ def owner(
 
         settings = _settings(warehouse, cluster_id)
         tables, at_ms = _tables("owner", settings), _time(at)
-        remarks = _remarks_in_log(tables, settings, at_ms)
-        remark = run_owner(
+        remarks = run_owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
         )
-        for told in (*([] if remark is None else [remark]), *remarks):
-            _tell(told)
+        for remark in (*remarks, *_remarks_in_log(tables, settings, at_ms)):
+            _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -570,6 +569,15 @@ def restore(
     output: Annotated[
         str | None,
         typer.Option("--output", metavar="FILE", help="New file for the offsets. [default: none, a dry run]"),
+    ] = None,
+    log_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--log-offset",
+            metavar="OFFSET",
+            min=0,
+            help="Where the log has that time more than once: the last log offset that counts.",
+        ),
     ] = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
@@ -592,6 +600,7 @@ def restore(
             at_ms=at_ms,
             output=output,
             output_format=output_format,
+            log_offset=log_offset,
         )
         for remark in (*remarks, *behind):
             _tell(remark)

@@ -11,14 +11,16 @@ import gc
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TextIO
 
+from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Column, Value, printable, table_lines, write_csv, write_json
 from jobs.as_of import (
     CLASSIC,
     CONSUMER,
+    GROUPS_LOG,
     SAMPLE_AGE_MAX_MS,
     SHARE,
     STREAMS,
@@ -29,6 +31,7 @@ from jobs.as_of import (
     SilverAt,
     TopicPartition,
 )
+from jobs.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 from jobs.choices import Tool, View
 from jobs.sinks import Warehouse
 
@@ -183,6 +186,10 @@ class Description:
     tool: Tool
     layout: Layout
     rows: tuple[Cells, ...]
+    log_position: str | None = None
+    """Where in the log the group was so, if the log has the time more than once and it was not the same each time."""
+    note: str | None = None
+    """What the answer cannot know."""
 
 
 def describe(
@@ -197,25 +204,70 @@ def describe(
 ) -> list[Description]:
     """Groups at a time (None: the newest), by tool and then as that tool sorts them; no `group_ids`: all groups.
 
-    Log ends sampled longer before than `sample_age_max_ms` are not shown.
+    Log ends sampled longer before than `sample_age_max_ms` are not shown. A group comes more than once where the log
+    has the time more than once, and the group was not the same each time.
     Raises NoSuchGroupError if a group that was asked for is not there.
     """
-    silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
-    groups = silver.groups(with_offsets=view is View.OFFSETS)
-    ends = silver.end_offsets(sample_age_max_ms) if view is View.OFFSETS else {}
-    if group_ids is None:
-        groups = [group for group in groups if group.group_type != CLASSIC or group.protocol_type in CONSUMER_PROTOCOLS]
-    else:
-        missing = sorted(set(group_ids) - {group.group_id for group in groups})
+    described, _ = describe_with_caveats(
+        warehouse,
+        cluster_id,
+        view=view,
+        at_ms=at_ms,
+        group_ids=group_ids,
+        tool=tool,
+        sample_age_max_ms=sample_age_max_ms,
+    )
+    return described
+
+
+def describe_with_caveats(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    view: View,
+    at_ms: int | None,
+    group_ids: Collection[str] | None,
+    tool: Tool | None,
+    sample_age_max_ms: int,
+) -> tuple[list[Description], list[Caveat]]:
+    """As `describe`, and what the answer cannot know."""
+    with_offsets = view is View.OFFSETS
+    passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
+    newest = passages[-1]
+    ends = newest.end_offsets(sample_age_max_ms) if with_offsets else {}
+    found: dict[str, list[Description]] = {}
+    for passage in passages:
+        for group in passage.groups(with_offsets=with_offsets):
+            of_tool = TOOL_OF_TYPE[group.group_type]
+            rows = tuple(ROWS[of_tool, view](group, ends))
+            end = passage.log_end((GROUPS_LOG, group.log_partition))
+            position = None if end is None else f"{GROUPS_LOG}-{group.log_partition}@{end - 1}"
+            of_group = found.setdefault(group.group_id, [])
+            if not any((it.tool, it.rows, it.group.state) == (of_tool, rows, group.state) for it in of_group):
+                of_group.append(Description(group, of_tool, LAYOUTS[of_tool, view], rows, position))
+    if group_ids is not None:
+        missing = sorted(set(group_ids) - found.keys())
         if missing:
             raise NoSuchGroupError(f"no such group then: {', '.join(printable(name)[:100] for name in missing)}")
-    shown = [(TOOL_OF_TYPE[group.group_type], group) for group in groups]
-    shown.sort(key=lambda item: list(Tool).index(item[0]))
-    return [
-        Description(group, of_tool, LAYOUTS[of_tool, view], tuple(ROWS[of_tool, view](group, ends)))
-        for of_tool, group in shown
-        if tool in (None, of_tool)
+    several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
+    caveats = caveats_of(
+        newest,
+        {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
+        with_offsets=with_offsets,
+    )
+    if several:
+        caveats.append(twice(newest, several))
+    notes = notes_by_group(caveats)
+    shown = [
+        replace(it, log_position=it.log_position if group_id in several else None, note=notes.get(group_id))
+        for group_id, of_group in sorted(found.items(), key=lambda item: string_order(item[0]))
+        for it in of_group
+        if group_ids is not None or it.group.group_type != CLASSIC or it.group.protocol_type in CONSUMER_PROTOCOLS
+        if tool in (None, it.tool)
     ]
+    shown.sort(key=lambda it: list(Tool).index(it.tool))
+    names = {it.group.group_id for it in shown}
+    return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
 
 
 def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
@@ -230,8 +282,14 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
         described = list(same)
         layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
         shown = [column.name for column in layout.shown(verbose, own_rows)]
-        names |= dict.fromkeys(shown)
-        rows += [{name: row[name] for name in shown} for row in own_rows]
+        more = {LOG_POSITION: "log_position", NOTE: "note"}
+        more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
+        names |= dict.fromkeys([*shown, *more])
+        rows += [
+            {name: row[name] for name in shown} | {name: getattr(it, field) for name, field in more.items()}
+            for it in described
+            for row in it.rows
+        ]
     if output_format == "json":
         write_json(rows, out)
     else:
@@ -241,6 +299,8 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
 def _lines(description: Description, verbose: bool) -> Iterator[str]:
     group, tool, layout, rows = description.group, description.tool, description.layout, description.rows
     title = f"{TITLES[tool]} '{printable(group.group_id)}'"
+    if description.log_position is not None:
+        yield from ("", f"{title} at log position {description.log_position}:")
     if layout.says_empty and group.state == "Empty":
         yield from ("", f"{title} has no active members.")
     elif tool is Tool.CONSUMER and group.state in REBALANCING:
@@ -276,6 +336,8 @@ def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
 
 def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: Member | None) -> Cells:
     committed = group.offsets.get(place)
+    if committed and committed.offset < 0:
+        committed = None  # brokers accept a negative offset; Kafka's clients read it as none
     offset = committed.offset if committed else None
     sample = ends.get(place)
     end = sample.end_offset if sample else None
@@ -394,10 +456,10 @@ def run_describe(
     output_format: str,
     sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
     out: TextIO | None = None,
-) -> None:
-    """Describe and print."""
+) -> list[str]:
+    """Describe and print; what else is to be said, line by line."""
     with no_search_for_cycles():
-        described = describe(
+        described, caveats = describe_with_caveats(
             warehouse,
             cluster_id,
             view=view,
@@ -407,6 +469,7 @@ def run_describe(
             sample_age_max_ms=sample_age_max_ms,
         )
         write_descriptions(described, output_format, verbose, out or sys.stdout)
+    return list(lines_of(caveats))
 
 
 @contextmanager

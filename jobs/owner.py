@@ -5,9 +5,11 @@ groups have no owners: several of their members may read one partition.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Final, TextIO
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, TextIO, TypeVar
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
@@ -17,14 +19,23 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, printable, time_text, write_answers
-from jobs.as_of import STREAMS, SilverAt
+from jobs.as_of import GROUPS_LOG, STREAMS, SilverAt
+from jobs.caveats import (
+    LOG_POSITION,
+    Caveat,
+    caveats_of,
+    lines_of,
+    notes_by_group,
+    twice,
+    with_notes,
+)
 from jobs.part_files import LOG_PARTITION
 from jobs.silver_reader import rows_of
 from jobs.sinks import Warehouse
 from jobs.unread import unread_groups, unread_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
 
-COLUMNS: Final = (
+COLUMNS: Final[tuple[str, ...]] = (
     "GROUP",
     "GROUP-TYPE",
     "TOPIC",
@@ -39,61 +50,115 @@ COLUMNS: Final = (
 )
 
 
+class Owner(NamedTuple):
+    """Who owned the partition, and the log partition that says so."""
+
+    row: OwnerRow
+    log_partition: int
+    log_position: str | None = None
+    """Where in the log it was so, if the log has the time more than once and the owners were not the same."""
+
+
+class Owners(NamedTuple):
+    """The owners at a time, and what else is to be said."""
+
+    owners: tuple[Owner, ...]
+    is_known: bool
+    """Was any group ever assigned the partition?"""
+    caveats: tuple[Caveat, ...]
+    unread: Sequence[str]
+    """Groups of which bytes that say what was assigned, or to what a member subscribed, could not be read."""
+
+
 def owners_at(
     warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
 ) -> list[OwnerRow]:
     """Who owned a partition at a time (None: the newest), by group."""
-    return _holding(owners_ever(warehouse, cluster_id, topic=topic, partition=partition), at_ms)
+    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    return [owner.row for owner in found.owners]
 
 
-def owners_ever(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int) -> list[OwnerRow]:
-    """Who ever owned a partition, by group and in the order of the log."""
-    owners = [
-        owner
-        for life in _lives(warehouse, cluster_id, topic, partition)
-        for owner in partition_owners(life)
-        if owner.topic == topic and owner.partition == partition
+def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None) -> Owners:
+    """Who owned a partition at a time (None: the newest), by group and in the order of the log. Where the log has the
+    time more than once, who owned it each time."""
+    everybody = SilverAt(warehouse, cluster_id, at_ms)
+    ever = [
+        Owner(row, life.log_partition)
+        for life in _lives(everybody, topic, partition)
+        for row in partition_owners(life)
+        if row.topic == topic and row.partition == partition
     ]
-    return sorted(owners, key=lambda owner: (string_order(owner.group_id), owner.from_log_offset, owner.member_id))
+    ever.sort(key=lambda it: (string_order(it.row.group_id), it.row.from_log_offset, it.row.member_id))
+    passages = everybody.of_groups({it.row.group_id for it in ever}).passages(with_offsets=False)
+    newest = passages[-1]
+    found: dict[str, list[list[Owner]]] = {}
+    for passage in passages:
+        left = passage.left_behind()
+        for group_id, of_group in groupby(ever, key=lambda it: it.row.group_id):
+            holding = [it for it in of_group if not left.is_past(group_id, it.log_partition) and _holds(it, passage)]
+            known = found.setdefault(group_id, [])
+            if all([it.row for it in holding] != [it.row for it in other] for other in known):
+                known.append([_placed(it, passage) for it in holding])
+    several = [group_id for group_id, known in found.items() if len(known) > 1]
+    owners = tuple(
+        it if group_id in several else it._replace(log_position=None)
+        for group_id, known in found.items()
+        for holding in known
+        for it in holding
+    )
+    caveats = caveats_of(newest, {it.row.group_id: it.log_partition for it in owners}, with_offsets=False)
+    if several:
+        caveats.append(twice(newest, several))
+    unread = unread_groups(everybody, *((everybody.holds(),) if ever else ()), topic=topic)
+    return Owners(owners, bool(ever), tuple(caveats), unread)
 
 
-def _holding(owners: Iterable[OwnerRow], at_ms: int | None) -> list[OwnerRow]:
-    return [owner for owner in owners if _holds(owner, at_ms)]
-
-
-def _holds(owner: OwnerRow, at_ms: int | None) -> bool:
-    if at_ms is None:
-        return owner.to_log_offset is None
+def _holds(owner: Owner, passage: SilverAt) -> bool:
+    row, end = owner.row, passage.log_end((GROUPS_LOG, owner.log_partition))
+    if end is not None:
+        return row.from_log_offset < end and (row.to_log_offset is None or row.to_log_offset >= end)
+    if passage.at_ms is None:
+        return row.to_log_offset is None
     # a record without a time tells no more than that it came before the next one that has one
-    has_begun = not is_time(owner.valid_from) or owner.valid_from <= at_ms
-    return has_begun and (owner.valid_to is None or at_ms < owner.valid_to)
+    has_begun = not is_time(row.valid_from) or row.valid_from <= passage.at_ms
+    return has_begun and (row.valid_to is None or passage.at_ms < row.valid_to)
 
 
-def _lives(warehouse: Warehouse, cluster_id: str, topic: str, partition: int) -> Iterator[GroupLife]:
-    """What silver holds of the groups that were ever assigned the partition, as far as it concerns it."""
+def _placed(owner: Owner, passage: SilverAt) -> Owner:
+    end = passage.log_end((GROUPS_LOG, owner.log_partition))
+    return owner if end is None else owner._replace(log_position=f"{GROUPS_LOG}-{owner.log_partition}@{end - 1}")
+
+
+def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLife]:
+    """What silver holds of the groups that were ever assigned the partition, as far as it concerns it: a life for each
+    log partition that has some of it."""
     # a task of a streams group stands for a partition of topics which only the topology names
     is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(STREAMS))
-    everybody = SilverAt(warehouse, cluster_id)
     columns = (*AssignmentRow._fields, LOG_PARTITION)
     rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))
-    log_partitions = dict(zip(rows["group_id"].to_pylist(), rows[LOG_PARTITION].to_pylist(), strict=True))
-    assignments: dict[str, list[AssignmentRow]] = {}
-    for row in rows_of(rows, AssignmentRow):
-        assignments.setdefault(row.group_id, []).append(row)
-    those = everybody.of_groups(assignments)
+    assignments = _by_place(rows, AssignmentRow)
+    those = everybody.of_groups({group_id for group_id, _ in assignments})
     is_topology = pc.field("event_type") == pc.scalar("TOPOLOGY_CHANGED")
-    members = list(rows_of(those.scan(GROUP_MEMBERS, MemberRow._fields), MemberRow))
-    events = list(rows_of(those.scan(GROUP_EVENTS, EventRow._fields, is_topology), EventRow))
-    for group_id, stretches in sorted(assignments.items()):
+    members = _by_place(those.scan(GROUP_MEMBERS, (*MemberRow._fields, LOG_PARTITION)), MemberRow)
+    events = _by_place(those.scan(GROUP_EVENTS, (*EventRow._fields, LOG_PARTITION), is_topology), EventRow)
+    for place, of_place in sorted(assignments.items()):
         yield GroupLife(
-            group_id,
-            log_partitions[group_id],
-            members=tuple(row for row in members if row.group_id == group_id),
-            assignments=tuple(sorted(stretches, key=lambda row: (row.from_log_offset, row.assignment))),
-            events=tuple(
-                sorted((row for row in events if row.group_id == group_id), key=lambda row: row.log_offset),
-            ),
+            *place,
+            members=tuple(members.get(place, ())),
+            assignments=tuple(sorted(of_place, key=lambda row: (row.from_log_offset, row.assignment))),
+            events=tuple(sorted(events.get(place, ()), key=lambda row: row.log_offset)),
         )
+
+
+RowOfGroup = TypeVar("RowOfGroup", AssignmentRow, MemberRow, EventRow)
+
+
+def _by_place(rows: pa.Table, kind: type[RowOfGroup]) -> dict[tuple[str, int], list[RowOfGroup]]:
+    """Rows by group and log partition."""
+    found: dict[tuple[str, int], list[RowOfGroup]] = {}
+    for row, log_partition in zip(rows_of(rows, kind), rows[LOG_PARTITION].to_pylist(), strict=True):
+        found.setdefault((row.group_id or "", log_partition), []).append(row)
+    return found
 
 
 def run_owner(
@@ -105,21 +170,29 @@ def run_owner(
     at_ms: int | None,
     output_format: str,
     out: TextIO | None = None,
-) -> str | None:
-    """Find the owners and print them; what to remark where there are none."""
-    ever = owners_ever(warehouse, cluster_id, topic=topic, partition=partition)
-    rows = [_row(owner) for owner in _holding(ever, at_ms)]
+) -> list[str]:
+    """Find the owners and print them; what else is to be said, line by line."""
+    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
+    if any(it.log_position is not None for it in found.owners):
+        columns = (*columns, LOG_POSITION)
+        rows = [(*cells, it.log_position) for cells, it in zip(rows, found.owners, strict=True)]
+    if output_format != "table":
+        columns, rows = with_notes(columns, rows, 0, notes_by_group(found.caveats))
     if rows or output_format != "table":
-        write_answers(COLUMNS, rows, output_format, out or sys.stdout)
-    silver = SilverAt(warehouse, cluster_id, at_ms)
-    unread = unread_groups(silver, *((silver.holds(),) if ever else ()), topic=topic)
-    if unread:
-        found = "" if rows else "no owner is known then; " if ever else "no owner is known; "
-        return f"{found}{unread_text(unread)}"
-    if not ever:
-        name = printable(topic)[:100]
-        return f"no group was ever assigned partition {partition} of topic {name}, as far as the log tells"
-    return None if rows else "nobody owned it then, as far as the log tells"
+        write_answers(columns, rows, output_format, out or sys.stdout)
+    return [*_remarks(found, topic, partition), *lines_of(found.caveats)]
+
+
+def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
+    place = f"partition {partition} of topic {printable(topic)[:100]}"
+    if found.unread:
+        told = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
+        yield f"{told}{unread_text(found.unread)}"
+    elif not found.is_known:
+        yield f"no group was ever assigned {place}, as far as the log tells"
+    elif not found.owners:
+        yield "nobody owned it then, as far as the log tells"
 
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:

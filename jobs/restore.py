@@ -9,24 +9,37 @@ that were added since keep the offsets they have.
 
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, csv_line, printable, write_answers
-from jobs.as_of import SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
+from jobs.as_of import GROUPS_LOG, SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
+from jobs.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, names_of, notes_by_group, twice, with_notes
 from jobs.errors import JobError
 from jobs.sinks import Warehouse
 from jobs.times import epoch_ms
 from schemas.tables.silver import TOPICS
 
-COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "RESTORED-OFFSET", "DELTA", "CHANGE")
+COLUMNS: Final[tuple[str, ...]] = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "RESTORED-OFFSET",
+    "DELTA",
+    "CHANGE",
+)
 
 
 KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
 """Sources of topics' names which would say that a topic was deleted."""
+
+
+NAMES_MAX: Final = 10
+"""Partitions that a remark names."""
 
 
 class Change(StrEnum):
@@ -39,6 +52,11 @@ class Change(StrEnum):
     """There is none now."""
     LEFT = "left as it is: there was none then"
     TOPIC_DELETED = "left out: the topic was deleted since"
+    NEGATIVE = "left out: the offset was negative, and Kafka's tool refuses a file with one"
+
+
+WRITTEN: Final = frozenset({Change.SAME, Change.FORWARD, Change.BACK, Change.NEW})
+"""What is in the file."""
 
 
 class Restored(NamedTuple):
@@ -50,6 +68,8 @@ class Restored(NamedTuple):
     current_offset: int | None
     offset: int | None
     change: Change
+    log_position: str | None = None
+    """Where in the log the offset was in force, if the log has the time more than once."""
 
 
 class Restoration(NamedTuple):
@@ -59,6 +79,9 @@ class Restoration(NamedTuple):
     busy: tuple[str, ...]
     doubtful: tuple[str, ...]
     """Topics whose offsets are in the file and were deleted since, and that may be deleted too: nothing tells."""
+    caveats: tuple[Caveat, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+    """Groups whose offsets were not the same at each place where the log has the time."""
 
     @property
     def written(self) -> tuple[Restored, ...]:
@@ -66,31 +89,87 @@ class Restoration(NamedTuple):
         return tuple(row for row in self.rows if row.offset is not None)
 
 
-def restoration(warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int) -> Restoration:
+def restoration(
+    warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
+) -> Restoration:
     """The offsets of groups at a time against the newest ones, by group, topic and partition.
 
-    Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group.
+    Where the log has the time more than once and the offsets were not the same each time, all of them come, unless
+    `log_offset` names the place: the last offset of the log partition that counts.
+
+    Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group, and for a
+    `log_offset` that is none of the places.
     """
     newest = SilverAt(warehouse, cluster_id, group_ids=group_ids)
-    then = newest.at(at_ms).committed_offsets()
+    passages = newest.at(at_ms).passages()
+    then = [passage.committed_offsets() for passage in passages]
     now = newest.committed_offsets()
     present = {group.group_id: group for group in newest.groups()}
     for group_id in group_ids:
-        if group_id not in then:
+        if not any(group_id in offsets for offsets in then):
             shares = group_id in present and present[group_id].group_type == SHARE
             name = printable(group_id)[:100]
             if shares:
                 raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
             raise NoSuchGroupError(f"{name} had no committed offsets then")
     topics = _topics(warehouse, cluster_id)
-    rows = [
-        _restored(group_id, place, now.get(group_id, {}).get(place), then[group_id].get(place), topics)
-        for group_id in sorted(set(group_ids), key=string_order)
-        for place in sorted(then[group_id].keys() | now.get(group_id, {}).keys())
-    ]
+    rows: list[Restored] = []
+    caveats: dict[str, int] = {}
+    ambiguous: list[str] = []
+    for group_id in sorted(set(group_ids), key=string_order):
+        of_group, log_partition = _distinct(passages, then, group_id)
+        caveats[group_id] = log_partition
+        if log_offset is not None and len(of_group) > 1:
+            of_group = _chosen(of_group, group_id, log_offset)
+        if len(of_group) > 1:
+            ambiguous.append(group_id)
+        for end, offsets in of_group:
+            position = f"{GROUPS_LOG}-{log_partition}@{end - 1}" if end is not None and len(of_group) > 1 else None
+            rows += [
+                _restored(group_id, place, now.get(group_id, {}).get(place), offsets.get(place), topics, position)
+                for place in sorted(offsets.keys() | now.get(group_id, {}).keys())
+            ]
     busy = tuple(group_id for group_id, group in present.items() if group.members)
-    doubtful = {row.topic for row in rows if row.change is Change.NEW} - topics.there
-    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)))
+    doubtful = {row.topic for row in rows if row.change is Change.NEW and not _is_committed(row, now)} - topics.there
+    said = caveats_of(passages[-1], caveats, with_offsets=True)
+    if ambiguous:
+        said.append(twice(passages[-1], ambiguous))
+    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+Passage = tuple[int | None, Offsets]
+"""A log end (exclusive; None where the time decides), and the offsets committed by then."""
+
+
+def _distinct(
+    passages: Sequence[SilverAt], then: Sequence[Mapping[str, Offsets]], group_id: str
+) -> tuple[list[Passage], int]:
+    """The offsets of a group at each place in the log, those that are like another's once; and its log partition."""
+    found: list[Passage] = []
+    log_partition = -1
+    for passage, by_group in zip(passages, then, strict=True):
+        offsets = by_group.get(group_id, {})
+        log_partition = next((it.log_partition for it in offsets.values()), log_partition)
+        if all(offsets != others for _, others in found):
+            found.append((passage.log_end((GROUPS_LOG, log_partition)), offsets))
+    return found, log_partition
+
+
+def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list[Passage]:
+    """The place in the log that was asked for."""
+    found = [passage for passage in of_group if passage[0] == log_offset + 1]
+    if not found:
+        places = " or ".join(str(end - 1) for end, _ in of_group if end is not None)
+        raise ArgumentError(
+            f"at that time the log of {printable(group_id)[:100]} is at offset {places}, not {log_offset}"
+        )
+    return found
+
+
+def _is_committed(row: Restored, now: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> bool:
+    """Is there a commit now, of a negative offset?"""
+    return TopicPartition(row.topic, row.partition) in now.get(row.group_id, {})
 
 
 class _Topics(NamedTuple):
@@ -119,20 +198,28 @@ def _restored(
     now: CommittedOffset | None,
     then: CommittedOffset | None,
     topics: _Topics,
+    position: str | None,
 ) -> Restored:
-    current_offset = now.offset if now else None
+    # a negative offset that a client committed is none to whoever asks the broker
+    current_offset = now.offset if now and now.offset >= 0 else None
+    change = _change(place, current_offset, then, topics)
+    offset = then.offset if then and change in WRITTEN else None
+    return Restored(group_id, *place, current_offset, offset, change, position)
+
+
+def _change(place: TopicPartition, current_offset: int | None, then: CommittedOffset | None, topics: _Topics) -> Change:
     if then is None:
-        return Restored(group_id, *place, current_offset, None, Change.LEFT)
+        return Change.LEFT
+    if then.offset < 0:
+        return Change.NEGATIVE
     for topic_id, at_ms in topics.deleted_ms.get(place.topic, ()):
-        if then.topic_id in (None, topic_id) and at_ms > then.committed_at_ms:
-            return Restored(group_id, *place, current_offset, None, Change.TOPIC_DELETED)
+        if then.topic_id in (None, topic_id) and (then.committed_at_ms is None or at_ms > then.committed_at_ms):
+            return Change.TOPIC_DELETED
     if current_offset is None:
-        change = Change.NEW
-    elif current_offset == then.offset:
-        change = Change.SAME
-    else:
-        change = Change.FORWARD if then.offset > current_offset else Change.BACK
-    return Restored(group_id, *place, current_offset, then.offset, change)
+        return Change.NEW
+    if current_offset == then.offset:
+        return Change.SAME
+    return Change.FORWARD if then.offset > current_offset else Change.BACK
 
 
 def reset_csv(rows: Sequence[Restored]) -> str:
@@ -152,25 +239,45 @@ def run_restore(
     at_ms: int,
     output: str | None,
     output_format: str,
+    log_offset: int | None = None,
     out: TextIO | None = None,
 ) -> list[str]:
     """Print what would change and write the file, if one is asked for; what else is to be said, line by line.
 
     Raises JobError where the file is there already or cannot be written, or would be empty.
     """
-    plan = restoration(warehouse, cluster_id, group_ids=group_ids, at_ms=at_ms)
-    write_answers(COLUMNS, [_cells(row) for row in plan.rows], output_format, out or sys.stdout)
+    plan = restoration(warehouse, cluster_id, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
+    _write_plan(plan, output_format, out or sys.stdout)
     if output is not None:
+        if plan.ambiguous:
+            raise JobError(
+                f"the log has that time more than once for {names_of(plan.ambiguous)}: choose a place in the log with "
+                "--log-offset, the number behind @ in the table"
+            )
         if not plan.written:
             raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
         _write_new(Path(output), reset_csv(plan.rows))
-    return list(_remarks(plan, output))
+    return [*lines_of(plan.caveats), *_remarks(plan, output)]
+
+
+def _write_plan(plan: Restoration, output_format: str, out: TextIO) -> None:
+    columns, rows = COLUMNS, [_cells(row) for row in plan.rows]
+    if plan.ambiguous:
+        columns = (*columns, LOG_POSITION)
+        rows = [(*cells, row.log_position) for cells, row in zip(rows, plan.rows, strict=True)]
+    if output_format != "table":
+        columns, rows = with_notes(columns, rows, 0, notes_by_group(plan.caveats))
+    write_answers(columns, rows, output_format, out)
 
 
 def _cells(row: Restored) -> tuple[Value, ...]:
     both = row.offset is not None and row.current_offset is not None
     delta = row.offset - row.current_offset if both else None  # type: ignore[operator]
     return (row.group_id, row.topic, row.partition, row.current_offset, row.offset, delta, row.change.value)
+
+
+def _more(names: Collection[str]) -> str:
+    return f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -184,6 +291,10 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
+    negative = [row for row in plan.rows if row.change is Change.NEGATIVE]
+    if negative:
+        names = dict.fromkeys(f"{printable(row.topic)[:100]}-{row.partition}" for row in negative)
+        yield f"left out, since their offsets were negative: {', '.join(list(names)[:NAMES_MAX])}{_more(names)}"
     for group_id in plan.busy:
         yield f"{printable(group_id)[:100]} has members: Kafka resets offsets of empty groups only"
     for topic in plan.doubtful:

@@ -567,7 +567,8 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
     """A finding or more for each thing that the cluster or the ledger knows of, in the order in which they are told."""
     coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
     windows, behind = windows_of(asked, coverage)
-    ledger = Ledger(warehouse, cluster_id, windows, asked.group_ids)
+    counts = {topic: asked.partition_count(topic) for topic in (consumer_offsets.TOPIC, share_group_state.TOPIC)}
+    ledger = Ledger(warehouse, cluster_id, windows, asked.group_ids, counts)
     groups, offsets, shares = ledger.groups(), ledger.committed_offsets(), ledger.share_partitions()
     unlisted = {
         group_id: str(history.generations[0]["group_type"])

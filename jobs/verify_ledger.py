@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
 from jobs.as_of import (
     CLASSIC,
@@ -59,7 +59,16 @@ COMMIT_COLUMNS: Final = (
     "leader_epoch",
     "metadata",
 )
-EVENT_COLUMNS: Final = ("group_id", "log_offset", "event_index", "event_type", "generation", "member_id", "details")
+EVENT_COLUMNS: Final = (
+    "group_id",
+    "log_partition",
+    "log_offset",
+    "event_index",
+    "event_type",
+    "generation",
+    "member_id",
+    "details",
+)
 
 
 class Window(NamedTuple):
@@ -195,7 +204,11 @@ def joined_batches(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[
 
 
 class Ledger:
-    """Silver of one cluster in the windows of its log partitions. `group_ids` None: all groups."""
+    """Silver of one cluster in the windows of its log partitions. `group_ids` None: all groups.
+
+    Of a group or share partition the rows of that log partition count which the cluster asks for it: what another one
+    has is of before the topic got more partitions. `partition_counts`: of coordinator topics, where they are known.
+    """
 
     def __init__(
         self,
@@ -203,9 +216,12 @@ class Ledger:
         cluster_id: str,
         windows: Mapping[LogPartition, Window],
         group_ids: Collection[str] | None = None,
+        partition_counts: Mapping[str, int] | None = None,
     ) -> None:
         self._silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
         self._windows = windows
+        self._counts = {topic: count for topic, count in (partition_counts or {}).items() if count > 0}
+        self._homes: dict[tuple[str, str], int] = {}
 
     def groups(self) -> dict[str, GroupHistory]:
         """Groups which were there, in whole or in part of their windows."""
@@ -229,7 +245,8 @@ class Ledger:
         moved: list[pa.RecordBatch] = []
 
         def before() -> Iterator[pa.RecordBatch]:
-            for batch in self._silver.applied_commits(COMMIT_COLUMNS):
+            for applied in self._silver.applied_commits(COMMIT_COLUMNS):
+                batch = self._at_home(applied)
                 ends = from_ends[np.minimum(batch["log_partition"].to_numpy(), len(from_ends) - 1)]
                 is_before = batch["applied_log_offset"].to_numpy() < ends
                 moved.append(batch.filter(pa.array(~is_before)))
@@ -271,6 +288,28 @@ class Ledger:
             for partition in row["details"]["partitions"].split(",")
         )
 
+    def _is_home(self, topic: str, key: str, log_partition: int) -> bool:
+        """Does the cluster look for a key in a log partition?"""
+        if topic not in self._counts:
+            return True
+        home = self._homes.get((topic, key))
+        if home is None:
+            home = self._homes[topic, key] = key_partition(key, self._counts[topic])
+        return home == log_partition
+
+    def _at_home(self, commits: pa.RecordBatch) -> pa.RecordBatch:
+        """Commits of groups that are in the log partition in which the cluster looks for them."""
+        topic = consumer_offsets.TOPIC
+        if topic not in self._counts or not commits.num_rows:
+            return commits
+        groups = commits["group_id"]
+        homes = np.full(len(groups.dictionary) + 1, NOT_SET, np.int64)
+        for index, group_id in enumerate(groups.dictionary.to_pylist()):
+            self._is_home(topic, group_id, NOT_SET)
+            homes[index] = self._homes[topic, group_id]
+        is_home = homes[pc.fill_null(groups.indices, NOT_SET).to_numpy(zero_copy_only=False)]
+        return commits.filter(pa.array(is_home == commits["log_partition"].to_numpy()))
+
     def _window(self, topic: str, partition: int) -> Window:
         return self._windows.get((topic, partition), NOTHING)
 
@@ -295,7 +334,10 @@ class Ledger:
             window = self._window(topic, row["log_partition"])
             is_open = row["to_log_offset"] is None or row["to_log_offset"] >= window.from_end
             if is_open and row[begins] < window.to_end:
-                yield row
+                is_group = topic == consumer_offsets.TOPIC
+                key = row["group_id"] if is_group else _share_key(row).as_coordinator_key()
+                if self._is_home(topic, key, row["log_partition"]):
+                    yield row
 
     def _events(self, histories: Mapping[str, GroupHistory]) -> dict[str, list[Row]]:
         """What events tell of the groups to which anything happened since the beginning of their windows."""
@@ -313,7 +355,8 @@ class Ledger:
             is_telling = pc.field("event_type").isin(pa.array(TELLING))
             rows = self._silver.scan(GROUP_EVENTS, EVENT_COLUMNS, of_moving & is_telling)
             for row in rows.to_pylist(maps_as_pydicts="strict"):
-                events[row["group_id"]].append(row)
+                if self._is_home(consumer_offsets.TOPIC, row["group_id"], row["log_partition"]):
+                    events[row["group_id"]].append(row)
         return events
 
 
@@ -369,9 +412,9 @@ def _offset_path(row: Row) -> Path:
 
 
 def _offset_value(row: Row) -> tuple[int, int | None, str] | None:
-    """None: the offset was deleted."""
+    """None: the offset was deleted, or is negative: brokers accept such a commit, and answer that there is none."""
     offset = row["committed_offset"]
-    return None if offset is None else (offset, row["leader_epoch"], row["metadata"] or "")
+    return None if offset is None or offset < 0 else (offset, row["leader_epoch"], row["metadata"] or "")
 
 
 def _share_key(row: Row) -> SharePartitionKey:

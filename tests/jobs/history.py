@@ -45,6 +45,7 @@ def commit(group_id: str, minute: int, offset: int | None, **more: Any) -> dict[
         "partition": 0,
         "committed_offset": offset,
         "recorded_at": at(minute),
+        "is_transactional": False,
         "outcome": "APPLIED",
         "applied_log_offset": minute,
         "applied_at": at(minute),

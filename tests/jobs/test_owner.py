@@ -73,7 +73,7 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
         told = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
         for kind, out in told.items():
             asked = {"topic": name, "partition": 0, "at_ms": None}
-            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) is None
+            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) == []
         answer = json.loads(told["json"].getvalue())
         assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
         (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
@@ -91,7 +91,7 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
         ("T\x1b", 0, "no group was ever assigned partition 0 of topic T\\x1b, as far as the log tells"),
     ):
         asked = {"topic": topic, "partition": partition, "at_ms": at_ms(3), "output_format": "table"}
-        assert run_owner(warehouse, CLUSTER, **asked) == remark
+        assert run_owner(warehouse, CLUSTER, **asked) == [remark]
 
 
 @pytest.mark.parametrize(
