@@ -68,30 +68,83 @@ def _holds_at(time: str, prefix: str = "") -> str:
     return f"{prefix}valid_from <= {time} AND ({prefix}valid_to IS NULL OR {time} < {prefix}valid_to)"
 
 
-def _offsets(condition: str) -> str:
-    """The offsets in force after the commits which meet a condition: the last one applied to each partition."""
+def _homes(with_commits: str | None = None) -> str:
+    """From when (`began`) to when (`left_at`) each group was in which log partition (`home`).
+
+    Numbers of partitions only grow, and a group begins again in the log partition that it then hashes to.
+    `with_commits`: commits that meet this count, too; else generations alone.
+    """
+    began = "SELECT cluster_id, group_id, log_partition, valid_from AS began FROM silver.group_generations"
+    if with_commits is not None:
+        began += f"""
+            UNION ALL SELECT cluster_id, group_id, log_partition, min(applied_at) AS began
+            FROM silver.offset_commits WHERE {with_commits} GROUP BY cluster_id, group_id, log_partition
+        """
+    return _stays(f"({began})", "cluster_id, group_id", "began")
+
+
+def _stays(rows: str, key: str, began: str) -> str:
+    return f"""(
+        SELECT {key}, log_partition AS home, began,
+            lead(began) OVER (PARTITION BY {key} ORDER BY began NULLS FIRST, log_partition) AS left_at
+        FROM (
+            SELECT {key}, log_partition, min({began}) AS began FROM {rows} GROUP BY {key}, log_partition
+        )
+    )"""
+
+
+SHARE_KEY: Final = "cluster_id, group_id, topic_id, partition"
+
+
+def _groups(condition: str, time: str | None) -> str:
+    """Groups whose generations meet a condition, each where it is."""
+    return f"""
+        SELECT {_prefixed(GROUP_COLUMNS, "g")} FROM silver.group_generations AS g LEFT JOIN {_homes()} AS h
+            ON g.cluster_id = h.cluster_id AND g.group_id = h.group_id AND g.log_partition = h.home
+        WHERE {condition} AND {_is_home(time)}
+    """
+
+
+def _is_home(time: str | None) -> str:
+    """Was the key in the log partition of a row (`h`) at a time (None: the newest)? So are rows without any."""
+    return "h.left_at IS NULL" if time is None else f"(h.left_at IS NULL OR {time} < h.left_at)"
+
+
+def _prefixed(columns: str, alias: str) -> str:
+    return ", ".join(f"{alias}.{name.strip()}" for name in columns.split(","))
+
+
+def _offsets(condition: str, time: str | None, homes: str) -> str:
+    """The offsets in force after the commits which meet a condition: the last one applied to each partition, in the log
+    partition where the group is."""
     return f"""
         SELECT {OFFSET_COLUMNS} FROM (
-            SELECT *, row_number() OVER (
-                PARTITION BY cluster_id, group_id, topic, partition ORDER BY applied_log_offset DESC, log_offset DESC
+            SELECT c.*, row_number() OVER (
+                PARTITION BY c.cluster_id, c.group_id, c.topic, c.partition
+                ORDER BY c.applied_log_offset DESC, c.log_offset DESC
             ) AS newness
-            FROM silver.offset_commits WHERE outcome = 'APPLIED' AND {condition}
+            FROM silver.offset_commits AS c LEFT JOIN {homes} AS h
+                ON c.cluster_id = h.cluster_id AND c.group_id = h.group_id AND c.log_partition = h.home
+            WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_home(time)}
         ) WHERE newness = 1 AND change <> 'DELETE'
     """
 
 
-def _share_partitions(condition: str, batches_condition: str) -> str:
-    """Share partitions with their batches in flight, in order of offsets."""
+def _share_partitions(condition: str, batches_condition: str, time: str | None) -> str:
+    """Share partitions with their batches in flight, in order of offsets, each in the log partition where it is."""
     return f"""
         SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches
         FROM silver.share_partition_states AS s LEFT JOIN (
-            SELECT cluster_id, group_id, topic_id, partition, sort_array(collect_list(struct(
+            SELECT cluster_id, group_id, topic_id, partition, log_partition, sort_array(collect_list(struct(
                 first_offset, last_offset, delivery_state, delivery_count))) AS batches
             FROM silver.share_state_batches WHERE {batches_condition}
-            GROUP BY cluster_id, group_id, topic_id, partition
+            GROUP BY cluster_id, group_id, topic_id, partition, log_partition
         ) AS b ON s.cluster_id = b.cluster_id AND s.group_id = b.group_id
-            AND s.topic_id = b.topic_id AND s.partition = b.partition
-        WHERE s.record_kind <> 'TOMBSTONE' AND {condition}
+            AND s.topic_id = b.topic_id AND s.partition = b.partition AND s.log_partition <=> b.log_partition
+        LEFT JOIN {_stays("silver.share_partition_states", SHARE_KEY, "valid_from")} AS h
+            ON s.cluster_id = h.cluster_id AND s.group_id = h.group_id
+            AND s.topic_id = h.topic_id AND s.partition = h.partition AND s.log_partition = h.home
+        WHERE s.record_kind <> 'TOMBSTONE' AND {condition} AND {_is_home(time)}
     """
 
 
@@ -101,11 +154,16 @@ CURRENT_GROUPS: Final = Definition(
     "Every group that is there, with its newest generation or epoch.",
     "",
     (GROUP_GENERATIONS,),
-    f"SELECT {GROUP_COLUMNS} FROM silver.group_generations WHERE {NEWEST}",
+    _groups(f"g.{NEWEST}", None),
 )
 
 CURRENT_OFFSETS: Final = Definition(
-    Kind.VIEW, "current_offsets", "Every committed offset that is in force.", "", (OFFSET_COMMITS,), _offsets("true")
+    Kind.VIEW,
+    "current_offsets",
+    "Every committed offset that is in force.",
+    "",
+    (OFFSET_COMMITS, GROUP_GENERATIONS),
+    _offsets("true", None, _homes("outcome = 'APPLIED'")),
 )
 
 CURRENT_SHARE_PARTITIONS: Final = Definition(
@@ -114,7 +172,7 @@ CURRENT_SHARE_PARTITIONS: Final = Definition(
     "Every share partition that has a state, with its batches in flight.",
     "",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
-    _share_partitions("s.valid_to IS NULL", NEWEST),
+    _share_partitions("s.valid_to IS NULL", NEWEST, None),
 )
 
 GROUP_AT: Final = Definition(
@@ -123,7 +181,7 @@ GROUP_AT: Final = Definition(
     "Every group that was there, with its generation or epoch then; `state` is that at the end of it.",
     "(time TIMESTAMP)",
     (GROUP_GENERATIONS,),
-    f"SELECT {GROUP_COLUMNS} FROM silver.group_generations WHERE {_holds_at('group_at.time')}",
+    _groups(_holds_at("group_at.time", "g."), "group_at.time"),
 )
 
 OWNER_AT: Final = Definition(
@@ -131,10 +189,12 @@ OWNER_AT: Final = Definition(
     "owner_at",
     "Who owned a partition of a topic, given by name or id, in each group.",
     "(topic STRING, partition INT, time TIMESTAMP)",
-    (PARTITION_OWNERS,),
+    (PARTITION_OWNERS, GROUP_GENERATIONS),
     f"""
-    SELECT {OWNER_COLUMNS} FROM gold.partition_owners AS o
-    WHERE owner_at.topic IN (o.topic, o.topic_id) AND o.partition = owner_at.partition
+    SELECT {_prefixed(OWNER_COLUMNS, "o")} FROM gold.partition_owners AS o
+    LEFT JOIN {_homes()} AS h
+        ON o.cluster_id = h.cluster_id AND o.group_id = h.group_id AND o.log_partition = h.home
+    WHERE {_is_home("owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id) AND o.partition = owner_at.partition
         AND {_holds_at("owner_at.time", "o.")}
     """,
 )
@@ -144,8 +204,12 @@ OFFSETS_AT: Final = Definition(
     "offsets_at",
     "The committed offsets of a group which were in force.",
     "(`group` STRING, time TIMESTAMP)",
-    (OFFSET_COMMITS,),
-    _offsets("group_id = offsets_at.`group` AND applied_at <= offsets_at.time"),
+    (OFFSET_COMMITS, GROUP_GENERATIONS),
+    _offsets(
+        "c.group_id = offsets_at.`group` AND c.applied_at <= offsets_at.time",
+        "offsets_at.time",
+        _homes("outcome = 'APPLIED'"),
+    ),
 )
 
 SHARE_PARTITION_AT: Final = Definition(
@@ -159,6 +223,7 @@ SHARE_PARTITION_AT: Final = Definition(
         AND s.partition = share_partition_at.partition AND {_holds_at("share_partition_at.time", "s.")}""",
         f"""group_id = share_partition_at.`group` AND partition = share_partition_at.partition
         AND {_holds_at("share_partition_at.time")}""",
+        "share_partition_at.time",
     ),
 )
 

@@ -51,12 +51,17 @@ DATA: dict[str, list[dict[str, Any]]] = {
         {"group_id": "g", "generation": 1, "state": "Stable", **between(0, 10)},
         {"group_id": "g", "generation": 2, "state": "Empty", **between(10, None)},
         {"group_id": "gone", "generation": 7, "state": "Dead", **between(3, 5)},
+        # `__consumer_offsets` got more partitions, and the group went to another log partition
+        {"group_id": "moved", "generation": 9, "state": "Stable", "log_partition": 0, **between(0, None)},
+        {"group_id": "moved", "generation": 1, "state": "Stable", "log_partition": 50, **between(40, None)},
     ],
     "silver.offset_commits": [
         commit("g", 1, 100),
         commit("g", 5, 50),
         commit("g", 6, 999, outcome="ABORTED", applied_at=None, applied_log_offset=None, change=None),
         commit("g", 9, None),
+        commit("moved", 1, 5_000, log_partition=0),
+        commit("moved", 41, 12, log_partition=50),
         # written before the plain commit, applied after it
         commit("g", 20, 300, topic="t2", applied_log_offset=20),
         commit("g", 19, 400, topic="t2", applied_log_offset=25, applied_at=at(25)),
@@ -138,18 +143,22 @@ def ask(catalogue: Catalogue, query: str, **values: Any) -> list[tuple[Any, ...]
 @pytest.mark.spark
 def test_views_show_the_newest_state(catalogue: Catalogue) -> None:
     """What is gone is not there, and what was deleted is not in force."""
-    assert ask(catalogue, "SELECT group_id, generation, state FROM current_groups") == [("g", 2, "Empty")]
+    groups = ask(catalogue, "SELECT group_id, generation, state FROM current_groups WHERE group_id <> 'moved'")
+    assert groups == [("g", 2, "Empty")]
     offsets = ask(catalogue, "SELECT topic, committed_offset FROM current_offsets WHERE group_id = :g", g="g")
     assert offsets == [("t2", 400)]
     batches = ask(catalogue, "SELECT start_offset, batches.first_offset FROM current_share_partitions")
     assert batches == [(7, [7])]
 
 
-def at_each(catalogue: Catalogue, function: str, columns: str, arguments: str = "") -> dict[int, list[Any]]:
+def at_each(
+    catalogue: Catalogue, function: str, columns: str, arguments: str = "", where: str = "true"
+) -> dict[int, list[Any]]:
     """What a function answers at each minute of the first forty, where that is anything, in order."""
     query = f"""
         SELECT m.minute, {columns} FROM (SELECT id AS minute FROM range(40)) AS m,
         LATERAL {function}({arguments} :start + make_interval(0, 0, 0, 0, 0, CAST(m.minute AS INT), 0)) AS f
+        WHERE {where}
     """
     answers: dict[int, list[Any]] = {}
     for minute, *values in sorted(ask(catalogue, query, start=START)):
@@ -166,7 +175,7 @@ def during(*stretches: tuple[int, int, list[Any]]) -> dict[int, list[Any]]:
 def test_groups_at_a_time(catalogue: Catalogue) -> None:
     """From inclusive, to exclusive: at each moment one generation a group."""
     expected = during((0, 3, [1]), (3, 5, [1, 7]), (5, 10, [1]), (10, 40, [2]))
-    assert at_each(catalogue, "group_at", "generation") == expected
+    assert at_each(catalogue, "group_at", "generation", where="f.group_id <> 'moved'") == expected
     assert ask(catalogue, "SELECT * FROM group_at(:time)", time=at(-1)) == []
 
 
@@ -247,3 +256,15 @@ def test_the_same_tables_elsewhere(root: str) -> None:
         assert connection.execute(in_force, ["g"]).fetchall() == [("t2", 400)]
         for number, group in enumerate(HOSTILE):
             assert connection.execute(in_force, [group]).fetchall() == [("t", number)]
+
+
+@pytest.mark.spark
+def test_a_group_is_in_the_log_partition_where_it_began_last(catalogue: Catalogue) -> None:
+    """What a log partition has of before the internal topic grew is of no time after that."""
+    groups = "SELECT generation FROM {} WHERE group_id = 'moved'"
+    offsets = "SELECT committed_offset FROM {} WHERE group_id = 'moved'"
+    assert ask(catalogue, groups.format("current_groups")) == [(1,)]
+    assert ask(catalogue, offsets.format("current_offsets")) == [(12,)]
+    for minute, generation, offset in ((20, 9, 5_000), (45, 1, 12)):
+        assert ask(catalogue, groups.format("group_at(:time)"), time=at(minute)) == [(generation,)]
+        assert ask(catalogue, offsets.format("offsets_at('moved', :time)"), time=at(minute)) == [(offset,)]

@@ -1,0 +1,119 @@
+"""Answers over logs that a newcomer would be fooled by: grown internal topics, clocks that went back, records without
+times, offsets below 0, dumps without markers."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from jobs.choices import View
+from jobs.describe import run_describe
+from jobs.errors import JobError
+from jobs.owner import run_owner
+from jobs.restore import run_restore
+from tests.cases.harness import CASES, Ledger
+
+NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def ms(text: str) -> int:
+    """Epoch ms of a time."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def described(ledger: Ledger, group: str, at: str | None = None, view: View = View.OFFSETS) -> tuple[str, list[str]]:
+    """What describe prints, and what it remarks."""
+    out = StringIO()
+    remarks = run_describe(
+        ledger.warehouse,
+        ledger.cluster_id,
+        view=view,
+        at_ms=None if at is None else ms(at),
+        group_ids=[group],
+        tool=None,
+        verbose=False,
+        output_format="csv",
+        sample_age_max_ms=1,
+        out=out,
+    )
+    return out.getvalue(), remarks
+
+
+def restored(ledger: Ledger, group: str, at: str, output: Path | None = None) -> tuple[str, list[str]]:
+    """What restore prints, and what it remarks."""
+    out = StringIO()
+    remarks = run_restore(
+        ledger.warehouse,
+        ledger.cluster_id,
+        group_ids=[group],
+        at_ms=ms(at),
+        output=None if output is None else str(output),
+        output_format="csv",
+        out=out,
+    )
+    return out.getvalue(), list(remarks)
+
+
+def owned(ledger: Ledger, topic: str, partition: int, at: str | None = None) -> tuple[str, list[str]]:
+    """What owner prints, and what it remarks."""
+    out = StringIO()
+    at_ms = None if at is None else ms(at)
+    remarks = run_owner(
+        ledger.warehouse, ledger.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format="csv", out=out
+    )
+    return out.getvalue(), remarks
+
+
+def test_a_group_is_where_its_hash_points_now(ledger: Ledger) -> None:
+    """After the topic grew a group is in its new log partition alone; the rest is of before, and said to be."""
+    ledger.night(CASES / "J-partitions" / "logs")
+    offsets, remarks = described(ledger, "grp3")
+    assert ",12," in offsets and "5000" not in offsets
+    assert any("__consumer_offsets-50" in line and "of before" in line for line in remarks)
+    members, _ = described(ledger, "grp3", view=View.MEMBERS)
+    assert len(members.splitlines()) == 2 and ",new," in members
+    owners, _ = owned(ledger, "in", 0)
+    assert len(owners.splitlines()) == 2 and ",new," in owners
+    plan, _ = restored(ledger, "grp3", "2100-01-01T00:00:00Z")
+    assert "12" in plan and "5000" not in plan
+    before, _ = described(ledger, "grp3", at="2026-05-28T20:40:00Z")
+    assert "5000" in before
+
+
+def test_a_moment_that_the_log_has_twice_has_two_answers(ledger: Ledger) -> None:
+    """Where the clock went back, both are given, each with its place in the log."""
+    ledger.night(CASES / "S-skew" / "logs")
+    owners, remarks = owned(ledger, "in", 0, at="2026-05-28T20:27:45Z")
+    lines = owners.splitlines()
+    assert "LOG-POSITION" in lines[0] and len(lines) == 3
+    assert {line.partition("__consumer_offsets-42@")[2].split(",")[0] for line in lines[1:]} == {"2", "6"}
+    assert any("more than once" in line for line in remarks)
+    plan, remarks = restored(ledger, "skew", "2026-05-28T20:28:00Z")
+    assert ",20," in plan and ",40," in plan
+    assert any("more than once" in line for line in remarks)
+
+
+def test_a_negative_offset_is_none_for_kafkas_tools(ledger: Ledger, tmp_path: Path) -> None:
+    """describe prints as Kafka's tool does, and restore leaves it out and says so."""
+    ledger.night(CASES / "negative-offset" / "logs")
+    (group,) = {row["group_id"] for row in ledger.rows("silver.offset_commits")}
+    offsets, _ = described(ledger, group)
+    assert "-1" not in offsets
+    plan, _ = restored(ledger, group, "2100-01-01T00:00:00Z")
+    assert len(plan.splitlines()) == 2 and "-1" not in plan
+    with pytest.raises(JobError, match="left out"):
+        restored(ledger, group, "2100-01-01T00:00:00Z", tmp_path / "offsets.csv")
+    assert not (tmp_path / "offsets.csv").exists()
+
+
+@pytest.mark.parametrize("case", ["D2a", "D2b", "D2c", "D2d"])
+def test_records_without_a_time_are_placed_by_what_is_known(ledger: Ledger, case: str) -> None:
+    """No answer ends in a foreign exception, and what was committed is found."""
+    ledger.night(CASES / case / "logs")
+    for row in ledger.rows("silver.offset_commits"):
+        offsets, _ = described(ledger, row["group_id"], at="2100-01-01T00:00:00Z")
+        assert row["topic"] in offsets
+        plan, _ = restored(ledger, row["group_id"], "2100-01-01T00:00:00Z")
+        assert row["topic"] in plan
