@@ -345,6 +345,7 @@ def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: M
         sample
         and committed
         and sample.end_offset < committed.offset
+        and committed.committed_at_ms is not None
         and sample.sampled_at_ms < committed.committed_at_ms
     ):
         end = None  # the sample is older than the commit: it says nothing of the log end now
