@@ -68,8 +68,9 @@ class LogEnds(NamedTuple):
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Log partitions that are in no source."""
-        count = max(self.seen_count, 0 if self.known is None else self.known.partition_count)
+        """Log partitions that are in no source; none where nothing tells how many there are: a few may have been chosen
+        to be looked at, and completeness is not said then anyway."""
+        count = 0 if self.known is None else max(self.seen_count, self.known.partition_count)
         return tuple(partition for partition in range(count) if partition not in self.ends)
 
     @property
@@ -186,7 +187,7 @@ def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:
     """In words: log partitions that are in no source, and topics of which it is not known how many they have."""
     lines = []
     for topic, ends in all_ends.items():
-        if ends.missing and (ends.ends or ends.known is not None):
+        if ends.missing:
             count = max(ends.seen_count, 0 if ends.known is None else ends.known.partition_count)
             lines.append(
                 f"{len(ends.missing):,} of {count:,} log partitions of {topic} are in no source "
@@ -200,7 +201,7 @@ def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:
 
 def count_unknown(ends: LogEnds) -> str:
     """Why nobody knows how many log partitions there are, and what to do."""
-    seen = f"{len(ends.ends):,} were found"
+    seen = f"{len(ends.ends):,} of at least {ends.seen_count:,} were found"
     if ends.known is not None:
         source = "--partitions says" if ends.known.source == SETTING else "what was known of it last says"
         seen = f"{source} {ends.known.partition_count:,}, and number {ends.seen_count - 1:,} was found"
