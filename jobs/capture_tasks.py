@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, merge_coverage, subtract, union
+from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose
@@ -546,7 +546,8 @@ class _LogCapture:
             for file in discarded:
                 delete_file(file.path)
         done.files += [*files, *self._damaged_written.values()]
-        done.coverage.append((place, merge_coverage(self._observed, ())))
+        # not merged yet: what a tail shows that was cut away must not hide what the log shows
+        done.coverage.append((place, tuple(self._observed)))
         done.known.setdefault(place, []).extend(self._ranges)
         done.damaged.setdefault(place, set()).update(self._damaged_written)
         if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
