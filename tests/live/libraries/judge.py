@@ -23,6 +23,8 @@ Row = Mapping[str, Any]
 CALLBACK_TOLERANCE_MS: Final = 3_000
 """A callback runs so long after (before) the coordinator wrote what it is about, at most: the heartbeat that brings it,
 the poll that runs it, and busy machines."""
+START_TOLERANCE_MS: Final = 8_000
+"""Streams and Connect run a task so long after it was assigned, at most: it is started first, and then looked at."""
 JOIN_TOLERANCE_MS: Final = 8_000
 """A process is a member so long after its start, at most, and a change of topics makes a rebalance."""
 CLOCKS_MS: Final = 500
@@ -160,7 +162,9 @@ def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence
     """Where the next rebalance begins before a client has its assignment, its callback runs after that one."""
     next_change = next((at for at in changes if at > gold.from_ms), gold.from_ms)
     is_overtaken = next_change - gold.from_ms <= group.session_ms + JOIN_TOLERANCE_MS
-    latest = max(gold.from_ms, next_change if is_overtaken else 0) + CALLBACK_TOLERANCE_MS
+    is_looked_at = group.facts["protocol"] in {"streams-classic", "connect"}
+    late_ms = START_TOLERANCE_MS if is_looked_at else CALLBACK_TOLERANCE_MS
+    latest = max(gold.from_ms, next_change if is_overtaken else 0) + late_ms
     if not gold.from_ms - CALLBACK_TOLERANCE_MS <= callbacks.from_ms <= latest:
         return False
     if gold.to_ms is None or callbacks.to_ms is None:
