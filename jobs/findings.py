@@ -34,7 +34,8 @@ from schemas.tables.gold import (
 )
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
-CONNECT_CONFIGS: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED")
+NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED")
+"""Methods of PARTITIONS_CHANGED that say nothing of a topic's number of partitions."""
 """Methods of it that speak of Kafka Connect's connectors."""
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
@@ -180,7 +181,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
     # connectors and tasks are no topics
-    of_topics = pc.invert(pc.is_in(causes["method"], pa.array(CONNECT_CONFIGS)))
+    of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
@@ -340,7 +341,7 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.grown_groups:
         query = (
             "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED') "
-            "and not array_contains(cause_methods, 'CONNECTORS_CHANGED')"
+            "and not arrays_overlap(cause_methods, array('CONNECTORS_CHANGED', 'SHARE_PARTITIONS_INITIALIZED'))"
         )
         yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
     if found.emptied_groups:
