@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator_core.inference.broken_rules import TIME_WENT_BACK, LogAnomalyRow, time_went_back
+from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, stored_column
 from jobs.audit_work import AuditParts, AuditWork
@@ -19,34 +20,45 @@ COLUMNS = ("base_offset", "max_timestamp")
 
 
 def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -> list[LogAnomalyRow]:
-    """Steps back of a log partition from a place on, in log order. Of what lies before it, one file is read."""
-    files = needed_files(work.batch_files.get(log_partition, ()), from_log_offset)
-    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
-    parts = []
-    for file in files:
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as source:
-            rows = pq.ParquetFile(source).read(columns=list(COLUMNS), use_threads=False)
-            parts.append(pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema))
+    """Steps back of a log partition from a place on, in log order. Of what lies before it, as much is read as has a
+    time: mostly one file."""
+    behind, others = split_files(work.batch_files.get(log_partition, ()), from_log_offset)
+    parts = [_times_of(file) for file in others]
+    for file in behind:
+        parts.append(_times_of(file))
+        if len(parts[-1][0]):
+            break
     if not parts:
         return []
-    rows = pa.concat_tables(parts)
-    at_ms, offset = epoch_ms_column(rows["max_timestamp"]), numbers_of(rows["base_offset"])
-    timed = np.flatnonzero(at_ms >= 0)
-    timed = timed[np.argsort(offset[timed], kind="stable")]
-    return time_went_back(log_partition, offset[timed], at_ms[timed], from_log_offset)
+    offset, at_ms = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(offset, kind="stable")
+    return time_went_back(log_partition, offset[order], at_ms[order], from_log_offset)
 
 
-def needed_files(files: Sequence[TableFile], from_log_offset: int) -> list[TableFile]:
-    """Files with batches from a place on, and of the others the one that goes furthest."""
+def _times_of(file: TableFile) -> tuple[I64, I64]:
+    """Base offsets and latest times (ms) of the batches of a file that have a time."""
+    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
+    filesystem, path = filesystem_of(file.path)
+    with filesystem.open_input_file(path) as source:
+        rows = pq.ParquetFile(source).read(columns=list(COLUMNS), use_threads=False)
+    stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+    at_ms, offset = epoch_ms_column(stored["max_timestamp"]), numbers_of(stored["base_offset"])
+    timed = at_ms >= 0
+    return offset[timed], at_ms[timed]
+
+
+def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[TableFile], list[TableFile]]:
+    """Files that end before a place, the furthest first, and the others."""
     if not from_log_offset:
-        return list(files)
+        return [], list(files)
 
     def last_offset(file: TableFile) -> int:
         return int(file.maximum.get("last_offset", from_log_offset))
 
     behind = [file for file in files if last_offset(file) < from_log_offset]
-    return [file for file in files if last_offset(file) >= from_log_offset] + sorted(behind, key=last_offset)[-1:]
+    return sorted(behind, key=last_offset, reverse=True), [
+        file for file in files if last_offset(file) >= from_log_offset
+    ]
 
 
 def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offset: int) -> list[int]:

@@ -1009,9 +1009,11 @@ def _remarks_in_log(
     """Up to when an answer is known to hold, where the time is behind that. Raises ArgumentError for a time before the
     log begins."""
     from jobs.in_log import remarks_behind, require_begun  # noqa: PLC0415
+    from jobs.silver_format import require_current_silver  # noqa: PLC0415
 
     if at_ms is None:
         return []
+    require_current_silver(tables, settings.cluster_id)
     return list(remarks_behind(require_begun(tables, settings.cluster_id, at_ms), at_ms, group_ids or None))
 
 

@@ -304,7 +304,8 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
     poll_ms = member.rebalance_timeout_ms or 0
     # clients other than Java's give what is no longer than their session, or not their poll interval at all
-    is_apart = poll_ms > session_ms + slack_ms
+    is_past_session = silent_ms > session_ms + HEARTBEAT_MS + rhythm_ms
+    is_apart = poll_ms > session_ms + slack_ms or (poll_ms > session_ms and is_past_session)
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         return Departure(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)

@@ -241,6 +241,9 @@ def stretches(batches: Iterable[DumpBatch]) -> Stretches:
                 was_removed = was_removed or (was_there and after is None)
             is_another = was_removed or before is None or after is None or before.group_type != after.group_type
             old, new = before.intervals() if before else {}, after.intervals() if after else {}
+            if _never_was(before, after, was_removed):
+                opened[group_id].clear()
+                old = {}
             for key, fields in old.items():
                 if is_another or key not in new:
                     assert before is not None
@@ -260,6 +263,14 @@ def stretches(batches: Iterable[DumpBatch]) -> Stretches:
                 still = opened[group_id].pop(key)
                 _keep(found, key, fields, still, max(still.from_generation, group.generation), None)
     return found
+
+
+def _never_was(before: _Group | None, after: _Group | None, was_removed: bool) -> bool:
+    """Did a group that was known by commits alone have earlier generations, which the log does not hold? Then there was
+    no generation 0 of a simple group before them."""
+    if before is None or after is None or not before.is_simple or after.is_simple:
+        return False
+    return after.generation > 1 if after.group_type == CLASSIC else not was_removed
 
 
 def _keep(

@@ -59,13 +59,20 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     begin = next(index for index, line in enumerate(said) if line.startswith("found: "))
     told = {line.partition(":")[0]: line for line in said[begin:]}
     archived = rows(tmp_path, "gold.archived_records")
-    given_up = sum(row["last_offset"] - row["first_offset"] + 1 for row in archived)
-    assert given_up > 0
+    offsets = Counter[bool]()
+    for row in archived:
+        offsets[row["likely_cause"] == "TRANSACTION_MARKER"] += row["last_offset"] - row["first_offset"] + 1
+    given_up, markers = offsets[False], offsets[True]
+    assert given_up > 0 < markers
     assert f"{given_up:,} records were given up" in told["found"]
     assert numbers(told["records given up"])[0] == given_up
-    kinds = Counter(row["kind"] for row in rows(tmp_path, "gold.commit_anomalies"))
+    assert f"{markers:,} offsets more look like transaction markers" in told["records given up"]
+    anomalies = rows(tmp_path, "gold.commit_anomalies")
+    kinds = Counter(row["kind"] for row in anomalies if row["confidence"] != "GUESS")
+    guesses = Counter(row["kind"] for row in anomalies if row["confidence"] == "GUESS")
     assert f"{kinds.total():,} odd commits" in told["found"]
     assert numbers(told["odd commits"]) == [kinds[kind] for kind in sorted(kinds)]
+    assert numbers(told["guesses, perhaps odd commits"]) == [guesses[kind] for kind in sorted(guesses)]
     rebalances = rows(tmp_path, "gold.rebalances")
     assert numbers(told["rebalances"])[0] == len(rebalances)
     assert f"{sum(row['in_storm'] for row in rebalances):,} of them in storms" in told["rebalances"]
