@@ -15,7 +15,7 @@ CLUSTER: Final = "test"
 
 OF_THE_RUN: Final = frozenset(
     {
-        *("captured_at", "capture_id", "observed_at", "seen_at", "run_id", "started_at"),
+        *("captured_at", "capture_id", "observed_at", "seen_at", "first_seen_at", "run_id", "started_at"),
         *("bronze_version", "told_version", "replay_version", "audit_version", "table_versions"),
     }
 )
