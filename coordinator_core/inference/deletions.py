@@ -103,6 +103,12 @@ class Deletions:
             if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
         self._applied = self._applied_by_partition()
+        self._of_topic: dict[int, list[tuple[int, I32, int]]] = {}
+        """By topic, its partitions with their applied rows, and the place of the last one that is no tombstone."""
+        for (topic, partition), rows in self._applied.items():
+            values = np.flatnonzero(life.commits.change[rows] != _DELETE)
+            last = int(values[-1]) if len(values) else -1
+            self._of_topic.setdefault(topic, []).append((partition, rows, last))
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
         """The cause of each tombstone; `rows` are those of the commits with a DELETE."""
@@ -239,14 +245,15 @@ class Deletions:
         commits = self._life.commits
         deleted = {int(commits.partition[other]) for other in step.rows if commits.topic[other] == commits.topic[row]}
         are_kept = came_later = False
-        for (topic, partition), rows in self._applied.items():
-            if topic != commits.topic[row] or partition in deleted:
+        for partition, rows, last in self._of_topic[int(commits.topic[row])]:
+            if partition in deleted:
                 continue
             place = self._last_before(rows, row)
-            later = rows[place + 1 :]
             if place >= 0 and commits.change[rows[place]] != _DELETE:
-                are_kept |= not self._is_deleted_by(later, step.at_ms + TOGETHER_MS)
-            came_later |= bool((commits.change[later] != _DELETE).any())
+                are_kept |= not self._is_deleted_by(rows[place + 1 :], step.at_ms + TOGETHER_MS)
+            came_later |= last > place
+            if are_kept and came_later:
+                break
         return _Others(are_kept, came_later)
 
     def _is_deleted_by(self, rows: I32, at_ms: int) -> bool:
