@@ -21,8 +21,6 @@ from jobs.sources.segments import Segment
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.state import LEADER_EPOCHS, READ_FILES, REWRITES
 
-TABLES_OF_COPIES = (LEADER_EPOCHS, READ_FILES, REWRITES)
-
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:

@@ -36,7 +36,6 @@ from schemas.tables.gold import (
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED")
 """Methods of PARTITIONS_CHANGED that say nothing of a topic's number of partitions."""
-"""Methods of it that speak of Kafka Connect's connectors."""
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
 TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"

@@ -2,7 +2,7 @@
 
 A partition that had an owner is unowned
 
-* between two stretches of ownership, as long as the group has members (`find_gaps`);
+* between two stretches of ownership, as long as the group has members (`OwnerRow.gap_before_ms`);
 * in the sync phase of an eager rebalance, from the end of the join phase to the leader's assignment: then every member
   has given up what it had. Join phases are not in the log, so for classic groups this is a lower bound.
 
