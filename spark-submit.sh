@@ -153,7 +153,7 @@ compile_loops() {
     say "Compiling the hot loops (once, half a minute) ..."
     rm -rf -- "$COMPILED"
     mkdir -p "$NUMBA_CACHE_DIR"
-    if ! (cd "$ROOT" && "$PYTHON" -m jobs.warm_up) >"$log" 2>&1; then
+    if ! (cd "$IMPORTS" && "$PYTHON" -m "${PACKAGE}jobs.warm_up") >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         fail 1 "the hot loops could not be compiled; all that was said is in $log"
     fi
@@ -174,10 +174,10 @@ keep_classes() {
     say "Keeping Spark's loaded classes (once, half a minute) ..."
     rm -rf -- "${CLASSES%/*}"
     mkdir -p "$CLASSES"
-    if (cd "$ROOT" && jvm_options "-XX:ArchiveClassesAtExit=$CLASSES/new.jsa" &&
+    if (cd "$IMPORTS" && jvm_options "-XX:ArchiveClassesAtExit=$CLASSES/new.jsa" &&
         PYSPARK_PYTHON=$PYTHON PYSPARK_DRIVER_PYTHON=$PYTHON PYSPARK_SUBMIT_ARGS=$(quoted \
             --properties-file "$DEFAULTS" --conf spark.jars.packages= --conf spark.jars.excludes= \
-            --jars "$(jar_list "$JARS")")pyspark-shell "$PYTHON" -m jobs.class_archive) >"$log" 2>&1 &&
+            --jars "$(jar_list "$JARS")")pyspark-shell "$PYTHON" -m "${PACKAGE}jobs.class_archive") >"$log" 2>&1 &&
         [[ -f $CLASSES/new.jsa ]]; then
         mv -- "$CLASSES/new.jsa" "$CLASSES/spark.jsa"
     else
@@ -189,7 +189,7 @@ keep_classes() {
 # What the driver's JVM is started with, beside the settings of Spark: where to find how it logs, and more.
 jvm_options() { # option...
     # log4j reads a URL: a space or a # in the project's path would end it
-    local log4j=file://$HOME_FOLDER/conf/log4j2.properties
+    local log4j=file://$ROOT/conf/log4j2.properties
     log4j=${log4j//%/%25}
     log4j=${log4j// /%20}
     log4j=${log4j//#/%23}
@@ -247,22 +247,25 @@ quoted() { # words, as a shell would read them: pyspark splits them so
     for word in "$@"; do printf "'%s' " "${word//\'/\'\\\'\'}"; done
 }
 
-# HOME_FOLDER holds conf/, ROOT the packages: in a checkout both are the folder of this file. In a wheel this file and conf/
-# lie in the package jobs; its Python is that of the command `groupledger`, and what is made once is the user's.
-HOME_FOLDER=$(project_root)
-if [[ -f $HOME_FOLDER/__main__.py ]]; then
+# ROOT holds this file, conf/ and the folders of code. A wheel has the same folders inside its one package, groupledger:
+# they are imported from the folder above, its Python is that of the command `groupledger`, and what is made once is the
+# user's.
+ROOT=$(project_root)
+if [[ -f $ROOT/__init__.py ]]; then
     IS_INSTALLED=true
-    ROOT=$(dirname -- "$HOME_FOLDER")
+    IMPORTS=$(dirname -- "$ROOT")
+    PACKAGE=${ROOT##*/}.
     PYTHON=${GROUPLEDGER_PYTHON:?"is not set: start jobs with the command groupledger"}
     CACHE=${GROUPLEDGER_CACHE:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/groupledger}
 else
     IS_INSTALLED=false
-    ROOT=$HOME_FOLDER
+    IMPORTS=$ROOT
+    PACKAGE=
     PYTHON=$ROOT/.venv/bin/python
     CACHE=${GROUPLEDGER_CACHE:-$ROOT/.cache}
 fi
-readonly HOME_FOLDER IS_INSTALLED ROOT PYTHON CACHE
-readonly VENV=$ROOT/.venv JARS=$CACHE/jars COMPILED=$CACHE/numba DEFAULTS=$HOME_FOLDER/conf/spark-defaults.conf
+readonly IS_INSTALLED ROOT IMPORTS PACKAGE PYTHON CACHE
+readonly VENV=$ROOT/.venv JARS=$CACHE/jars COMPILED=$CACHE/numba DEFAULTS=$ROOT/conf/spark-defaults.conf
 readonly RUN_LOCK=$ROOT/requirements.txt DEV_LOCK=$ROOT/requirements-dev.txt
 
 # A key was pressed and the user's shell asks what may follow: that waits for no set-up, and needs none to say nothing.
@@ -305,7 +308,7 @@ while [[ ${1:-} == -* && ! ${1:-} =~ ^(-h|--help|--version|--set-up)$ ]]; do
     esac
 done
 
-export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$IMPORTS${PYTHONPATH:+:$PYTHONPATH}
 NUMBA_CACHE_DIR=$COMPILED/$(code_sum)
 export NUMBA_CACHE_DIR
 export PYTHONHASHSEED=0

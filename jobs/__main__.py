@@ -5,7 +5,8 @@ from pathlib import Path
 
 if not __package__:
     # Run by its path, Python puts this folder first: its modules (sql, settings ...) are no top-level modules.
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    _root = Path(__file__).resolve().parent.parent
+    sys.path[0] = str(_root.parent if (_root / "__init__.py").is_file() else _root)
 
 from jobs.cli import main
 

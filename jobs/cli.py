@@ -224,7 +224,7 @@ def nightly(
         )
         require_source(settings)
         _check_client(settings)
-        session, tables, steps = open_session("nightly", settings, meanwhile="jobs.nightly")
+        session, tables, steps = open_session("nightly", settings, meanwhile=".nightly")
         from jobs.nightly import run_nightly  # noqa: PLC0415
 
         run = Run.start()
@@ -285,7 +285,7 @@ def capture(
         every_ms, stop_after_ms = _every(every, continuous, stop_after, settings)
         require_source(settings)
         _check_client(settings)
-        session, tables, steps = open_session("capture", settings, meanwhile="jobs.nightly")
+        session, tables, steps = open_session("capture", settings, meanwhile=".nightly")
         from jobs.nightly import run_capture  # noqa: PLC0415
 
         run = Run.start()
@@ -330,7 +330,7 @@ def replay(
 
     def job() -> int:
         settings = _settings(warehouse, cluster_id)
-        session, tables, steps = open_session("replay", settings, meanwhile="jobs.nightly")
+        session, tables, steps = open_session("replay", settings, meanwhile=".nightly")
         from jobs.nightly import run_replay  # noqa: PLC0415
 
         run = Run.start()
@@ -382,7 +382,7 @@ def audit(
         from_ms, to_ms = _span(from_time, to_time)
         if payload:
             _check_client(settings)
-        session, tables, steps = open_session("audit", settings, meanwhile="jobs.audit")
+        session, tables, steps = open_session("audit", settings, meanwhile=".audit")
         from jobs.audit_report import Span, run_audit_report  # noqa: PLC0415
         from jobs.nightly import run_audit  # noqa: PLC0415
 
@@ -636,7 +636,7 @@ def verify(
         _check_client(settings)
 
         def caught_up() -> "Warehouse":
-            session, tables, steps = open_session("verify", settings, meanwhile="jobs.nightly")
+            session, tables, steps = open_session("verify", settings, meanwhile=".nightly")
             from jobs.nightly import run_catch_up  # noqa: PLC0415
 
             run = Run.start()
@@ -793,7 +793,7 @@ def maintain(
             ids = erased_ids(erase)
             if table or vacuum_after or allow_short_retention or dry_run:
                 raise SettingsError("--erase goes with no other option of maintain: it is of all tables, at once")
-            session, tables, steps = open_session("maintain", settings, meanwhile="jobs.erase")
+            session, tables, steps = open_session("maintain", settings, meanwhile=".erase")
             from jobs.erase import erase as run_erase  # noqa: PLC0415
             from jobs.erase import tell_erased  # noqa: PLC0415
 
@@ -810,7 +810,7 @@ def maintain(
             tell_erased(counts, steps)
             return _tell_facts("maintain", run, steps, DONE, output_format)
         vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
-        session, tables, steps = open_session("maintain", settings, meanwhile="jobs.maintain")
+        session, tables, steps = open_session("maintain", settings, meanwhile=".maintain")
         from jobs.maintain import maintain as run_maintain  # noqa: PLC0415
         from jobs.maintain import tell_maintain  # noqa: PLC0415
 
@@ -924,11 +924,11 @@ def open_session(
 
 def _load(module: str | None) -> None:
     """What a job needs: one with a module of its own writes tables, and loads what its first write would."""
-    import_module(module or "jobs.sinks")
+    import_module(module or ".sinks", __package__)
     if module is not None:
         with suppress(Exception):  # only a head start: a write that cannot be done says why
             import_module("pyarrow.acero")
-            import_module("jobs.parquet.warm_up").use_loops()
+            import_module(".parquet.warm_up", __package__).use_loops()
 
 
 def _metrics(tables: "Warehouse", settings: Settings, run: Run, steps: "Steps") -> "Metrics":

@@ -50,7 +50,7 @@ def pack_code(path: Path) -> None:
                 shutil.copytree(made, package.parent / "__pycache__")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
         environment["NUMBA_CACHE_LOCATOR_CLASSES"] = "InTreeCacheLocator"
-        subprocess.run([sys.executable, "-m", "jobs.warm_up"], cwd=folder, env=environment, check=True)
+        subprocess.run([sys.executable, "-m", f"{__package__}.warm_up"], cwd=folder, env=environment, check=True)
         with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
             for name in CODE:
                 archive.add(Path(folder, name), arcname=name)

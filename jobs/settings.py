@@ -19,9 +19,8 @@ from schemas.tables import TABLES
 if TYPE_CHECKING:
     from jobs.sources.broker import BrokerAddress
 
-_JOBS: Final = Path(__file__).resolve().parent
-PROJECT_ROOT: Final = _JOBS if (_JOBS / "conf").is_dir() else _JOBS.parent
-"""The folder that holds conf/: the checkout, or this package where a wheel brought it."""
+PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
+"""The folder that holds conf/: the checkout, or the package `groupledger` of a wheel."""
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
 
 ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"

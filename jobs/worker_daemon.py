@@ -11,17 +11,18 @@ from typing import Final
 from jobs.loading import loaded_for_good
 from jobs.workers_ahead import WAIT, hand_over, take_over
 
-TASKS: Final = ("jobs.capture_tasks", "jobs.replay_tasks", "jobs.audit")
-"""Modules of tasks."""
+TASKS: Final = (".capture_tasks", ".replay_tasks", ".audit")
+"""Modules of tasks, in this package."""
 
 
 def load() -> None:
     """Import the modules, use every loop once, and let no worker look for cycles among what is there."""
     # only a head start: a worker that cannot load fails its first task, and says why
     with loaded_for_good(), suppress(Exception):
-        for name in ("pyspark.worker", *TASKS):
-            import_module(name)
-        import_module("jobs.warm_up").warm_up()
+        import_module("pyspark.worker")
+        for name in TASKS:
+            import_module(name, __package__)
+        import_module(".warm_up", __package__).warm_up()
 
 
 def main(arguments: list[str]) -> None:

@@ -24,7 +24,7 @@ from typing import Final
 
 AHEAD: Final = "GROUPLEDGER_WORKERS_AHEAD"
 """In a job's environment: its workers run beside its driver, so spark-submit.sh. In the JVM's: the path of a socket."""
-DAEMON: Final = "jobs.worker_daemon"
+DAEMON: Final = f"{__package__}.worker_daemon"
 """What forks the Python workers."""
 WAIT: Final = "--wait"
 """Its first argument where it is started ahead; the others are of its socket: the descriptor, the folder."""

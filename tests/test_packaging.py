@@ -1,11 +1,12 @@
 """The wheel: what is in it, and that it works where nothing of a checkout is."""
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
-import venv
+from collections import Counter
 from email.parser import Parser
 from importlib.metadata import distributions
 from pathlib import Path
@@ -17,10 +18,13 @@ from pathspec import PathSpec
 
 from jobs import __version__
 from tests.conftest import PROJECT_ROOT
+from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
 BESIDE = ("conf", "scenarios", "spark-submit.sh", "tests/recordings/full-a/logs")
-"""What lies beside the packages in a checkout, and in `jobs` in a wheel."""
+"""What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
+PYTHONS = ("3.11", "3.12", "3.13")
+DECOY = "raise ImportError('a package of the user, which is not to be imported')"
 
 
 def build(kind: str, folder: Path, source: Path = PROJECT_ROOT) -> Path:
@@ -47,16 +51,61 @@ def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(PROJECT_ROOT)) for path in found if "__pycache__" not in path.parts}
 
 
+def imported(source: str) -> Counter[str]:
+    """Names of modules that a module's text imports, each as often as it does."""
+    found = Counter[str]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found[node.module or ""] += 1
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    return found
+
+
+def decoys(folder: Path) -> None:
+    """Packages of a user's own, under the names that this project's folders have."""
+    for name in PACKAGES:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(DECOY)
+
+
 def test_the_wheel_has_all_that_jobs_need(wheel: Path) -> None:
-    """Every file of the packages, and beside them in jobs the settings, scenarios, shell and recording: once each."""
-    expected = {name for package in PACKAGES for name in files_below(PROJECT_ROOT / package)}
-    expected |= {f"jobs/{name}" for beside in BESIDE for name in files_below(PROJECT_ROOT / beside)}
+    """Every file of the packages, the settings, scenarios, shell and recording: once each, all inside one package."""
+    expected = files_below(PROJECT_ROOT / "groupledger")
+    expected |= {f"groupledger/{name}" for it in (*PACKAGES, *BESIDE) for name in files_below(PROJECT_ROOT / it)}
     with ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         assert sorted(names) == sorted(expected)
         for beside in BESIDE:
             for name in files_below(PROJECT_ROOT / beside):
-                assert archive.read(f"jobs/{name}") == (PROJECT_ROOT / name).read_bytes()
+                assert archive.read(f"groupledger/{name}") == (PROJECT_ROOT / name).read_bytes()
+
+
+def test_the_wheel_imports_nothing_from_the_top(wheel: Path) -> None:
+    """No module of it imports a package by the name that it has in a checkout, and none lost an import."""
+    found = Counter[str]()
+    with ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".py"):
+                found.update(imported(archive.read(name).decode()))
+    assert {name: count for name, count in found.items() if name.split(".")[0] in PACKAGES} == {}
+    here = Counter[str]()
+    for package in ("groupledger", *PACKAGES):
+        for path in (PROJECT_ROOT / package).rglob("*.py"):
+            here.update(imported(path.read_text(encoding="utf-8")))
+    expected = {
+        f"groupledger.{name}" if name.split(".")[0] in PACKAGES else name: count for name, count in here.items()
+    }
+    assert found == expected
+
+
+def test_an_import_that_the_wheel_cannot_have() -> None:
+    """`import jobs.x` binds a name that is not there: the build says so."""
+    with pytest.raises(ValueError, match=r"a\.py: 'import jobs\.cli' binds a name"):
+        renamed("import jobs.cli\n", "a.py")
+    assert renamed("import jobs.cli as cli\nimport jobsite\n", "a.py") == (
+        "import groupledger.jobs.cli as cli\nimport jobsite\n"
+    )
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
@@ -69,15 +118,17 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("groupledger", __version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
-    assert commands.split() == ["[console_scripts]", "groupledger", "=", "jobs.entry:main"]
+    assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.entry:main"]
 
 
 def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
-    """Settings, recording and shell are those of the wheel; hints name the command that it was started with."""
+    """Settings, recording and shell are its own, hints name the command; `jobs` beside it is a user's."""
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
+    decoys(tmp_path)
     code = (
-        "from jobs.settings import PROJECT_ROOT, load_settings; from jobs.entry import SHELL, command; "
+        "from groupledger.jobs.settings import PROJECT_ROOT, load_settings; "
+        "from groupledger.jobs.entry import SHELL, command; import groupledger.jobs.nightly, groupledger.jobs.audit; "
         "print(PROJECT_ROOT, *load_settings().segments, command('nightly'), (PROJECT_ROOT / SHELL).is_file())"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_")}
@@ -89,10 +140,9 @@ def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    jobs = tmp_path / "jobs"
-    assert done.stdout.split() == [
-        str(jobs), f"{jobs}/tests/recordings/full-a/logs", "groupledger", "nightly", "True"
-    ]  # fmt: skip
+    root = tmp_path / "groupledger"
+    recording = f"{root}/tests/recordings/full-a/logs"
+    assert done.stdout.split() == [str(root), recording, "groupledger", "nightly", "True"]
 
 
 def test_the_image_is_built_from_what_the_wheel_needs() -> None:
@@ -101,6 +151,7 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
     sent = {name for name in tracked.splitlines() if not ignored.match_file(name)}
     needed = {name for folder in (*PACKAGES, *BESIDE) for name in files_below(PROJECT_ROOT / folder)}
+    needed |= files_below(PROJECT_ROOT / "groupledger")
     needed |= {"pyproject.toml", "requirements.txt", "README.md", "LICENSE"}
     assert needed <= sent
     assert sent == needed
@@ -108,17 +159,20 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
-@pytest.mark.parametrize("of", ["wheel", "sdist"])
-def test_pip_install_in_an_empty_environment(of: str, tmp_path: Path) -> None:
-    """Installed from a wheel, or from one made of the sdist: `groupledger nightly` gives the ledger, and answers."""
+@pytest.mark.parametrize(("of", "python"), [("sdist", PYTHONS[0]), *(("wheel", python) for python in PYTHONS)])
+def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Path) -> None:
+    """From a wheel, or one made of the sdist, beside a user's packages: `groupledger nightly` gives the ledger."""
+    interpreter = shutil.which(f"python{python}")
+    assert interpreter, f"no python{python} on the PATH"
     source = PROJECT_ROOT
     if of == "sdist":
         shutil.unpack_archive(build("sdist", tmp_path / "sdist"), tmp_path / "unpacked")
         [source] = (tmp_path / "unpacked").iterdir()
     wheel = build("wheel", tmp_path / "wheel", source)
-    venv.create(tmp_path / "environment", with_pip=True)
+    subprocess.run([interpreter, "-m", "venv", tmp_path / "environment"], check=True)
     binaries = tmp_path / "environment" / "bin"
     subprocess.run([binaries / "pip", "install", "-q", "-c", PROJECT_ROOT / "requirements.txt", wheel], check=True)
+    decoys(tmp_path / "environment" / "lib" / f"python{python}" / "site-packages")
     environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
 
     def start(*words: str) -> subprocess.CompletedProcess[str]:

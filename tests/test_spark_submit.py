@@ -32,11 +32,11 @@ case "$1 $2" in
         sleep "${FAKE_PIP_SECONDS:-0}"
         echo "pip says why"
         exit "${FAKE_PIP:-0}" ;;
-    "-m jobs.warm_up")
+    "-m jobs.warm_up" | "-m groupledger.jobs.warm_up")
         echo compile >>"$FAKES/log"
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
-    "-m jobs.class_archive")
+    "-m jobs.class_archive" | "-m groupledger.jobs.class_archive")
         echo classes >>"$FAKES/log"
         echo "Java says why"
         [[ ${FAKE_CLASSES:-0} == 0 ]] || exit 1
@@ -148,19 +148,18 @@ class Shell:
         return shlex.split(self.job_environment()["PYSPARK_SUBMIT_ARGS"])
 
     def installed(self) -> Path:
-        """The same in the layout of a wheel: below the packages' folder, in jobs. Gives the shell's path."""
+        """The same in the layout of a wheel: inside the package groupledger. Gives the shell's path."""
         site = self.root.parent / "site packages"
-        shutil.move(self.root, site)
-        shutil.move(site / "spark-submit.sh", site / "jobs")
-        shutil.move(site / "conf", site / "jobs")
-        (site / "jobs" / "__main__.py").touch()
+        site.mkdir()
+        shutil.move(self.root, site / "groupledger")
+        (site / "groupledger" / "__init__.py").touch()
         self.environment |= {
             "GROUPLEDGER_PYTHON": str(self.fakes / "python3.11"),
             "GROUPLEDGER_ENTRY": "groupledger",
             "XDG_CACHE_HOME": str(self.root.parent / "cache"),
         }
         self.root = site
-        return site / "jobs" / "spark-submit.sh"
+        return site / "groupledger" / "spark-submit.sh"
 
 
 @pytest.fixture
@@ -493,7 +492,7 @@ def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
 
 
 def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
-    """Beside conf in the package jobs: it makes no environment, and keeps what it made in the user's cache."""
+    """Inside the package groupledger: it makes no environment, and keeps what it made in the user's cache."""
     path = shell.installed()
     assert shell("nightly", *AWKWARD, command=path)[0] == 0
     assert shell.noted("log") == ["parse", "spark", "compile", "classes", "job"]
@@ -503,7 +502,9 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     assert environment["PYTHONPATH"] == str(shell.root)
     assert environment["SPARK_HOME"] == f"{shell.fakes}/pyspark"
     assert environment["NUMBA_CACHE_DIR"].startswith(f"{shell.root.parent}/cache/groupledger/numba/")
-    assert f"{str(shell.root).replace(' ', '%20')}/jobs/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
+    assert (
+        f"{str(shell.root).replace(' ', '%20')}/groupledger/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
+    )
     assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
     assert shell("replay", command=path)[2] == "err\n"
     assert shell.noted("log")[5:] == ["parse", "job"]

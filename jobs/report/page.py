@@ -22,7 +22,7 @@ from plotly.offline import get_plotlyjs
 
 from jobs.report.pictures import Picture
 
-ASSETS: Final = "jobs.report"
+ASSETS: Final = str(__package__)
 NAME_CHARACTERS_MAX: Final = 120
 
 STYLES_BY_ID: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')

@@ -14,7 +14,9 @@ from jobs.worker_daemon import TASKS, load
 
 def test_what_a_night_runs_is_loaded_before_workers_are_forked() -> None:
     """The modules of all its tasks are, and nothing of them is looked at for cycles."""
-    assert [function.__module__ for function in (run_task, replay_logs, audit_logs)] == list(TASKS)
+    assert [function.__module__ for function in (run_task, replay_logs, audit_logs)] == [
+        f"jobs{name}" for name in TASKS
+    ]
     try:
         load()
         assert gc.get_freeze_count() > 0

@@ -1,0 +1,67 @@
+"""Hatch's hook for the wheel: all that the project has lies inside one package, `groupledger`.
+
+In a checkout the folders `jobs`, `schemas` and `coordinator_core` are packages at the top. In site-packages those names
+belong to whoever has a repository with such folders, so a wheel has them as `groupledger.jobs` and so on, and what they
+import from each other is renamed while the wheel is built.
+"""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGE: Final = "groupledger"
+CODE: Final = ("schemas", "coordinator_core", "jobs")
+DATA: Final = ("conf", "scenarios", "spark-submit.sh", "tests/recordings/full-a/logs")
+"""What lies in the package under the path that it has in a checkout: jobs.settings.PROJECT_ROOT."""
+
+_IMPORT: Final = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(CODE)})\b)", re.MULTILINE)
+_BINDS_A_ROOT: Final = re.compile(rf"^\s*import\s+(?:{'|'.join(CODE)})\b(?!.*\bas\b).*$", re.MULTILINE)
+
+
+def renamed(source: str, name: str) -> str:
+    """A module's text with absolute imports of the project's packages moved into `groupledger`.
+
+    Raises ValueError for `import jobs.x`, which binds the name `jobs`: write `from jobs import x`.
+    """
+    if found := _BINDS_A_ROOT.search(source):
+        raise ValueError(
+            f"{name}: {found[0].strip()!r} binds a name that the wheel does not have: write `from ... import`"
+        )
+    return _IMPORT.sub(rf"\1{PACKAGE}.", source)
+
+
+def files_of_the_wheel(root: Path, made: Path) -> dict[str, str]:
+    """Every file of the wheel: path here -> path in the wheel. Modules are written anew below `made`."""
+    found = {}
+    for folder in (PACKAGE, *CODE):
+        for path in sorted((root / folder).rglob("*")):
+            if not path.is_file() or "__pycache__" in path.parts:
+                continue
+            name = path.relative_to(root).as_posix()
+            source = path
+            if path.suffix == ".py":
+                source = made / name
+                source.parent.mkdir(parents=True, exist_ok=True)
+                source.write_text(renamed(path.read_text(encoding="utf-8"), name), encoding="utf-8")
+            found[str(source)] = name if folder == PACKAGE else f"{PACKAGE}/{name}"
+    for name in DATA:
+        found[str(root / name)] = f"{PACKAGE}/{name}"
+    return found
+
+
+class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Hands hatch the files; it names and packs them."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatch before it builds."""
+        self._made = tempfile.TemporaryDirectory(prefix=f"{PACKAGE}-wheel-")
+        build_data["force_include"] |= files_of_the_wheel(Path(self.root), Path(self._made.name))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Called by hatch when the wheel is there."""
+        self._made.cleanup()
