@@ -388,8 +388,13 @@ else
     export GROUPLEDGER_WORKERS_AHEAD=true
 fi
 
+job_options=()
+# queries run for longer than a night's JVM does: they get the compiler that takes its time
+[[ ${1:-} != sql ]] || job_options=(--conf "spark.driver.extraJavaOptions=-XX:+UseSerialGC")
+
 submit=(
     --properties-file "$DEFAULTS"
+    ${job_options[@]+"${job_options[@]}"}
     --conf spark.jars.packages= --conf spark.jars.excludes=
     --jars "$jar_uris"
     ${cluster_options[@]+"${cluster_options[@]}"}

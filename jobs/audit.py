@@ -185,10 +185,7 @@ def _audit(
         topic="",
         log_partitions=(),
         files=SilverFiles(files),
-        targets={
-            table.full_name: warehouse.target(table, app_id=app_id, version=version)
-            for table in (*TASK_TABLES, AUDITED_LOGS)
-        },
+        targets={table.full_name: warehouse.target(table) for table in (*TASK_TABLES, AUDITED_LOGS)},
         inference=inference,
         # where ends of topics were sampled, every commit has a row in gold.lag_history
         keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],

@@ -317,7 +317,7 @@ def capture_logs(
     )
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = application(bronze.cluster_id)
-    target = warehouse.target(RECORD_BATCHES, app_id=app_id, version=version)
+    target = warehouse.target(RECORD_BATCHES)
     tasks = [
         CaptureTask(
             target=target,

@@ -393,8 +393,6 @@ class _LogCapture:
         self._changed_from: int | None = None
         self._intact: list[OffsetRange] = []
         """Offsets of good batches that were read: damaged ones at these go."""
-        self._merges = not task.target.with_partition_columns
-        """Files can be taken out of the table in the transaction that adds others: not in the Spark lane."""
         self._written: list[WrittenFile] = []
         self._ranges: list[OffsetRange] = []
         self._damaged_written: dict[int, WrittenFile] = {}
@@ -635,11 +633,6 @@ class _LogCapture:
 
             made = choose(there, come.take(rows), content)
             is_taken = made.is_taken
-            if not self._merges:
-                # rows cannot be taken out of the tables of this store
-                replaced = made.is_replaced.copy()
-                made.is_replaced[:] = False
-                is_taken = is_taken & ~self._meet(there.take(replaced), come.take(rows))
             chosen[rows] = is_taken
             silent[rows] = ~is_taken & ~made.is_same
             overlaps[rows] = made.overlaps
@@ -666,14 +659,6 @@ class _LogCapture:
             )
         return chosen, rejected, silent
 
-    @staticmethod
-    def _meet(there: BatchRows, come: BatchRows) -> NDArray[np.bool_]:
-        """Which batches share offsets with some that are there."""
-        first = np.searchsorted(there.last_offset, come.base_offset, side="left")
-        after = np.searchsorted(there.base_offset, come.last_offset, side="right")
-        is_met: NDArray[np.bool_] = after > first
-        return is_met
-
     def _change(self, offset: int) -> None:
         """Bronze has other batches from an offset on than it had."""
         self._changed_from = offset if self._changed_from is None else min(self._changed_from, offset)
@@ -692,7 +677,7 @@ class _LogCapture:
         starts, self._lineage = self._lineage.starts, lineage
         new = [offset for epoch, offset in lineage.starts.items() if offset < starts.get(epoch, offset + 1)]
         new += [offset for epoch, offset in starts.items() if lineage.starts.get(epoch) != offset]
-        if not new or not self._merges or not any(last >= min(new) for _, last in self.known):
+        if not new or not any(last >= min(new) for _, last in self.known):
             return
         # an older epoch reaches behind the beginning of a newer one only where copies part ways
         self._there.load()

@@ -912,13 +912,7 @@ def open_session(
     from jobs.progress import Steps  # noqa: PLC0415
     from jobs.sinks import Warehouse  # noqa: PLC0415
 
-    tables = Warehouse(
-        settings.warehouse,
-        lane=settings.write_lane,
-        codec=settings.codec,
-        codecs=settings.codecs,
-        session=session,
-    )
+    tables = Warehouse(settings.warehouse, codec=settings.codec, codecs=settings.codecs)
     return session, tables, Steps(session)
 
 
@@ -951,9 +945,7 @@ def _tables(job: str, settings: Settings) -> "Warehouse":
     from jobs.sinks import Warehouse  # noqa: PLC0415
     from schemas.tables.silver import SILVER_TABLES  # noqa: PLC0415
 
-    tables = Warehouse(settings.warehouse, lane=settings.write_lane)
-    if not tables.is_arrow_lane:
-        tables = open_session(job, settings)[1]
+    tables = Warehouse(settings.warehouse)
     if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
         raise JobError(
             f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse, settings.cluster_id))} "

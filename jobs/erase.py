@@ -138,7 +138,7 @@ def _erase_in(
 ) -> int:
     warehouse.ensure(table)
     version = warehouse.version(table)
-    target = warehouse.target_of_swap(table)
+    target = warehouse.target(table)
     works = [EraseWork(target, file, redaction, at) for file in warehouse.files(table, version)]
     done = run_tasks(session, erase_in_file, works, f"files of {table.full_name}")
     changed = [item for item in done if item.written is not None]

@@ -261,12 +261,12 @@ def _maintain_table(session: SparkSession, warehouse: Warehouse, table: Table, p
     old = plan.old_files(table, files)
     works = merge_plan(
         [file for file in files if file not in old.dropped and file not in old.cut],
-        warehouse.target_of_swap(table),
+        warehouse.target(table),
         file_bytes=plan.settings.file_bytes,
         file_count_min=plan.settings.merge_file_count_min,
         holes=plan.holes,
     )
-    works += [MergeWork(warehouse.target_of_swap(table), (file,), old.before) for file in old.cut]
+    works += [MergeWork(warehouse.target(table), (file,), old.before) for file in old.cut]
     deleted = warehouse.unreferenced(table, retention_hours=plan.retention_hours, keep_versions=plan.keep(table))
     left_out_count = sum(file.row_count or 0 for file in old.dropped)
     if not plan.dry_run:
@@ -330,7 +330,9 @@ def old_staging(warehouse: Warehouse, before: datetime) -> list[str]:
         parts = info.path[len(path) :].strip("/").split("/")
         if len(parts) > 2 and info.type == fs.FileType.File:  # _staging/<of what>/<run>/...
             folder = "/".join(parts[:2])
-            newest[folder] = max(newest.get(folder, info.mtime), info.mtime)
+            # a store that keeps no times (HDFS, as delta-rs lists it) has none that is surely old
+            at = info.mtime or datetime.max.replace(tzinfo=before.tzinfo)
+            newest[folder] = max(newest.get(folder, at), at)
     return sorted(f"{warehouse.root}/{STAGING}/{folder}" for folder, at in newest.items() if at < before)
 
 

@@ -32,7 +32,7 @@ _OURS: Final = re.compile(r'"appId"\s*:\s*"(groupledger/|capture/|watch/)')
 _CHANGES_ROWS: Final = re.compile(r'"dataChange"\s*:\s*true')
 """Inside a JSON text quotes are escaped, so that neither is ever found in a value."""
 _OWN_OPERATIONS: Final = frozenset({"Manual Update", "CREATE OR REPLACE TABLE"})
-"""Of maintain in the Spark lane, and where a table of another layout is made anew; neither comes of SQL's DML."""
+"""Of maintain of older versions, and where a table of another layout is made anew; neither comes of SQL's DML."""
 
 
 class ForeignWrite(NamedTuple):

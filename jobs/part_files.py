@@ -48,8 +48,6 @@ class PartTarget:
     folder: str
     """Absolute folder or URI; paths of `WrittenFile` start here."""
     codec: str
-    with_partition_columns: bool
-    """The Spark lane needs them in the file; in the Arrow lane they are in Delta's log alone."""
 
     @property
     def table(self) -> Table:
@@ -92,7 +90,6 @@ class PartWriter:
         self._partition_values = dict(partition_values)
         if set(partition_values) != set(self._table.partition_by):
             raise WarehouseError(f"{target.table_name} needs a value for each of {self._table.partition_by}")
-        self._with_partition_columns = target.with_partition_columns
         # a repeated task writes another file, so that a late first attempt never changes a committed one
         self._path = f"{name}-{uuid.uuid4().hex}.parquet"
         self._filesystem, folder = filesystem_of(target.folder)
@@ -195,30 +192,24 @@ class PartWriter:
                 raise WarehouseError(f"{self._table.full_name}.{name}: null where the first rows said there is none")
         if layout.is_as_given:
             return rows
-        columns = [
-            pa.chunked_array([pa.repeat(constant, rows.num_rows)]) if constant is not None else rows.column(index)
-            for index, constant in layout.sources
-        ]
-        return pa.Table.from_arrays(columns, schema=layout.file)
+        return pa.Table.from_arrays([rows.column(index) for index in layout.sources], schema=layout.file)
 
     def _layout_of(self, rows: pa.Table) -> "_Layout":
         given = rows.schema
         if self._never_null is None:
             self._never_null = frozenset(field.name for field in given if not field.nullable)
         never_null = self._never_null
-        sources: list[tuple[int, pa.Scalar | None]] = []
+        sources = []
         fields = []
         for declared in arrow_schema(self._table):
             name = declared.name
             if name in self._partition_values:
-                if self._with_partition_columns:
-                    sources.append((-1, pa.scalar(self._partition_values[name], declared.type)))
-                    fields.append(pa.field(name, declared.type))
+                # in Delta's log alone
                 continue
             type_ = rows.column(name).type
             if not _is_type_of(type_, declared.type):
                 raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {type_}")
-            sources.append((given.get_field_index(name), None))
+            sources.append(given.get_field_index(name))
             fields.append(pa.field(name, type_, nullable=name not in never_null))
         file = pa.schema(fields)
         return _Layout(given, tuple(sources), file, file.equals(given, check_metadata=True))
@@ -228,8 +219,8 @@ class _Layout(NamedTuple):
     """Rows as they are given, and as they are written: found once for all that are given alike."""
 
     given: pa.Schema
-    sources: tuple[tuple[int, pa.Scalar | None], ...]
-    """Of each column of the file, its index in the given ones, or (of partition columns) its value."""
+    sources: tuple[int, ...]
+    """Of each column of the file, its index in the given ones."""
     file: pa.Schema
     is_as_given: bool
 

@@ -310,10 +310,7 @@ def _run(
     """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
     a table that has this run already is left alone. `plan`: what follows from them."""
     app_id, version = replay_application(cluster_id), start.replay_version
-    targets = {
-        table.full_name: warehouse.target(table, app_id=app_id, version=version)
-        for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)
-    }
+    targets = {table.full_name: warehouse.target(table) for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)}
     former = {} if plan.is_afresh else _former_files(whole)
     before = Names() if plan.is_afresh else _read_names(whole)
     told = told_topics(warehouse, cluster_id, start.told_topics_version)
@@ -513,9 +510,9 @@ def _rewritten(
 
 
 def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
-    """Can single ones of these files be taken out of a table? Not in the Spark lane, nor where maintain put others in
-    their place after a run that broke off."""
-    return warehouse.is_arrow_lane and {file.path for file in files} <= {file.path for file in warehouse.files(table)}
+    """Can single ones of these files be taken out of a table? Not where maintain put others in their place after a run
+    that broke off."""
+    return {file.path for file in files} <= {file.path for file in warehouse.files(table)}
 
 
 def _carried(
@@ -813,7 +810,7 @@ def _commit_quarantine(
     files = _files_of(done, QUARANTINE)
     if not files and kept.num_rows == rows.num_rows:
         return open_count(rows)
-    target = warehouse.target(QUARANTINE, app_id=app_id, version=version)
+    target = warehouse.target(QUARANTINE)
     files += write_parts(target, kept, "kept")
     committed = warehouse.commit(
         QUARANTINE, files, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id}

@@ -40,7 +40,6 @@ ENVIRONMENT_OTHER: Final = frozenset(
 
 KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")
-LANES: Final = ("auto", "arrow", "spark")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
 DUMP_FORMATS: Final = tuple(item.value for item in DumpFormat)
 DUMP_ENCODINGS: Final = ("auto", "base64", "hex")
@@ -136,7 +135,6 @@ class Settings:
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
     """What inference goes by where no log tells it."""
-    write_lane: str
     """auto, arrow or spark."""
     codec: str
     codecs: Mapping[str, str]
@@ -193,11 +191,15 @@ KEYS: Final[Mapping[str, str]] = {
     "privacy.key_file": "privacy_key_file",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
-    "writes.lane": "write_lane",
     "writes.codec": "codec",
     "writes.codecs": "codecs",
 }
 """Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
+
+GONE: Final[Mapping[str, str]] = {
+    "writes.lane": "there is one way of writing, which every store takes, HDFS too: leave this setting out",
+}
+"""Settings of older versions, and what to do instead."""
 
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
 """Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
@@ -276,7 +278,7 @@ def first_night(warehouse: str, cluster_id: str | None = None) -> str:
 
 def environment_name(key: str) -> str:
     """`limits.batch_decompressed_bytes_max` -> `GROUPLEDGER_LIMITS_BATCH_DECOMPRESSED_BYTES_MAX`."""
-    short = KEYS[key] if KEYS[key] in SHORT_NAMES else key
+    short = KEYS[key] if KEYS.get(key) in SHORT_NAMES else key
     return ENVIRONMENT_PREFIX + short.replace(".", "_").upper()
 
 
@@ -347,6 +349,8 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         raise SettingsError(f"{config_file} is not valid TOML: {error}") from error
     values: dict[str, Any] = {}
     for key, value in _flat(document):
+        if key in GONE:
+            raise SettingsError(f"{key} in {config_file}: {GONE[key]}")
         if key not in KEYS:
             raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
         values[KEYS[key]] = value
@@ -372,10 +376,13 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     fields = {environment_name(key): field for key, field in KEYS.items() if field not in MAPPING_FIELDS}
+    gone = {environment_name(key): remedy for key, remedy in GONE.items()}
     values: dict[str, Any] = {}
     for name, text in environment.items():
         if not name.startswith(ENVIRONMENT_PREFIX) or name in ENVIRONMENT_OTHER:
             continue
+        if name in gone:
+            raise SettingsError(f"{name} in the environment: {gone[name]}")
         if name not in fields:
             raise SettingsError(f"unknown setting {name} in the environment; known are: {', '.join(fields)}")
         field = fields[name]
@@ -410,8 +417,6 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"sources.dump_format must be one of {', '.join(DUMP_FORMATS)}")
     if values["dump_encoding"] not in DUMP_ENCODINGS:
         raise SettingsError(f"sources.dump_encoding must be one of {', '.join(DUMP_ENCODINGS)}")
-    if values["write_lane"] not in LANES:
-        raise SettingsError(f"writes.lane must be one of {', '.join(LANES)}")
     if values["privacy_hosts"] not in HOSTS:
         raise SettingsError(f"privacy.hosts must be one of {', '.join(HOSTS)}")
     if values["privacy_hosts"] != KEEP and not values["privacy_key_file"]:
@@ -459,7 +464,6 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         privacy_key_file=_absolute(values["privacy_key_file"], here) if values["privacy_key_file"] else "",
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
-        write_lane=values["write_lane"],
         codec=values["codec"],
         codecs=dict(codecs),
     )

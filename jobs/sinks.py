@@ -1,28 +1,22 @@
 """The one door for writes.
 
 Spark tasks write part files (`jobs.part_files`) and return what they wrote (`WrittenFile`); the driver commits
-all files of a table in one Delta transaction (`Warehouse.commit`). Two lanes end in the same rows:
-
-- ARROW: the files are written in the table's own folder, delta-rs commits them. Nothing passes through the JVM.
-- SPARK: the files are staged under `<warehouse>/_staging`, Spark reads them back and writes them with Delta's own
-  writer, for stores which delta-rs cannot write (HDFS).
+all files of a table in one Delta transaction (`Warehouse.commit`): by delta-rs, on every store. No row passes through
+the JVM.
 
 Every commit carries an application id and a version, Delta's `txn` action: a version at or below the last one of its
 application is skipped, so a repeated run changes nothing. Part files which no commit names (a failed or repeated task)
 are no part of a table; VACUUM removes them.
 """
 
-import json
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import sleep
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,19 +24,15 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
-from py4j.protocol import Py4JJavaError
 from pyarrow import fs
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
-from jobs.arrow_schemas import arrow_schema, ddl, delta_schema, spark_schema, statistics_columns, stored_column
-from jobs.entry import command
+from jobs.arrow_schemas import arrow_schema, delta_schema, statistics_columns, stored_column
 from jobs.errors import WarehouseError
 from jobs.faults import reached
 from jobs.part_files import PartTarget, WrittenFile, partition_text, write_parts
-from jobs.stores import delete_folder, filesystem_of, spark_uri
+from jobs.stores import filesystem_of
 from jobs.times import epoch_ms
-from schemas.tables.declare import Column, Scalar, Table
+from schemas.tables.declare import Column, Table
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,8 +40,8 @@ Result = TypeVar("Result")
 APPEND: Final = "append"
 OVERWRITE: Final = "overwrite"
 
-ARROW_SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Stores which delta-rs writes with an atomic commit of its own."""
+SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs"})
+"""Stores on which a commit of delta-rs is atomic."""
 
 MAINTAIN_APPLICATION: Final = "groupledger/maintain"
 """The application id of commits that take files out and put others in."""
@@ -63,9 +53,6 @@ LOG_RETENTION: Final = {
 """How long Delta keeps what its log says of older versions, by its own defaults."""
 CLOCK_STEP_S: Final = 0.02
 """Times of files are as coarse as this: what is older than now must be so by their clock, too."""
-
-PATH_SAFE: Final = "/!$&'()*+,;=:@~"
-"""What Java leaves as it is in the path of a URI, beside letters, digits and `-._`: Delta compares the texts."""
 
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
@@ -104,32 +91,29 @@ class TableFile:
 class Warehouse:
     """The Delta tables under one folder or URI: `<root>/<layer>/<table>`.
 
-    `lane`: auto, arrow or spark (see the settings). `session` is needed for the Spark lane alone.
+    Raises WarehouseError for a place that delta-rs cannot write.
     """
 
     def __init__(
         self,
         root: str,
         *,
-        lane: str = "auto",
         codec: str = "zstd",
         codecs: Mapping[str, str] | None = None,
-        session: SparkSession | None = None,
     ) -> None:
         self.root = root.rstrip("/")
         scheme = root.partition("://")[0] if "://" in root else "file"
-        # delta-rs 1.6 decodes `%41` in the name of a local folder, and then looks for another folder
-        is_arrow_able = scheme in ARROW_SCHEMES and not ENCODED.search(self.root)
-        if lane == "arrow" and not is_arrow_able:
-            raise WarehouseError(f"the Arrow lane cannot write {root}: set writes.lane to auto or spark")
-        self.is_arrow_lane = lane != "spark" and is_arrow_able
+        if scheme not in SCHEMES:
+            raise WarehouseError(f"{root}: no warehouse can be there: name a local folder or one of {_names(SCHEMES)}")
+        if ENCODED.search(self.root):
+            # delta-rs 1.6 decodes `%41` in the name of a folder, and then looks for another folder
+            raise WarehouseError(f"{root}: % and two hexadecimal digits in its name: Delta takes them for a character")
         self._codec = codec
         self._codecs = dict(codecs or {})
-        self._session = session
         self._up_to_date: set[str] = set()
         """Tables found to have all their columns."""
         self._handles: dict[str, DeltaTable] = {}
-        """In the Arrow lane, tables as they were when they were last looked at, by path."""
+        """Tables as they were when they were last looked at, by path."""
         self._listed: dict[str, tuple[int, tuple[TableFile, ...]]] = {}
         """A version of them, and its files."""
 
@@ -139,11 +123,7 @@ class Warehouse:
 
     def exists(self, table: Table) -> bool:
         """Is there a table?"""
-        if self.is_arrow_lane:
-            return bool(DeltaTable.is_deltatable(self.path(table)))
-        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
-
-        return bool(SparkDeltaTable.isDeltaTable(self._spark, self.path(table)))
+        return bool(DeltaTable.is_deltatable(self.path(table)))
 
     def ensure(self, table: Table) -> None:
         """Create the table, with its comments, unless it is there; an older one gets the columns it lacks.
@@ -166,16 +146,10 @@ class Warehouse:
         self._up_to_date.add(table.full_name)
 
     def _is_laid_out_as_declared(self, table: Table) -> bool:
-        if self.is_arrow_lane:
-            stored = self._newest(table).metadata().partition_columns
-        else:
-            stored = self._spark_table(table).detail().select("partitionColumns").collect()[0][0]
+        stored = self._newest(table).metadata().partition_columns
         return tuple(stored) == table.partition_by
 
     def _create(self, table: Table, *, replaces: bool) -> None:
-        if not self.is_arrow_lane:
-            self._create_by_spark(table, replaces=replaces)
-            return
         self._handles[self.path(table)] = DeltaTable.create(
             self.path(table),
             schema=delta_schema(table),
@@ -191,42 +165,31 @@ class Warehouse:
         lacking = self._lacking(table)
         if not lacking:
             return
-        add = self._add_columns_by_delta_rs if self.is_arrow_lane else self._add_columns_by_spark
+        names = {column.name for column in lacking}
+        delta = DeltaTable(self.path(table))
         try:
-            add(table, lacking)
-        except (DeltaError, PySparkException) as error:
+            delta.alter.add_columns([field for field in delta_schema(table).fields if field.name in names])
+            delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
+        except DeltaError as error:
             # another run may have added them meanwhile
             if self._lacking(table):
-                names = ", ".join(column.name for column in lacking)
-                raise WarehouseError(f"{table.full_name}: cannot add the columns {names}: {error}") from error
+                listed = ", ".join(column.name for column in lacking)
+                raise WarehouseError(f"{table.full_name}: cannot add the columns {listed}: {error}") from error
 
     def _lacking(self, table: Table) -> list[Column]:
-        if self.is_arrow_lane:
-            stored = {field.name for field in self._newest(table).schema().fields}
-        else:
-            stored = set(self.frame(table).columns)
+        stored = {field.name for field in self._newest(table).schema().fields}
         return [column for column in table.columns if column.name not in stored]
 
-    def target(self, table: Table, *, app_id: str, version: int) -> PartTarget:
-        """Where tasks write the part files of the commit (`app_id`, `version`)."""
-        folder = self.path(table)
-        if not self.is_arrow_lane:
-            folder = f"{self.root}/_staging/{table.full_name}/{uuid.uuid5(uuid.NAMESPACE_OID, app_id).hex}-{version}"
-        return PartTarget(
-            table_name=table.full_name,
-            folder=folder,
-            codec=self._codecs.get(table.full_name, self._codec),
-            with_partition_columns=not self.is_arrow_lane,
-        )
+    def target(self, table: Table) -> PartTarget:
+        """Where tasks write part files, for `commit` or `swap`."""
+        return PartTarget(table.full_name, self.path(table), self._codecs.get(table.full_name, self._codec))
 
     def last_version(self, table: Table, app_id: str) -> int:
         """The newest version which this application committed to the table, or -1."""
         if not self.exists(table):
             return -1
-        if self.is_arrow_lane:
-            version = self._newest(table).transaction_version(app_id)
-            return -1 if version is None else int(version)
-        return self._last_version_by_spark(table, app_id)
+        version = self._newest(table).transaction_version(app_id)
+        return -1 if version is None else int(version)
 
     def ensure_all(self, tables: Sequence[Table], app_id: str) -> dict[str, int]:
         """Ensure several tables; the newest version which an application committed to each, by full name, or -1."""
@@ -241,10 +204,7 @@ class Warehouse:
         """What `function` gives for each item, each of a table of its own, in their order; what it raises first.
 
         Some at a time: most of what it takes is to wait for the store, and delta-rs lets go of Python's lock meanwhile.
-        One after another in the Spark lane, where each is a job that takes all cores.
         """
-        if not self.is_arrow_lane:
-            return list(map(function, items))
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             return list(pool.map(function, items))
 
@@ -261,17 +221,16 @@ class Warehouse:
     ) -> Committed:
         """Commit part files in one Delta transaction, or skip it when the application has come this far already.
 
-        The files must be those of `target(table, app_id=app_id, version=version)`. `mode` "overwrite" takes all
+        The files must be those of `target(table)`. `mode` "overwrite" takes all
         former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
-        partitions, and those of the files in `removed`, which are of others (Arrow lane alone). `mode` "append" takes
+        partitions, and those of the files in `removed`, which are of others. `mode` "append" takes
         only those in `removed` out, and no run of maintain may come between. Raises
         WarehouseError when a file is not there as it was written, or another writer was faster.
         """
         self.ensure(table)
-        commit = self._commit_by_delta_rs if self.is_arrow_lane else self._commit_by_spark
         reached(f"before {table.full_name}")
         try:
-            committed = commit(table, files, app_id, version, mode, replace, removed)
+            committed = self._commit(table, files, app_id, version, mode, replace, removed)
         except CommitFailedError as error:
             # the other writer may have been an earlier attempt of this very run
             if self.last_version(table, app_id) >= version:
@@ -291,7 +250,7 @@ class Warehouse:
         replace: Mapping[str, Any] | None = None,
     ) -> Committed:
         """Write and commit rows of the driver: for small results."""
-        target = self.target(table, app_id=app_id, version=version)
+        target = self.target(table)
         if self.last_version(table, app_id) >= version:
             return Committed(self.version(table), 0, skipped=True)
         files = write_parts(target, rows)
@@ -310,40 +269,23 @@ class Warehouse:
     ) -> int:
         """Take files of a version out and put others in, in one Delta transaction; the version it makes.
 
-        `added` were written to `target_of_swap(table)`. `changes_rows`: false where the same rows are only arranged
+        `added` were written to `target(table)`. `changes_rows`: false where the same rows are only arranged
         otherwise. Raises WarehouseError when one of `writers` (application ids), or another swap, committed to the
         table since `version`: then nothing is changed, and what was written is of no table. Appends of others may
         come between.
         """
-        swap = self._swap_by_delta_rs if self.is_arrow_lane else self._swap_by_spark
         reached(f"before swap of {table.full_name}")
         try:
-            swapped = swap(table, removed, added, version, at, tuple(writers), changes_rows)
-        except (CommitFailedError, Py4JJavaError) as error:
+            swapped = self._swap(table, removed, added, version, at, tuple(writers), changes_rows)
+        except CommitFailedError as error:
             raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later") from error
         reached(f"after swap of {table.full_name}")
         return swapped
 
-    def target_of_swap(self, table: Table) -> PartTarget:
-        """Where tasks write the part files which `swap` puts in, in either lane."""
-        codec = self._codecs.get(table.full_name, self._codec)
-        return PartTarget(table.full_name, self.path(table), codec, with_partition_columns=False)
-
     def vacuum(self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = ()) -> None:
         """Delete files which no version of the last `retention_hours` has, nor one of `keep_versions`, and part files
         older than that which no commit names. Writes nothing where there is none.
-
-        Raises WarehouseError in the Spark lane, which cannot keep single versions, where there are some to keep.
         """
-        if not self.is_arrow_lane:
-            if keep_versions:
-                raise WarehouseError(
-                    f"{table.full_name}: readers are held at an older version by a replay that broke off: "
-                    f"run {command('replay')} first"
-                )
-            with self._short_retention():
-                self._spark_table(table).vacuum(retention_hours)
-            return
         if self.unreferenced(table, retention_hours=retention_hours, keep_versions=keep_versions):
             DeltaTable(self.path(table)).vacuum(
                 retention_hours,
@@ -353,26 +295,13 @@ class Warehouse:
                 keep_versions=list(keep_versions) or None,
             )
 
-    @contextmanager
-    def _short_retention(self) -> Iterator[None]:
-        """Delta checks what was asked for against a setting of the session: here the caller has checked it."""
-        name = "spark.databricks.delta.retentionDurationCheck.enabled"
-        before = self._spark.conf.get(name, "true")
-        self._spark.conf.set(name, "false")
-        try:
-            yield
-        finally:
-            self._spark.conf.set(name, str(before))
-
     def unreferenced(
         self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = (), orphans_only: bool = False
     ) -> list[str]:
-        """Files in the table's folder which `vacuum` would delete, by relative path. None are told in the Spark lane.
+        """Files in the table's folder which `vacuum` would delete, by relative path.
 
         `orphans_only`: those which no commit ever named, the files of runs under way included.
         """
-        if not self.is_arrow_lane:
-            return []
         delta = DeltaTable(self.path(table))
 
         def listed(*, full: bool) -> set[str]:
@@ -390,16 +319,13 @@ class Warehouse:
 
     def checkpoint(self, table: Table) -> None:
         """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
-        if self.is_arrow_lane:
-            DeltaTable(self.path(table)).create_checkpoint()
+        DeltaTable(self.path(table)).create_checkpoint()
 
     def forget_history(self, table: Table) -> None:
         """Leave nothing of the table but its newest version: neither files, nor what Delta's log says of others.
 
-        Whoever reads an older version fails. Arrow lane alone: raises WarehouseError in the other.
+        Whoever reads an older version fails.
         """
-        if not self.is_arrow_lane:
-            raise WarehouseError(f"{table.full_name}: what Delta's log says cannot be erased in the Spark lane")
         self.vacuum(table, retention_hours=0)
         delta = DeltaTable(self.path(table))
         properties = delta.metadata().configuration
@@ -414,16 +340,13 @@ class Warehouse:
         """The newest version of the table, or -1 where there is none."""
         if not self.exists(table):
             return -1
-        if self.is_arrow_lane:
-            return int(self._newest(table).version())
-        history = self._spark_table(table).history(1).select("version").collect()
-        return int(history[0]["version"])
+        return int(self._newest(table).version())
 
     def has_version(self, table: Table, version: int) -> bool:
         """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
         try:
             files = self.files(table, version)
-        except (DeltaError, PySparkException, Py4JJavaError):
+        except DeltaError:
             return False
         paths = [filesystem_of(file.path) for file in files]
         return not paths or all(
@@ -434,8 +357,6 @@ class Warehouse:
         """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
         if not self.exists(table):
             return []
-        if not self.is_arrow_lane:
-            return self._files_by_spark(table, version)
         return self._files_of(self._at(table, version), table)
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
@@ -468,12 +389,6 @@ class Warehouse:
             rows = rows.filter(pc.equal(rows[name], pa.scalar(value, schema.field(name).type)))
         return rows.select(wanted).replace_schema_metadata(None)
 
-    def frame(self, table: Table) -> DataFrame:
-        """The table as a Spark DataFrame."""
-        return self._spark.read.format("delta").load(spark_uri(self.path(table)))
-
-    # --- the Arrow lane
-
     def _newest(self, table: Table) -> DeltaTable:
         """The table at its newest version.
 
@@ -496,13 +411,7 @@ class Warehouse:
         newest = self._newest(table)
         return newest if version in (None, newest.version()) else DeltaTable(self.path(table), version=version)
 
-    def _add_columns_by_delta_rs(self, table: Table, columns: Sequence[Column]) -> None:
-        names = {column.name for column in columns}
-        delta = DeltaTable(self.path(table))
-        delta.alter.add_columns([field for field in delta_schema(table).fields if field.name in names])
-        delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
-
-    def _commit_by_delta_rs(
+    def _commit(
         self,
         table: Table,
         files: Sequence[WrittenFile],
@@ -551,7 +460,7 @@ class Warehouse:
             raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
         return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
 
-    def _swap_by_delta_rs(
+    def _swap(
         self,
         table: Table,
         removed: Sequence[TableFile],
@@ -618,161 +527,6 @@ class Warehouse:
             for file in files
         ]
 
-    # --- the Spark lane
-
-    @property
-    def _spark(self) -> SparkSession:
-        session = self._session or SparkSession.getActiveSession()
-        if session is None:
-            raise WarehouseError("the Spark lane needs a Spark session")
-        return session
-
-    def _spark_table(self, table: Table) -> Any:
-        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
-
-        return SparkDeltaTable.forPath(self._spark, spark_uri(self.path(table)))
-
-    def _create_by_spark(self, table: Table, *, replaces: bool) -> None:
-        from delta.tables import DeltaTable as SparkDeltaTable  # noqa: PLC0415  (needs a JVM)
-
-        if replaces:
-            # the builder's createOrReplace keeps the schema that a path has
-            empty = self._spark.createDataFrame([], spark_schema(table))
-            writer = empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-            writer.partitionBy(*table.partition_by).save(spark_uri(self.path(table)))
-            return
-        builder = (
-            SparkDeltaTable.createIfNotExists(self._spark)
-            .location(spark_uri(self.path(table)))
-            .addColumns(spark_schema(table))
-            .comment(table.comment)
-            .partitionedBy(*table.partition_by)
-        )
-        for name, value in table_properties(table).items():
-            builder = builder.property(name, value)
-        builder.execute()
-
-    def _add_columns_by_spark(self, table: Table, columns: Sequence[Column]) -> None:
-        name = {"name": "delta.`" + spark_uri(self.path(table)).replace("`", "``") + "`"}
-        properties = f"'{STATISTICS_PROPERTY}' = '{','.join(statistics_columns(table))}'"
-        # columns, their comments and the property are our own words
-        self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) ADD COLUMNS ({ddl(columns)})", args=name)
-        self._spark.sql(f"ALTER TABLE IDENTIFIER(:name) SET TBLPROPERTIES ({properties})", args=name)
-
-    def _delta_log(self, table: Table) -> tuple[Any, Any]:
-        """Delta's log of a table in the JVM, and its newest snapshot."""
-        jvm: Any = self._spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, spark_uri(self.path(table)))
-        return log, log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
-
-    def _last_version_by_spark(self, table: Table, app_id: str) -> int:
-        version = self._delta_log(table)[1].transactions().get(app_id)
-        return int(version.get()) if version.isDefined() else -1
-
-    def _commit_by_spark(
-        self,
-        table: Table,
-        files: Sequence[WrittenFile],
-        app_id: str,
-        version: int,
-        mode: str,
-        replace: Mapping[str, Any] | None,
-        removed: Sequence[TableFile],
-    ) -> Committed:
-        if removed:
-            raise ValueError("single files are taken out in the Arrow lane alone")
-        if self._last_version_by_spark(table, app_id) >= version:
-            return Committed(self.version(table), 0, skipped=True)
-        target = self.target(table, app_id=app_id, version=version)
-        schema = spark_schema(table)
-        paths = [f"{spark_uri(target.folder)}/{file.path}" for file in files]
-        staged = self._spark.read.schema(schema).parquet(*paths) if paths else self._spark.createDataFrame([], schema)
-        if replace:
-            kept = self.frame(table)
-            is_replaced = None
-            for name, value in replace.items():
-                same = kept[name].isin(*value) if isinstance(value, tuple) else kept[name].eqNullSafe(value)
-                is_replaced = same if is_replaced is None else is_replaced & same
-            staged = kept.where(~is_replaced).unionByName(staged)  # type: ignore[operator]
-        (
-            staged.write.format("delta")
-            .mode(mode)
-            .option("txnAppId", app_id)
-            .option("txnVersion", str(version))
-            .save(spark_uri(self.path(table)))
-        )
-        if self._last_version_by_spark(table, app_id) != version:
-            raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
-        delete_folder(target.folder)
-        return Committed(self.version(table), sum(file.row_count for file in files), skipped=False)
-
-    def _swap_by_spark(
-        self,
-        table: Table,
-        removed: Sequence[TableFile],
-        added: Sequence[WrittenFile],
-        version: int,
-        at: datetime,
-        writers: Sequence[str],
-        changes_rows: bool,
-    ) -> int:
-        # Delta's own transaction: it refuses by itself to remove a file twice, or to cross what changed its files
-        jvm: Any = self._spark._jvm
-        delta = jvm.org.apache.spark.sql.delta
-        log, snapshot = self._delta_log(table)
-        if snapshot.version() != version:
-            raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later")
-        transaction = log.startTransaction(jvm.scala.Option.empty(), jvm.scala.Option.apply(snapshot))
-        transaction.readWholeTable()
-        actions = jvm.java.util.ArrayList()
-        for action in self._add_actions(table, added, data_change=changes_rows):
-            stored = {
-                "path": quote(action.path, safe=PATH_SAFE),
-                "partitionValues": dict(action.partition_values),
-                "size": action.size,
-                "modificationTime": action.modification_time,
-                "dataChange": changes_rows,
-                "stats": action.stats,
-            }
-            actions.add(delta.actions.Action.fromJson(json.dumps({"add": stored})))
-        for file in removed:
-            stored = {
-                "path": quote(file.path[len(self.path(table)) + 1 :], safe=PATH_SAFE),
-                "deletionTimestamp": epoch_ms(at),
-                "dataChange": changes_rows,
-                "size": file.size_bytes,
-                "extendedFileMetadata": True,
-                "partitionValues": {name: partition_text(value) for name, value in file.partition_values.items()},
-            }
-            actions.add(delta.actions.Action.fromJson(json.dumps({"remove": stored})))
-        sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
-        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-        return int(transaction.commit(sequence, operation))
-
-    def _files_by_spark(self, table: Table, version: int | None) -> list[TableFile]:
-        log, snapshot = self._delta_log(table)
-        if version is not None:
-            jvm: Any = self._spark._jvm
-            snapshot = log.getSnapshotAt(version, jvm.scala.Option.empty(), jvm.scala.Option.empty(), False)
-        types = {column.name: column.type for column in table.columns}
-        rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues", "stats")
-        files = []
-        for row in rows.collect():
-            stats = json.loads(row["stats"] or "{}")
-            files.append(
-                TableFile(
-                    path=f"{self.path(table)}/{unquote(row['path'])}",
-                    size_bytes=row["size"],
-                    row_count=stats.get("numRecords"),
-                    partition_values={
-                        name: _partition_value(types[name], text) for name, text in row["partitionValues"].items()
-                    },
-                    minimum=_typed(stats.get("minValues", {}), types),
-                    maximum=_typed(stats.get("maxValues", {}), types),
-                )
-            )
-        return files
-
 
 def table_properties(table: Table) -> dict[str, str]:
     """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
@@ -832,14 +586,5 @@ def _table_files(actions: pa.Table, folder: str) -> Iterator[TableFile]:
         )
 
 
-def _typed(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: datetime.fromisoformat(value) if types.get(name) is Scalar.TIMESTAMP else value
-        for name, value in values.items()
-    }
-
-
-def _partition_value(type_: Any, text: str | None) -> Any:
-    if text is None or type_ is Scalar.STRING:
-        return text
-    return text == "true" if type_ is Scalar.BOOLEAN else int(text)
+def _names(schemes: Iterable[str]) -> str:
+    return ", ".join(f"{name}://" for name in sorted(schemes) if name != "file")

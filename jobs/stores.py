@@ -1,12 +1,48 @@
 """Where files are: the file systems of paths and URIs."""
 
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
+
+HADOOP_SCHEMES: Final = frozenset({"hdfs", "viewfs"})
+"""Stores that pyarrow reaches by Hadoop's native libraries alone, and delta-rs by itself."""
+
+
+class HadoopHandler(DeltaStorageHandler):  # type: ignore[misc]
+    """Files on HDFS by the client of delta-rs: name nodes and their nameservices are those of HADOOP_CONF_DIR."""
+
+    def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
+        """A new file. pyarrow hands over buffers, and delta-rs takes bytes alone."""
+        return pa.PythonFile(_TakesBuffers(self._handler.open_output_stream(path, metadata)), mode="w")
+
+
+class _TakesBuffers:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        return int(self._stream.write(bytes(data)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@cache
+def _hadoop_filesystem(authority: str) -> fs.FileSystem:
+    return fs.PyFileSystem(HadoopHandler(authority + "/"))
 
 
 def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI or an absolute local path, and the path in it."""
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
+    scheme, _, rest = uri.partition("://")
+    if scheme in HADOOP_SCHEMES:
+        name_node, _, path = rest.partition("/")
+        return _hadoop_filesystem(f"{scheme}://{name_node}"), path
     # Hadoop's name of S3 is s3a; pyarrow knows the store as s3
     filesystem, path = fs.FileSystem.from_uri("s3://" + uri[len("s3a://") :] if uri.startswith("s3a://") else uri)
     return filesystem, path

@@ -87,8 +87,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def no_spark() -> SparkSession:
-    """For tests of what tasks do with the Arrow lane, where Spark would only carry them to another process: a tenth of
-    the time. What Spark makes of the same jobs is compared by the tests of `nightly`, of faults and of both lanes."""
+    """For tests of what tasks do, where Spark would only carry them to another process: a tenth of
+    the time. What Spark makes of the same jobs is compared by the tests of `nightly` and of faults."""
     return in_process()
 
 
@@ -117,5 +117,5 @@ def left_sockets() -> Iterator[None]:
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    """An empty warehouse, Arrow lane."""
+    """An empty warehouse."""
     return Warehouse(str(tmp_path / "warehouse"))

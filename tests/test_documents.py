@@ -63,7 +63,7 @@ def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     text = io.StringIO()
 
     def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
-        warehouse = Warehouse(settings.warehouse, session=own_session)
+        warehouse = Warehouse(settings.warehouse)
         return own_session, warehouse, Steps(own_session, Console(file=text, width=200))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -510,6 +510,18 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     assert shell.noted("log")[5:] == ["parse", "job"]
 
 
+def test_queries_get_the_slow_and_thorough_compiler(shell: Shell) -> None:
+    """`sql` alone: its JVM lives for longer than a night's. What the user says counts more."""
+    own = "spark.driver.extraJavaOptions=-XX:+UseSerialGC"
+    assert shell("sql", "-e", "select 1")[0] == 0
+    assert own in shell.submit_words()
+    assert shell("--conf", "spark.driver.extraJavaOptions=-Xint", "sql")[0] == 0
+    words = shell.submit_words()
+    assert words.index(own) < words.index("spark.driver.extraJavaOptions=-Xint")
+    assert shell("nightly")[0] == 0
+    assert own not in shell.submit_words()
+
+
 def test_the_cache_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
     """GROUPLEDGER_CACHE names it, for images and folders that nobody may write; one that cannot be made is said."""
     assert shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a b"))[0] == 0

@@ -14,7 +14,8 @@ from typing import Final
 
 from tests.benchmarks.runs import run, step_seconds
 from tests.live.broker import BrokerTopic, LiveBroker
-from tests.live.kafka_home import KafkaUnavailable, kafka_home
+from tests.live.kafka_home import kafka_home
+from tests.maven import Unavailable
 
 LOADED: Final = re.compile(
     r"Finished loading of metadata from (\S+) with epoch \d+ in (\d+)ms where (\d+)ms was spent in the scheduler\. "
@@ -31,7 +32,7 @@ def compare(topic: str, logs: Path, turns: int, scratch: Path) -> None:
     """Print one line for a topic whose partition folders are in `logs`."""
     try:
         home = kafka_home()
-    except KafkaUnavailable as error:
+    except Unavailable as error:
         print(f"{topic}: no live capture: {error}")
         return
     loaded, info = _loadable(topic, logs, scratch / "loadable")

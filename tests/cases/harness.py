@@ -41,7 +41,8 @@ class Night:
 class Ledger:
     """A warehouse of one cluster, to run nights on and to read tables from."""
 
-    root: Path
+    root: Path | str
+    """A folder or a URI."""
     cluster_id: str = CLUSTER_ID
 
     @property
@@ -63,7 +64,7 @@ class Ledger:
         steps = Steps(session, Console(file=out, width=400))
         code = run_nightly(
             session,
-            Warehouse(str(self.root), session=session),
+            Warehouse(str(self.root)),
             self.settings(**values),
             run_id=f"night-{number}",
             started_at=FIRST_NIGHT + timedelta(days=number),

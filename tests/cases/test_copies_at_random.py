@@ -273,7 +273,7 @@ def test_bronze_and_coverage_follow_from_all_copies_in_any_order(tmp_path: Path,
         written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
         said = []
         for attempt in range(2):
-            warehouse = Warehouse(str(tmp_path / f"{seed}" / f"warehouse-{attempt}"), session=session)
+            warehouse = Warehouse(str(tmp_path / f"{seed}" / f"warehouse-{attempt}"))
             nights = in_nights(random, range(len(copies)), is_one_run=attempt == 0)
             for number, night in enumerate(nights):
                 options = {"cluster_id": "c", "warehouse": warehouse.root, **sources_of(night, written)}

@@ -107,7 +107,7 @@ def make_warehouse(session: SparkSession, logs: Path, root: Path, *, cluster_id:
 def make_warehouse_of(session: SparkSession, root: Path, *, cluster_id: str, **sources: Any) -> None:
     """The same of other sources: `sources` are fields of `jobs.settings.Settings`."""
     settings = load_settings({"warehouse": str(root), "cluster_id": cluster_id, **sources}, environment={})
-    warehouse = Warehouse(settings.warehouse, lane=settings.write_lane, codec=settings.codec, session=session)
+    warehouse = Warehouse(settings.warehouse, codec=settings.codec)
     capture(session, warehouse, settings, capture_id="capture-1", captured_at=CAPTURED_AT)
     replay(
         session,

@@ -42,7 +42,7 @@ FILES: Final = 3
 def reorder(warehouse: Warehouse, order: str) -> None:
     """Write bronze anew: each log partition in several files, rows and files in an order of their own."""
     random = Random(order)
-    target = warehouse.target(RECORD_BATCHES, app_id=APP_ID, version=0)
+    target = warehouse.target(RECORD_BATCHES)
     written = []
     for file in warehouse.files(RECORD_BATCHES):
         rows = read_file(file, RECORD_BATCHES, list(RECORD_BATCHES.column_names)).sort_by("base_offset")
@@ -62,7 +62,7 @@ def reorder(warehouse: Warehouse, order: str) -> None:
 
 def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list[object]]:
     """Capture, replay and audit; the digests of silver and gold."""
-    warehouse = Warehouse(settings.warehouse, session=session)
+    warehouse = Warehouse(settings.warehouse)
     capture(session, warehouse, settings, capture_id="c", captured_at=STARTED_AT)
     reorder(warehouse, order)
     replay(

@@ -55,5 +55,5 @@ class _Session:
 
 
 def in_process() -> SparkSession:
-    """For the Arrow lane alone."""
+    """For jobs whose tasks are plain functions."""
     return cast("SparkSession", _Session())

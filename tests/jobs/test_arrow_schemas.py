@@ -22,6 +22,7 @@ from jobs.arrow_schemas import (
 from jobs.sinks import Warehouse
 from schemas.tables import TABLES, Table
 from schemas.tables.declare import Scalar
+from tests.jobs.frames import frame
 
 all_tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
@@ -50,17 +51,16 @@ def test_ddl_and_spark_agree(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("lane", ["arrow", "spark"])
-def test_spark_shows_the_comments(spark: SparkSession, tmp_path: object, lane: str) -> None:
-    """DESCRIBE gives each column's comment, whichever lane made the table; the table has its own."""
-    warehouse = Warehouse(f"{tmp_path}/w", lane=lane, session=spark)
+def test_spark_shows_the_comments(spark: SparkSession, tmp_path: object) -> None:
+    """DESCRIBE gives each column's comment; the table has its own."""
+    warehouse = Warehouse(f"{tmp_path}/w")
     for table in (TABLES["bronze.record_batches"], TABLES["silver.share_partition_states"]):
         warehouse.ensure(table)
-        assert {f.name: f.metadata["comment"] for f in warehouse.frame(table).schema} == {
+        assert {f.name: f.metadata["comment"] for f in frame(spark, warehouse, table).schema} == {
             column.name: column.comment for column in table.columns
         }
-        name = f"comments_{lane}.{table.name}"
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS comments_{lane}")
+        name = f"comments.{table.name}"
+        spark.sql("CREATE DATABASE IF NOT EXISTS comments")
         spark.catalog.createTable(name, path=warehouse.path(table), source="delta")
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
         shown = {row["col_name"]: row["comment"] for row in rows[: len(table.columns)]}

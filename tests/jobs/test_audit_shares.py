@@ -25,7 +25,7 @@ def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: P
             {"warehouse": str(tmp_path / name), "cluster_id": "c", "segments": (str(LOGS),), "topics": topics},
             environment={},
         )
-        warehouse = Warehouse(settings.warehouse, session=no_spark)
+        warehouse = Warehouse(settings.warehouse)
         steps = Steps(no_spark, Console(file=StringIO(), width=200))
         started_at = datetime(2026, 1, 1, tzinfo=UTC)
         assert run_nightly(no_spark, warehouse, settings, run_id="r", started_at=started_at, steps=steps) == DONE

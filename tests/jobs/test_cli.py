@@ -176,9 +176,9 @@ def test_wrong_arguments_exit_2(arguments: tuple[str, ...]) -> None:
 
 def test_wrong_settings_exit_2() -> None:
     """One line that names the setting."""
-    done = run("capture", GROUPLEDGER_WRITES_LANE="fast")
+    done = run("capture", GROUPLEDGER_WRITES_CODEC="fast")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "error: writes.lane must be one of auto, arrow, spark"
+    assert done.stderr.splitlines()[-1] == "error: a Parquet codec must be one of none, snappy, lz4, zstd"
     assert "Traceback" not in done.stderr
 
 

@@ -34,7 +34,7 @@ def bronze_file(first: int, last: int, *, size: int = 10, partition: int = 0, na
 
 def merged(files: Sequence[TableFile], warehouse: Warehouse, **options: Any) -> list[list[int]]:
     """First offsets of the files that become one."""
-    target = warehouse.target_of_swap(RECORD_BATCHES)
+    target = warehouse.target(RECORD_BATCHES)
     defaults: dict[str, Any] = {"file_bytes": 100, "file_count_min": 2}
     works = merge_plan(files, target, **defaults | options)
     return [[file.minimum["base_offset"] for file in work.files] for work in works]
@@ -79,7 +79,7 @@ def test_rows_that_are_not_settled_are_left_alone(warehouse: Warehouse) -> None:
         for is_settled in (True, False)
         for n in range(2)
     ]
-    works = merge_plan(files, warehouse.target_of_swap(GROUP_EVENTS), file_bytes=100, file_count_min=2)
+    works = merge_plan(files, warehouse.target(GROUP_EVENTS), file_bytes=100, file_count_min=2)
     assert [[file.path for file in work.files] for work in works] == [["/w/True-0", "/w/True-1"]]
 
 
@@ -88,7 +88,7 @@ def written(warehouse: Warehouse, table: Any, *parts: pa.Table) -> tuple[TableFi
     version = warehouse.last_version(table, "a")
     for part in parts:
         version += 1
-        target = warehouse.target(table, app_id="a", version=version)
+        target = warehouse.target(table)
         warehouse.commit(table, [write_part(target, part)], app_id="a", version=version)
     return tuple(warehouse.files(table))
 
@@ -109,7 +109,7 @@ def test_batches_keep_the_order_of_their_offsets(warehouse: Warehouse, monkeypat
     """Row groups of all files come in the order of their offsets, with the statistics by which replay skips them."""
     monkeypatch.setattr("jobs.merge_files.ROW_GROUP_BYTES", 1)
     files = written(warehouse, RECORD_BATCHES, batches(4, 5), batches(0, 1), batches(2, 3), batches(6))
-    done = merge_files(MergeWork(warehouse.target_of_swap(RECORD_BATCHES), files))
+    done = merge_files(MergeWork(warehouse.target(RECORD_BATCHES), files))
     version = warehouse.swap(
         RECORD_BATCHES,
         done.removed,
@@ -134,7 +134,7 @@ def test_batches_keep_the_order_of_their_offsets(warehouse: Warehouse, monkeypat
 def test_small_row_groups_become_one(warehouse: Warehouse) -> None:
     """A night's few rows are no row group of their own for ever."""
     files = written(warehouse, RECORD_BATCHES, *(batches(n) for n in range(5)))
-    done = merge_files(MergeWork(warehouse.target_of_swap(RECORD_BATCHES), files))
+    done = merge_files(MergeWork(warehouse.target(RECORD_BATCHES), files))
     path = Path(warehouse.path(RECORD_BATCHES)) / done.added[0].path
     assert pq.read_metadata(path).num_row_groups == 1
     assert list(large_chunks([])) == []
@@ -145,7 +145,7 @@ def test_rows_that_are_too_old_are_left_out(warehouse: Warehouse) -> None:
     times = [AT - timedelta(seconds=1), AT, None]
     values = [{"cluster_id": "c", "topic": "t", "partition": n, "sampled_at": at} for n, at in enumerate(times)]
     (file,) = written(warehouse, END_OFFSETS, rows(END_OFFSETS, *values))
-    target = warehouse.target_of_swap(END_OFFSETS)
+    target = warehouse.target(END_OFFSETS)
     done = merge_files(MergeWork(target, (file,), keep_from=AT))
     kept = pq.read_table(Path(target.folder) / done.added[0].path)
     assert (sorted(kept["partition"].to_pylist()), done.left_out_count) == ([1, 2], 1)

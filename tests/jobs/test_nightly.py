@@ -34,7 +34,7 @@ def nightly(session: SparkSession, root: Path, recording: Path) -> list[str]:
     settings = load_settings(
         {"warehouse": str(root), "cluster_id": "night", "segments": (str(recording / "logs"),)}, environment={}
     )
-    warehouse = Warehouse(settings.warehouse, session=session)
+    warehouse = Warehouse(settings.warehouse)
     out = StringIO()
     steps = Steps(session, Console(file=out, width=200))
     started_at = datetime(2026, 1, 1, tzinfo=UTC)

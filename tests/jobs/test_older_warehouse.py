@@ -34,6 +34,7 @@ from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
 from schemas.tables.state import AUDITS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS
+from tests.jobs.frames import frame
 from tests.jobs.history import CLUSTER, START
 from tests.jobs.table_rows import AT, rows
 from tests.jobs.test_replay import CLUSTER as REPLAYED
@@ -57,10 +58,9 @@ def write_older(warehouse: Warehouse, table: Table, given: pa.Table, lacking: tu
     )
 
 
-@pytest.mark.parametrize("lane", ["arrow", "spark"])
-def test_table_of_an_older_layout_is_made_anew(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+def test_table_of_an_older_layout_is_made_anew(tmp_path: Path) -> None:
     """Silver which was partitioned otherwise is emptied and laid out as declared; bronze is nothing to be emptied."""
-    warehouse = Warehouse(str(tmp_path / lane), lane=lane, session=spark)
+    warehouse = Warehouse(str(tmp_path))
     old = pa.Table.from_pylist([OLD_EVENT], schema=arrow_schema(GROUP_EVENTS))
     write_deltalake(warehouse.path(GROUP_EVENTS), old.drop_columns(["is_settled"]), partition_by=["cluster_id"])
     warehouse.ensure(GROUP_EVENTS)
@@ -82,26 +82,25 @@ def events(warehouse: Warehouse) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("lane", ["arrow", "spark"])
-def test_a_table_gets_the_columns_it_lacks(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+def test_a_table_gets_the_columns_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
     """Former rows have nulls there, new ones what is written; comments and statistics are as in a new table."""
-    warehouse = Warehouse(f"{tmp_path}/a'b `c", lane=lane, session=spark)
+    warehouse = Warehouse(f"{tmp_path}/a'b `c")
     write_older(warehouse, GROUP_EVENTS, rows(GROUP_EVENTS, OLD_EVENT), LACKING, "a")
     assert events(warehouse) == [(1, "g", None, None, None)]
     warehouse.ensure(GROUP_EVENTS)
     version = warehouse.version(GROUP_EVENTS)
     warehouse.ensure(GROUP_EVENTS)
-    again = Warehouse(warehouse.root, lane=lane, session=spark)
+    again = Warehouse(warehouse.root)
     again.ensure(GROUP_EVENTS)
     assert again.version(GROUP_EVENTS) == version
     assert again.last_version(GROUP_EVENTS, "a") == 0
     again.write(GROUP_EVENTS, rows(GROUP_EVENTS, NEW_EVENT), app_id="a", version=1)
     assert events(again) == [(1, "g", None, None, None), (2, "g", AT, 7, [("k", "v")])]
-    frame = again.frame(GROUP_EVENTS)
-    assert {row["log_offset"]: row["generation"] for row in frame.collect()} == {1: None, 2: 7}
+    by_spark = frame(spark, again, GROUP_EVENTS)
+    assert {row["log_offset"]: row["generation"] for row in by_spark.collect()} == {1: None, 2: 7}
     declared = {field.name: field for field in spark_schema(GROUP_EVENTS)}
-    assert set(frame.columns) == set(declared)
-    assert [frame.schema[name] for name in LACKING] == [declared[name] for name in LACKING]
+    assert set(by_spark.columns) == set(declared)
+    assert [by_spark.schema[name] for name in LACKING] == [declared[name] for name in LACKING]
     configuration = DeltaTable(again.path(GROUP_EVENTS)).metadata().configuration
     assert configuration[STATISTICS_PROPERTY] == ",".join(statistics_columns(GROUP_EVENTS))
 
@@ -245,7 +244,7 @@ def test_older_gold_is_made_anew(older: Jobs, monkeypatch: pytest.MonkeyPatch) -
     gold = {table.full_name: jobs.rows(table.full_name) for table in GOLD_TABLES}
     rebalances = jobs.warehouse.read(REBALANCES)
     write_older(jobs.warehouse, REBALANCES, rebalances, ("in_storm",), f"groupledger/audit/{REPLAYED}")
-    jobs.warehouse = Warehouse(jobs.warehouse.root, session=jobs.session)
+    jobs.warehouse = Warehouse(jobs.warehouse.root)
     monkeypatch.setattr("jobs.audit.AUDIT_FORMAT", AUDIT_FORMAT + 1)
     said = jobs.text.getvalue()
     audit_alone(jobs, jobs.settings)

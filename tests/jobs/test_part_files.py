@@ -21,7 +21,7 @@ STATES = TABLES["silver.share_partition_states"]
 
 def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
     """What a failed task began is removed."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     values = {"cluster_id": "c", "is_settled": True}
     with pytest.raises(RuntimeError, match="stop"), PartWriter(target, "p", values) as writer:
         writer.write(commits(1))
@@ -31,7 +31,7 @@ def test_a_writer_that_fails_leaves_no_file(warehouse: Warehouse) -> None:
 
 def test_small_writes_share_a_row_group(warehouse: Warehouse) -> None:
     """In their order, whatever their dictionaries; what is large enough alone stays alone, and nothing is left over."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     values = {"cluster_id": "c", "is_settled": True}
     names = [["g", "h"], ["h", "g", "i"], ["j"] * 5, ["k"]]
     with PartWriter(target, "p", values, row_group_rows_min=5) as writer:
@@ -48,7 +48,7 @@ def test_small_writes_share_a_row_group(warehouse: Warehouse) -> None:
 
 def test_what_is_held_is_not_what_a_lane_fills_again(warehouse: Warehouse) -> None:
     """Columns of numbers are written as they were when they came, not as they are when a row group is full."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     buffer = np.arange(3)
     with PartWriter(target, "p", {"cluster_id": "c", "is_settled": True}, row_group_rows_min=5) as writer:
         for first in (0, 3):
@@ -62,7 +62,7 @@ def test_what_is_held_is_not_what_a_lane_fills_again(warehouse: Warehouse) -> No
 
 def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> None:
     """As the first rows say; later ones need not say it again, and are refused where it is not so."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     values = {"cluster_id": "c", "is_settled": True}
     with PartWriter(target, "p", values, row_group_rows_min=3) as writer:
         writer.write(never_null(commits(1, 2), "log_offset"))
@@ -84,7 +84,7 @@ def test_what_is_never_null_is_required_in_the_file(warehouse: Warehouse) -> Non
 
 def test_what_repeats_takes_no_room(tmp_path: Path) -> None:
     """The log partition, a time and the like are the same in row after row: deltas make little of them."""
-    target = Warehouse(str(tmp_path), codec="none").target(COMMITS, app_id="a", version=1)
+    target = Warehouse(str(tmp_path), codec="none").target(COMMITS)
     written = write_part(target, commits(*range(50_000)))
     group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
@@ -96,7 +96,7 @@ def test_what_repeats_takes_no_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("codec", "of_packed"), [("lz4", "UNCOMPRESSED"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
 def test_lz4_is_not_asked_to_compress_what_is_packed(tmp_path: Path, codec: str, of_packed: str) -> None:
     """Offsets are packed as deltas, and lz4 finds next to nothing in them; zstd does, and both do in all else."""
-    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS, app_id="a", version=1)
+    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS)
     written = write_part(target, commits(*range(100)))
     group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
     columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
@@ -111,7 +111,7 @@ def test_lz4_is_not_asked_to_compress_what_is_packed(tmp_path: Path, codec: str,
 
 def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
     """A column of another type, rows of two partitions in one file, and a partition without value are errors."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     wrong = commits(1).set_column(2, "log_offset", pa.array([1], pa.int32()))
     with pytest.raises(WarehouseError, match="log_offset takes int64, not int32"):
         write_part(target, wrong)
@@ -132,7 +132,7 @@ def test_dictionary_columns_are_written_as_what_they_mean(warehouse: Warehouse) 
 
 def test_small_writes_with_more_texts_than_their_indices_can_number_share_a_row_group(warehouse: Warehouse) -> None:
     """What each of several small writes can number in a byte, all of them together cannot: the texts are written."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     with PartWriter(target, "p", {"cluster_id": "c", "is_settled": True}, row_group_rows_min=1_000) as writer:
         for number in range(3):
             codes, texts = pa.array(np.arange(200, dtype=np.uint8)), pa.array([f"g{number}-{at}" for at in range(200)])
@@ -169,7 +169,7 @@ def test_dictionaries_within_lists_are_written_as_what_they_mean(warehouse: Ware
 
 def test_statistics_bound_the_rows_and_leave_people_out(warehouse: Warehouse) -> None:
     """Minimum, maximum and null count as Delta's protocol has them; no personal column, long texts cut to bounds."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     long = "g" * 40
     values = [
         {"cluster_id": "c", "log_offset": 5, "group_id": long, "metadata": "me", "recorded_at": AT},

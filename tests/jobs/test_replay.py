@@ -23,7 +23,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, SILVER_TABLES
 from schemas.tables.state import RUNS
-from tests.conftest import RECORDINGS, takes_minutes
+from tests.conftest import RECORDINGS
 
 CLUSTER = "test"
 TOPIC = "__consumer_offsets"
@@ -33,13 +33,13 @@ STARTED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 class Jobs:
     """One warehouse and the jobs on it."""
 
-    def __init__(self, session: SparkSession, root: Path, logs: Path, *, lane: str = "auto") -> None:
+    def __init__(self, session: SparkSession, root: Path, logs: Path) -> None:
         self.session = session
         self.settings: Settings = load_settings(
-            {"warehouse": str(root), "cluster_id": CLUSTER, "segments": (str(logs),), "write_lane": lane},
+            {"warehouse": str(root), "cluster_id": CLUSTER, "segments": (str(logs),)},
             environment={},
         )
-        self.warehouse = Warehouse(self.settings.warehouse, lane=lane, session=session)
+        self.warehouse = Warehouse(self.settings.warehouse)
         self.text = StringIO()
         self.steps = Steps(session, Console(file=self.text, width=200))
 
@@ -129,17 +129,6 @@ def test_running_again_changes_nothing(full_a: tuple[Jobs, int]) -> None:
     assert jobs.replay("r3", rebuild=True) == DONE
     assert jobs.silver() == before
     assert {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES} != versions
-
-
-@takes_minutes
-def test_spark_lane_makes_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Both write lanes end in the same tables."""
-    logs = RECORDINGS / "codec-zstd" / "logs"
-    by_arrow = Jobs(spark, tmp_path / "arrow", logs)
-    by_spark = Jobs(spark, tmp_path / "spark", logs, lane="spark")
-    assert by_arrow.nightly() == by_spark.nightly()
-    assert by_spark.silver() == by_arrow.silver()
-    assert not list((tmp_path / "spark" / "_staging").rglob("*.parquet"))
 
 
 def test_another_cluster_is_left_alone(no_spark: SparkSession, tmp_path: Path) -> None:

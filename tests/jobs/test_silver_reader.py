@@ -301,7 +301,7 @@ def test_row_groups_that_ended_before_a_place_are_passed_over(
             for index, end in enumerate(ends)
         ),
     )
-    target = warehouse.target(GROUP_MEMBERS, app_id="a", version=1)
+    target = warehouse.target(GROUP_MEMBERS)
     values = {"cluster_id": CLUSTER, "is_settled": True}
     read = silver_reader._OpenFile.read_row_group
     reads: list[int] = []

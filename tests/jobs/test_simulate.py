@@ -42,7 +42,7 @@ class Simulated:
             {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
             environment={},
         )
-        self.warehouse = Warehouse(settings.warehouse, session=session)
+        self.warehouse = Warehouse(settings.warehouse)
         self.text = StringIO()
         self.code = run_nightly(
             session,

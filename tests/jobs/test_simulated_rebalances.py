@@ -44,7 +44,7 @@ def gold_and_truth(
         {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
         environment={},
     )
-    warehouse = Warehouse(settings.warehouse, session=session)
+    warehouse = Warehouse(settings.warehouse)
     steps = Steps(session, Console(file=StringIO(), width=200))
     run_nightly(session, warehouse, settings, run_id="r1", started_at=datetime(2026, 1, 1, tzinfo=UTC), steps=steps)
     with (root / "out" / "truth" / "faults.jsonl").open(encoding="utf-8") as lines:

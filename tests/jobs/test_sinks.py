@@ -1,4 +1,4 @@
-"""The one door for writes: both lanes leave the same rows, a repeated commit changes nothing."""
+"""The one door for writes: Spark reads what was written, a repeated commit changes nothing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,14 @@ from chispa.dataframe_comparer import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.arrow_schemas import arrow_schema, spark_schema
+from jobs.arrow_schemas import spark_schema
 from jobs.errors import WarehouseError
 from jobs.part_files import write_part, write_parts
 from jobs.sinks import OVERWRITE, TableFile, Warehouse
+from jobs.stores import spark_uri
 from schemas.tables import TABLES, Table
 from tests.conftest import takes_minutes
+from tests.jobs.frames import frame
 from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
 
 EVENTS = TABLES["silver.group_events"]
@@ -74,7 +76,7 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
 
 def test_commit_checks_the_version_even_when_files_are_written(warehouse: Warehouse) -> None:
     """A second attempt whose files are there already is skipped at the commit, and its files are in no table."""
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     first, second = (write_parts(target, commits(1)) for _ in range(2))
     assert not warehouse.commit(COMMITS, first, app_id="a", version=1).skipped
     assert warehouse.commit(COMMITS, second, app_id="a", version=1).skipped
@@ -86,7 +88,7 @@ def test_commit_checks_the_version_even_when_files_are_written(warehouse: Wareho
 def test_a_file_that_is_not_there_is_not_committed(warehouse: Warehouse, damage: str) -> None:
     """delta-rs would take the name of any file; readers would break later."""
     warehouse.ensure(COMMITS)
-    target = warehouse.target(COMMITS, app_id="a", version=1)
+    target = warehouse.target(COMMITS)
     files = write_parts(target, commits(1))
     path = Path(target.folder) / files[0].path
     if damage == "missing":
@@ -120,8 +122,8 @@ def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Wareho
     for version, some in enumerate((commits(3), told, commits(4))):
         warehouse.write(COMMITS, some, app_id="a", version=version)
     assert offsets(warehouse) == [1, 2, 3, 4]
-    assert warehouse.frame(COMMITS).schema == spark_schema(COMMITS)
-    assert sorted(row["log_offset"] for row in warehouse.frame(COMMITS).collect()) == [1, 2, 3, 4]
+    assert frame(spark, warehouse, COMMITS).schema == spark_schema(COMMITS)
+    assert sorted(row["log_offset"] for row in frame(spark, warehouse, COMMITS).collect()) == [1, 2, 3, 4]
     dataset = DeltaTable(warehouse.path(COMMITS)).to_pyarrow_dataset()
     assert sorted(dataset.to_table()["log_offset"].to_pylist()) == [1, 2, 3, 4]
 
@@ -151,46 +153,43 @@ def sample(table: Table) -> pa.Table:
 @pytest.mark.parametrize(
     "table", [COMMITS, pytest.param(EVENTS, marks=takes_minutes), STATES], ids=lambda table: table.name
 )
-def test_both_lanes_leave_the_same_rows(spark: SparkSession, tmp_path: Path, table: Table) -> None:
-    """Appended twice with one version and then replaced in part, the two lanes' tables are equal, schema included."""
-    frames = []
-    for lane in ("arrow", "spark"):
-        warehouse = Warehouse(str(tmp_path / lane), lane=lane, session=spark)
-        given = sample(table)
-        for _ in range(2):
-            committed = warehouse.write(table, given, app_id="a", version=1)
-        assert committed.skipped
-        target = warehouse.target(table, app_id="a", version=2)
-        one = given.slice(0, 1)
-        by_cluster = {"cluster_id": one["cluster_id"][0].as_py()}
-        if "cluster_id" not in table.partition_by:
-            by_cluster = {}
-        files = write_parts(target, one)
-        warehouse.commit(table, files, app_id="a", version=2, mode=OVERWRITE, replace=by_cluster)
-        assert warehouse.last_version(table, "a") == 2
-        assert sum(file.row_count or 0 for file in warehouse.files(table)) == warehouse.read(table).num_rows
-        frames.append(warehouse.frame(table))
-        assert warehouse.frame(table).schema == spark_schema(table)
-        direct = warehouse.read(table).sort_by("log_offset").to_pylist()
-        assert direct == pa.Table.from_pylist(direct, schema=arrow_schema(table)).to_pylist()
-        assert not (Path(warehouse.root) / "_staging").exists() or not list(
-            (Path(warehouse.root) / "_staging").rglob("*.parquet")
-        )
-    as_text = [frame.selectExpr("to_json(struct(*)) as row") for frame in frames]
+def test_spark_reads_what_was_written(spark: SparkSession, warehouse: Warehouse, table: Table) -> None:
+    """Appended twice with one version and then replaced in part: Spark's rows are ours, schema included."""
+    given = sample(table)
+    for _ in range(2):
+        committed = warehouse.write(table, given, app_id="a", version=1)
+    assert committed.skipped
+    one = given.slice(0, 1)
+    of_one = {"cluster_id": one["cluster_id"][0].as_py()} if "cluster_id" in table.partition_by else {}
+    files = write_parts(warehouse.target(table), one)
+    warehouse.commit(table, files, app_id="a", version=2, mode=OVERWRITE, replace=of_one)
+    assert warehouse.last_version(table, "a") == 2
+    direct = warehouse.read(table)
+    assert sum(file.row_count or 0 for file in warehouse.files(table)) == direct.num_rows
+    by_spark = frame(spark, warehouse, table)
+    assert by_spark.schema == spark_schema(table)
+    expected = spark.createDataFrame(direct.to_pandas(), spark_schema(table))
+    as_text = [rows.selectExpr("to_json(struct(*)) as row") for rows in (by_spark, expected)]
     assert_df_equality(as_text[0], as_text[1], ignore_row_order=True, ignore_nullable=True)
 
 
 @pytest.mark.spark
-def test_spark_skips_what_delta_rs_committed(spark: SparkSession, tmp_path: Path) -> None:
-    """The two lanes share their versions: the other lane knows what the one has committed."""
-    arrow = Warehouse(str(tmp_path / "w"), lane="arrow", session=spark)
-    other = Warehouse(str(tmp_path / "w"), lane="spark", session=spark)
-    arrow.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "1"}), app_id="a", version=1)
-    again = other.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "1"}), app_id="a", version=1)
-    assert again.skipped
-    other.write(TOPICS, rows(TOPICS, {"cluster_id": "c", "topic_id": "2"}), app_id="a", version=2)
-    assert arrow.last_version(TOPICS, "a") == 2
-    assert sorted(arrow.read(TOPICS, ["topic_id"])["topic_id"].to_pylist()) == ["1", "2"]
+def test_sparks_own_writer_and_ours_share_versions(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Delta's writer in Spark skips what was committed here under the same application, and the other way round."""
+    one, two = (rows(TOPICS, {"cluster_id": "c", "topic_id": name}) for name in ("1", "2"))
+    warehouse.write(TOPICS, one, app_id="a", version=1)
+    for version, given in ((1, one), (2, two)):
+        (
+            spark.createDataFrame(given.to_pandas(), spark_schema(TOPICS))
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", "a")
+            .option("txnVersion", str(version))
+            .save(spark_uri(warehouse.path(TOPICS)))
+        )
+    assert warehouse.last_version(TOPICS, "a") == 2
+    assert warehouse.write(TOPICS, two, app_id="a", version=2).skipped
+    assert sorted(warehouse.read(TOPICS, ["topic_id"])["topic_id"].to_pylist()) == ["1", "2"]
 
 
 @pytest.mark.spark
@@ -202,11 +201,11 @@ def test_spark_skips_files_by_our_statistics(spark: SparkSession, warehouse: War
             {"cluster_id": "c", "log_offset": offset, "recorded_at": AT.replace(year=2023 + version)},
         )
         warehouse.write(COMMITS, one, app_id="a", version=version)
-    frame = warehouse.frame(COMMITS).where("recorded_at > timestamp'2024-01-01'")
-    assert [row["log_offset"] for row in frame.collect()] == [1000]
+    later = frame(spark, warehouse, COMMITS).where("recorded_at > timestamp'2024-01-01'")
+    assert [row["log_offset"] for row in later.collect()] == [1000]
     assert len(warehouse.files(COMMITS)) == 2
-    assert len(frame.inputFiles()) == 1
-    assert len(warehouse.frame(COMMITS).where("log_offset < 10").inputFiles()) == 1
+    assert len(later.inputFiles()) == 1
+    assert len(frame(spark, warehouse, COMMITS).where("log_offset < 10").inputFiles()) == 1
 
 
 @pytest.mark.parametrize("group_id", ["x" * 40, "x" * 32 + chr(0x10FFFF) * 3 + "y", chr(0x10FFFF) * 40, chr(0x20000)])
@@ -234,11 +233,13 @@ def test_duckdb_reads_the_tables(warehouse: Warehouse) -> None:
     assert dataset is not None
 
 
-def test_an_encoded_folder_is_no_place_for_the_arrow_lane(tmp_path: Path) -> None:
-    """delta-rs would write `%41` as `A`: such a folder goes through Spark, or is refused."""
-    assert not Warehouse(str(tmp_path / "a%41")).is_arrow_lane
-    with pytest.raises(WarehouseError, match="Arrow lane cannot write"):
-        Warehouse(str(tmp_path / "a%41"), lane="arrow")
+@pytest.mark.parametrize(
+    ("root", "why"), [("a%41", "two hexadecimal digits in its name"), ("ftp://host/a", "no warehouse can be there")]
+)
+def test_no_place_for_a_warehouse(root: str, why: str) -> None:
+    """delta-rs would write `%41` as `A`, and knows no such store: refused before anything is written."""
+    with pytest.raises(WarehouseError, match=why):
+        Warehouse(root)
 
 
 @pytest.mark.parametrize("name", ["a b", "a'b`c", "ü#?", 'quo"te'])
@@ -254,7 +255,7 @@ def test_single_files_go_with_those_of_a_partition(warehouse: Warehouse) -> None
     """In one transaction; files which are gone already are not taken out twice."""
 
     def put(version: int, *, is_settled: bool, removed: Sequence[TableFile] = ()) -> None:
-        target = warehouse.target(EVENTS, app_id="a", version=version)
+        target = warehouse.target(EVENTS)
         shared = {"cluster_id": "c", "is_settled": is_settled}
         parts = [
             write_part(

@@ -75,7 +75,7 @@ class Replayed:
         steps = Steps(session, Console(file=StringIO(), width=200))
         self.code = run_nightly(
             session,
-            Warehouse(self.settings.warehouse, session=session),
+            Warehouse(self.settings.warehouse),
             self.settings,
             run_id="r1",
             started_at=datetime(2026, 1, 6, tzinfo=UTC),

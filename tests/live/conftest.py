@@ -16,9 +16,10 @@ from tests.conformance.truth import Truth
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
-from tests.live.kafka_home import KafkaHome, KafkaUnavailable, kafka_home
+from tests.live.kafka_home import KafkaHome, kafka_home
 from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
+from tests.maven import Unavailable
 
 """Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
 SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
@@ -110,7 +111,7 @@ def home() -> KafkaHome:
     """Kafka 4.3.1; tests are skipped where it cannot be had."""
     try:
         return kafka_home()
-    except KafkaUnavailable as error:
+    except Unavailable as error:
         if IS_TEST_LIVE:
             raise
         pytest.skip(str(error))
