@@ -1,5 +1,6 @@
 """Where files are: the file systems of paths and URIs."""
 
+import os
 from functools import cache
 from typing import Any, Final
 
@@ -9,6 +10,8 @@ from pyarrow import fs
 
 HADOOP_SCHEMES: Final = frozenset({"hdfs", "viewfs"})
 """Stores that pyarrow reaches by Hadoop's native libraries alone, and delta-rs by itself."""
+
+S3_SCHEMES: Final = frozenset({"s3", "s3a"})
 
 
 class HadoopHandler(DeltaStorageHandler):  # type: ignore[misc]
@@ -35,6 +38,12 @@ def _hadoop_filesystem(authority: str) -> fs.FileSystem:
     return fs.PyFileSystem(HadoopHandler(authority + "/"))
 
 
+@cache
+def _s3_filesystem(endpoint: str) -> fs.FileSystem:
+    """delta-rs reads the variable by itself, pyarrow does not."""
+    return fs.S3FileSystem(endpoint_override=endpoint)
+
+
 def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI or an absolute local path, and the path in it."""
     if "://" not in uri:
@@ -43,6 +52,10 @@ def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
     if scheme in HADOOP_SCHEMES:
         name_node, _, path = rest.partition("/")
         return _hadoop_filesystem(f"{scheme}://{name_node}"), path
+    if scheme in S3_SCHEMES and (
+        endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    ):
+        return _s3_filesystem(endpoint), rest
     # Hadoop's name of S3 is s3a; pyarrow knows the store as s3
     filesystem, path = fs.FileSystem.from_uri("s3://" + uri[len("s3a://") :] if uri.startswith("s3a://") else uri)
     return filesystem, path

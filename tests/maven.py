@@ -37,7 +37,7 @@ def jars_and_classes(name: str, pom: Path, sources: Sequence[Path]) -> tuple[Pat
     """Folders with what a POM names and with compiled programs. Raises Unavailable without a JDK, without Maven, or
     where Maven cannot fetch."""
     javac = jdk_tool("javac")
-    with _locked(CACHE / f"{name}.lock"):
+    with locked(CACHE / f"{name}.lock"):
         jars = CACHE / f"{name}-{_sum(pom)}"
         if not jars.is_dir():
             _make(jars, lambda folder: _fetch(pom, folder))
@@ -90,7 +90,7 @@ def _sum(*files: Path) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One test run at a time makes it; the others find it made."""
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as lock:
