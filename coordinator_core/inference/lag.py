@@ -8,7 +8,8 @@ and one after it
 
 With a sample on one side only there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample that is near
 enough in time there is no row. An end that went back means another topic of the same name, or lost records: nothing
-is said across it. A commit ahead of the sample before it shows that the end had grown at least so far.
+is said across it. A commit ahead of the sample before it shows that the end had grown at least so far, unless the
+sample after it is below the commit, too: that is a commit beyond the end, whose lag is below 0 as Kafka prints it.
 
 Time behind is the time since the end passed the committed offset, on the same lines; null where that is before the
 first sample, 0 where nothing is left to read.
@@ -33,8 +34,8 @@ CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
 """By method. Of one sample alone only the bound is claimed, and that is certain."""
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
-NONE: Final = -1
-"""Stands for null in the columns."""
+NONE: Final = np.iinfo(np.int64).min
+"""Stands for null in the columns: no lag is so low, while a commit beyond the end has one below 0."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -58,7 +59,7 @@ class EndSamples:
 
 @dataclass(frozen=True, slots=True)
 class LagColumns:
-    """Rows of gold.lag_history of one group. Numbers which are null are -1."""
+    """Rows of gold.lag_history of one group. Numbers which are null are `NONE`."""
 
     row: I32
     """Which of the commits."""
@@ -117,13 +118,14 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     has_after &= after_at - at <= age_max
     low, high = ends.end_offset[before], ends.end_offset[after]
     is_anew = has_before & has_after & (high < low)
-    # a commit beyond the next end belongs to a topic that was cut or made anew in between
-    is_anew |= has_after & (committed > high)
     is_between = has_before & has_after
-    is_unchanged = is_between & (low == high)
+    # with one end alone, a commit beyond it may be of a topic that was cut or made anew since
+    is_beyond = has_after & (committed > high)
+    is_anew |= is_beyond & ~has_before
+    is_unchanged = is_between & (low == high) & ~is_beyond
     span = np.maximum(after_at - before_at, 1)
     line = low + np.rint((high - low) * ((at - before_at) / span)).astype(np.int64)
-    low = np.maximum(low, committed)
+    low = np.where(is_beyond, low, np.maximum(low, committed))
     end = np.clip(line, low, np.maximum(low, high))
     method = np.select([is_unchanged, is_between, has_before], [UNCHANGED, BETWEEN, LAST], default=NEXT).astype(np.int8)
     is_near_before = has_before & (~has_after | (at - before_at <= after_at - at))
@@ -142,7 +144,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
 
 
 def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
-    """Time since the end passed the committed offset; -1 where that was before the first sample of this topic."""
+    """Time since the end passed the committed offset; `NONE` where that was before the first sample of this topic."""
     # only samples since the end last went back are of the same topic
     is_cut = np.diff(ends.end_offset, prepend=ends.end_offset[:1]) < 0
     life = np.cumsum(is_cut)
@@ -163,4 +165,4 @@ def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
         share * (ends.sampled_at_ms[following] - ends.sampled_at_ms[last])
     ).astype(np.int64)
     behind = np.where(is_known, np.maximum(at - passed_at, 0), NONE)
-    return np.where(end == committed, 0, behind)
+    return np.where(end <= committed, 0, behind)

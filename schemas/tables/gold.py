@@ -239,7 +239,7 @@ LAG_HISTORY = Table(
         AT,
         Column("committed_offset", BIGINT, "What was committed."),
         Column("end_offset", BIGINT, "The topic's end then, between the samples before and after; null with one only."),
-        Column("lag", BIGINT, "end_offset less committed_offset."),
+        Column("lag", BIGINT, "end_offset less committed_offset; below 0 where that is beyond the end."),
         Column("lag_min", BIGINT, "Lower bound, from the sample before."),
         Column("lag_max", BIGINT, "Upper bound, from the sample after; null without one."),
         Column(

@@ -1,12 +1,11 @@
-"""Lag: from samples of the ends alone, never negative, never where nobody looked."""
+"""Lag: from samples of the ends alone, below 0 beyond the end, never where nobody looked."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.inference import lag
-from coordinator_core.inference.lag import CONFIDENCES, METHODS, EndSamples, LagColumns, lag_history
+from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
@@ -42,7 +41,7 @@ def history(commits: GroupCommits, *samples: Pair) -> LagColumns:
 
 
 def row(columns: LagColumns) -> tuple[str, int, int, int, int]:
-    """The only row: method, lag, lag_min, lag_max, time_behind_ms; -1 is null."""
+    """The only row: method, lag, lag_min, lag_max, time_behind_ms."""
     (method,) = columns.method.tolist()
     numbers = (columns.lag, columns.lag_min, columns.lag_max, columns.time_behind_ms)
     return (METHODS[method], *(int(values[0]) for values in numbers))  # type: ignore[return-value]
@@ -51,15 +50,18 @@ def row(columns: LagColumns) -> tuple[str, int, int, int, int]:
 @pytest.mark.parametrize(
     ("commit", "samples", "expected"),
     [
-        ((100, 70), [(0, 80), (200, 80)], ("UNCHANGED_END", 10, 10, 10, -1)),
+        ((100, 70), [(0, 80), (200, 80)], ("UNCHANGED_END", 10, 10, 10, NONE)),
         ((100, 80), [(0, 80), (200, 80)], ("UNCHANGED_END", 0, 0, 0, 0)),
         ((100, 85), [(0, 80), (200, 100)], ("BETWEEN_SAMPLES", 5, 0, 15, 50)),
         ((100, 60), [(0, 60), (200, 100)], ("BETWEEN_SAMPLES", 20, 0, 40, 100)),
-        ((100, 60), [(100, 90)], ("UNCHANGED_END", 30, 30, 30, -1)),
+        ((100, 60), [(100, 90)], ("UNCHANGED_END", 30, 30, 30, NONE)),
         ((300, 60), [(100, 50), (200, 70), (300, 90)], ("UNCHANGED_END", 30, 30, 30, 150)),
-        ((100, 60), [(0, 90)], ("LAST_SAMPLE", -1, 30, -1, -1)),
-        ((100, 95), [(0, 90)], ("LAST_SAMPLE", -1, 0, -1, -1)),
-        ((100, 60), [(200, 90)], ("NEXT_SAMPLE", -1, 0, 30, -1)),
+        ((100, 60), [(0, 90)], ("LAST_SAMPLE", NONE, 30, NONE, NONE)),
+        ((100, 95), [(0, 90)], ("LAST_SAMPLE", NONE, 0, NONE, NONE)),
+        ((100, 60), [(200, 90)], ("NEXT_SAMPLE", NONE, 0, 30, NONE)),
+        # beyond the end, as Kafka prints it: -1 is a number
+        ((100, 81), [(0, 80), (200, 80)], ("BETWEEN_SAMPLES", -1, -1, -1, 0)),
+        ((100, 50), [(0, 10), (200, 20)], ("BETWEEN_SAMPLES", -35, -40, -30, 0)),
     ],
 )
 def test_lag_and_time_behind(commit: Pair, samples: list[Pair], expected: tuple[str, int, int, int, int]) -> None:
@@ -72,7 +74,7 @@ def test_lag_and_time_behind(commit: Pair, samples: list[Pair], expected: tuple[
     [
         ((5000, 1), [(0, 10), (100_000, 10)]),  # nobody looked near that time
         ((100, 5), [(0, 50), (200, 3)]),  # the end went back: the topic was made anew
-        ((100, 50), [(0, 10), (200, 20)]),  # committed beyond the end
+        ((100, 50), [(200, 20)]),  # beyond the only end: that may be of a topic made anew since
         ((100, 5), []),
     ],
 )
@@ -95,7 +97,7 @@ def test_time_behind_does_not_reach_into_a_former_topic() -> None:
     """The end of a topic that was made anew says nothing of the offsets of the former one."""
     samples = (0, 100), (100, 200), (200, 10), (300, 30)
     assert row(history(commits_of((250, 15)), *samples)) == ("BETWEEN_SAMPLES", 5, 0, 15, 25)
-    assert row(history(commits_of((250, 5)), *samples))[4] == -1
+    assert row(history(commits_of((250, 5)), *samples))[4] == NONE
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 200)), max_size=12)
@@ -103,17 +105,18 @@ PAIRS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 200)), max_size=
 
 @given(commits=PAIRS, samples=PAIRS, seed=st.randoms(use_true_random=False))
 def test_lag_is_within_its_bounds(commits: list[Pair], samples: list[Pair], seed: object) -> None:
-    """Whatever the samples: 0 <= lag_min <= lag <= lag_max, time behind not negative, and their order is no matter."""
+    """Whatever the samples and their order: lag_min <= lag <= lag_max, below 0 beyond the end alone."""
     ordered = history(commits_of(*sorted(commits)), *samples)
     shuffled = list(samples)
     seed.shuffle(shuffled)  # type: ignore[attr-defined]
     again = history(commits_of(*sorted(commits)), *shuffled)
     assert all(np.array_equal(getattr(ordered, name), getattr(again, name)) for name in ("row", "lag", "method"))
-    has_lag = ordered.lag != lag.NONE
-    assert (ordered.lag_min >= 0).all()
+    has_lag = ordered.lag != NONE
+    is_beyond = (ordered.lag_max != NONE) & (ordered.lag_max < 0)
+    assert ((ordered.lag_min >= 0) | is_beyond).all()
     assert (ordered.lag_min[has_lag] <= ordered.lag[has_lag]).all()
     assert (ordered.lag[has_lag] <= ordered.lag_max[has_lag]).all()
-    assert (ordered.time_behind_ms >= lag.NONE).all()
+    assert ((ordered.time_behind_ms == NONE) | (ordered.time_behind_ms >= 0)).all()
     is_certain = np.array([CONFIDENCES[method] == "CERTAIN" for method in ordered.method.tolist()], np.bool_)
     exact = is_certain & has_lag
     assert (ordered.lag_min[exact] == ordered.lag_max[exact]).all()
