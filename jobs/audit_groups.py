@@ -34,6 +34,7 @@ from coordinator_core.log.chunk import BoolArray
 from jobs.audit_clocks import clock_steps, steps_before
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
+from jobs.audit_topic_ids import TopicIds
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
@@ -145,6 +146,7 @@ class _Made:
         self._heard = HeardBuilder()
         self._not_judged: set[str] = set()
         self._clock_steps: tuple[int, ...] = ()
+        self._topic_ids = TopicIds(work.files)
 
     def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
         """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
@@ -232,7 +234,7 @@ class _Made:
         for table, rows in (
             (PARTITION_OWNERS, self._gold.owners),
             (REBALANCES, self._gold.rebalances),
-            (COMMIT_ANOMALIES, self._gold.anomalies),
+            (COMMIT_ANOMALIES, self._topic_ids.with_causes(self._gold.anomalies, self._log_partition)),
             (GROUP_SUMMARY, self._gold.days),
         ):
             self._parts.write_rows(table, rows, self._log_partition)

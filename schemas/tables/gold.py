@@ -218,7 +218,8 @@ COMMIT_ANOMALIES = Table(
         Column(
             "likely_cause",
             STRING,
-            "Of DELETED: TOPIC_DELETED GROUP_DELETED OFFSETS_DELETED EXPIRED; null where the log does not show it.",
+            "Of DELETED: TOPIC_DELETED GROUP_DELETED OFFSETS_DELETED EXPIRED; of REWIND: TOPIC_RECREATED; null where "
+            "the log does not show it.",
         ),
         METHOD,
         CONFIDENCE,

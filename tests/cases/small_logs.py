@@ -93,9 +93,11 @@ class SmallLog:
         self.put(encode_key(TOPIC, record_type, key_fields), data, at_ms, **how)
 
     def commit(self, group_id: str, partition: int, offset: int | None, at_ms: int | None, **how: Any) -> None:
-        """A commit to a partition of topic `in`, or its tombstone. `commit_ms`: the time that the value carries."""
+        """A commit to a partition of topic `in`, or its tombstone. `commit_ms`: the time that the value carries;
+        `topic_id`: of version 4."""
         value = None
         commit_ms, topic = how.pop("commit_ms", at_ms), how.pop("topic", "in")
+        topic_id = how.pop("topic_id", None)
         if offset is not None:
             value = {
                 "offset": offset,
@@ -103,6 +105,8 @@ class SmallLog:
                 "metadata": "",
                 "commit_timestamp": -1 if commit_ms is None else commit_ms,
             }
+            if topic_id is not None:
+                value["topic_id"], how["version"] = topic_id, 4
         key = {"group": group_id, "topic": topic, "partition": partition}
         self.group_record(RecordType.OFFSET_COMMIT, key, value, at_ms, **({"version": 3} | how))
 

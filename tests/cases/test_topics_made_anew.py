@@ -1,0 +1,55 @@
+"""A topic that was deleted and made anew keeps its name: its offsets begin again, and nobody rewound anything."""
+
+from pathlib import Path
+
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.coordinator_core.group_records import T1, T2
+
+RECREATED = ("TOPIC_RECREATED", "TOPIC_ID", "CERTAIN")
+WENT_BACK = (None, "OFFSET_WENT_BACK", "CERTAIN")
+Rewinds = list[tuple[str, int, tuple[str | None, str, str]]]
+
+
+def rewinds(ledger: Ledger) -> Rewinds:
+    """Group, partition, and why, of all commits that went back, in log order."""
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    return [
+        (row["group_id"], row["partition"], (row["likely_cause"], row["method"], row["confidence"]))
+        for row in rows
+        if row["kind"] == "REWIND"
+    ]
+
+
+def commits(log: SmallLog, at_ms: int, *, is_anew: bool) -> None:
+    """What three groups commit: `stays` to the old topic alone, `unknown` without ids."""
+    topic_id, offset = (T2, 3) if is_anew else (T1, 100)
+    log.commit("moves", 0, offset, at_ms, topic_id=topic_id)
+    log.commit("moves", 1, offset + is_anew * 200, at_ms, topic_id=topic_id)
+    log.commit("stays", 0, offset, at_ms, topic_id=T1)
+    log.commit("unknown", 0, offset, at_ms)
+
+
+def test_an_offset_of_a_new_topic_is_told_from_a_rewind(tmp_path: Path) -> None:
+    """By the ids in the values of both commits; where they are the same, or one has none, nothing is said."""
+    log = SmallLog()
+    for group_id in ("moves", "stays", "unknown"):
+        log.generation(group_id, 1, {"m": (0, 1)}, NOON_MS)
+    commits(log, NOON_MS + 1_000, is_anew=False)
+    first = log.write(tmp_path / "first")
+    ledger = Ledger(tmp_path / "two nights")
+    ledger.night(first, number=1)
+    assert rewinds(ledger) == []
+    commits(log, NOON_MS + 60_000, is_anew=True)
+    log.commit("moves", 0, 2, NOON_MS + 70_000, topic_id=T2)
+    both = log.write(tmp_path / "both")
+    ledger.night(both, number=2)
+    assert rewinds(ledger) == [
+        ("moves", 0, RECREATED),
+        ("stays", 0, WENT_BACK),
+        ("unknown", 0, WENT_BACK),
+        ("moves", 0, WENT_BACK),
+    ]
+    whole = Ledger(tmp_path / "one night")
+    whole.night(both, number=2)
+    assert rewinds(whole) == rewinds(ledger)
