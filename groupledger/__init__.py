@@ -1,5 +1,40 @@
-"""Groupledger, the ledger of every Kafka group: the package that a wheel installs."""
+"""Groupledger, the ledger of every Kafka group: the package that a wheel installs, and its API for Spark jobs.
+
+What is here takes DataFrames and gives DataFrames, in a classic session as over Spark Connect, and starts nothing by
+itself. The names are loaded when they are first used: the command line imports this package, too.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from groupledger.decoding import decode
+    from groupledger.records import RecordsError
+    from groupledger.replay import GroupReplay, ShareReplay, replay_groups, replay_share_partitions
+
+__all__ = [
+    "GroupReplay",
+    "RecordsError",
+    "ShareReplay",
+    "__version__",
+    "decode",
+    "replay_groups",
+    "replay_share_partitions",
+]
+
+_MODULES: Final = {
+    "GroupReplay": "replay",
+    "RecordsError": "records",
+    "ShareReplay": "replay",
+    "decode": "decoding",
+    "replay_groups": "replay",
+    "replay_share_partitions": "replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

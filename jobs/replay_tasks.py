@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, log_name
 from jobs.silver_reader import SilverFiles, is_of_groups
 from jobs.silver_rows import (
+    ROWS_OF_GROUPS,
     ShareKeys,
     assignments_table,
     commits_table,
@@ -273,7 +274,7 @@ class _Parts:
             together = GroupRows()
             for _, rows in groups:
                 together.extend(rows)
-            for table, rows_of in _ROWS_OF_GROUPS.items():
+            for table, rows_of in ROWS_OF_GROUPS.items():
                 if made := rows_of(together):
                     written = rows_table(table, made, {"log_partition": _log_partitions(groups, rows_of)})
                     hidden = written if self.hosts is None else self.hosts.of(written)
@@ -357,14 +358,6 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.add_groups(output.groups, log, is_settled=False)
     if replayer.asleep:
         parts.asleep[log.partition] = replayer.asleep
-
-
-_ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]]] = {
-    GROUP_GENERATIONS: attrgetter("generations"),
-    GROUP_MEMBERS: attrgetter("members"),
-    MEMBER_ATTRIBUTES: attrgetter("attributes"),
-    GROUP_EVENTS: attrgetter("events"),
-}
 
 
 def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:

@@ -1,14 +1,16 @@
 """The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.rows import (
     GROUP_TYPES_WITH_TASKS,
     GROUP_TYPES_WITH_TOPIC_IDS,
@@ -30,7 +32,22 @@ from coordinator_core.share_state.lane import (
 from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
-from schemas.tables.silver import MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    MEMBER_ATTRIBUTES,
+    SHARE_PARTITION_STATES,
+)
+
+ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]]] = {
+    GROUP_GENERATIONS: attrgetter("generations"),
+    GROUP_MEMBERS: attrgetter("members"),
+    MEMBER_ATTRIBUTES: attrgetter("attributes"),
+    GROUP_EVENTS: attrgetter("events"),
+}
+"""By table, the rows of it among those of groups; silver.member_assignments has `assignments_table`."""
 
 
 def rows_table(

@@ -30,6 +30,7 @@ from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.operations import operation_first_offsets
 from coordinator_core.share_state.lane import ShareStateLane
 from jobs.parquet.warm_up import use_loops
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -153,6 +154,7 @@ def warm_up() -> None:
         )  # damaged: the search for the next batch
     replay = OffsetsLogReplay()
     replay.feed(decode_chunk(offsets_log()))
+    operation_first_offsets(decode_chunk(offsets_log()))  # records of batches, for the API
     state = replay.export_state()
     replay.finish()
     # as a later night goes on, with more than there is room for at first

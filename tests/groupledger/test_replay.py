@@ -1,0 +1,226 @@
+"""Replay of DataFrames by key in Spark: the tables of nightly."""
+
+import re
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import groupledger
+from groupledger.replay import GroupReplay, ShareReplay
+from tests.cases.harness import Ledger
+from tests.conftest import takes_minutes
+from tests.groupledger.conftest import Recorded
+from tests.groupledger.raw import RECORDINGS, as_spark_gives
+
+QUICK = "full-a"
+pytestmark = pytest.mark.slow
+
+REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)
+
+
+def stored(spark: SparkSession, ledger: Ledger, name: str) -> DataFrame:
+    """A table of a warehouse."""
+    return spark.read.format("delta").load(str(ledger.root / name.replace(".", "/")))
+
+
+def assert_same(spark: SparkSession, made: DataFrame, ledger: Ledger, name: str) -> None:
+    """The rows and types of a table of nightly, in its columns' order."""
+    expected = stored(spark, ledger, name)
+    assert made.schema == expected.select(made.columns).schema
+    assert made.columns == expected.columns
+    assert_df_equality(made, expected, ignore_row_order=True, transforms=[without_maps])
+
+
+def without_maps(frame: DataFrame) -> DataFrame:
+    """Maps as sorted entries: Spark neither sorts nor hashes maps."""
+    maps = [field.name for field in frame.schema if field.dataType.typeName() == "map"]
+    return frame.withColumns({name: F.array_sort(F.map_entries(name)) for name in maps}) if maps else frame
+
+
+def replayed(spark: SparkSession, ledger: Ledger, records: pa.Table) -> tuple[GroupReplay, ShareReplay]:
+    """Both replays of raw records, under the names that nightly knows."""
+    frame, topics = spark.createDataFrame(records), stored(spark, ledger, "silver.topics")
+    arguments = {"cluster_id": ledger.cluster_id, "topics": topics}
+    groups = groupledger.replay_groups(frame, **arguments)
+    return groups, groupledger.replay_share_partitions(frame, **arguments)
+
+
+@pytest.mark.parametrize(
+    "recording", [QUICK, *(pytest.param(name, marks=takes_minutes) for name in RECORDINGS if name != QUICK)]
+)
+def test_raw_records_give_the_tables_of_nightly(spark: SparkSession, recorded: Recorded, recording: str) -> None:
+    """Raw records with markers, in random order, give every table of silver as nightly wrote it."""
+    ledger, records = recorded(recording)
+    order = list(range(len(records)))
+    Random(recording).shuffle(order)
+    groups, shares = replayed(spark, ledger, records.take(order))
+    for name, made in {**groups.tables, **shares.tables}.items():
+        assert_same(spark, made, ledger, name)
+
+
+@pytest.mark.parametrize(
+    "recording", [QUICK, *(pytest.param(name, marks=takes_minutes) for name in RECORDINGS if name != QUICK)]
+)
+def test_record_batches_give_the_tables_of_nightly(spark: SparkSession, recorded: Recorded, recording: str) -> None:
+    """Record batches, as bronze has them and kafka_log gives them, tell what raw records with markers do."""
+    ledger, _ = recorded(recording)
+    batches = stored(spark, ledger, "bronze.record_batches")
+    groups = groupledger.replay_groups(batches, topics=stored(spark, ledger, "silver.topics"))
+    shares = groupledger.replay_share_partitions(batches, topics=stored(spark, ledger, "silver.topics"))
+    for name in ("silver.offset_commits", "silver.group_events"):
+        assert_same(spark, groups.tables[name], ledger, name)
+    assert_same(spark, shares.transitions, ledger, "silver.share_batch_transitions")
+
+
+@pytest.mark.parametrize(
+    "recording", [QUICK, *(pytest.param(name, marks=takes_minutes) for name in RECORDINGS if name != QUICK)]
+)
+def test_bare_records_are_a_dump(spark: SparkSession, recorded: Recorded, recording: str, tmp_path: Path) -> None:
+    """Records as Spark's Kafka source gives them, without markers and batches, are what nightly makes of a dump."""
+    _, records = recorded(recording)
+    bare = as_spark_gives(records)
+    pq.write_table(bare, tmp_path / "dump.parquet")
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(dumps=(str(tmp_path / "dump.parquet"),), dump_format="parquet")
+    groups, shares = replayed(spark, ledger, bare)
+    for name, made in {**groups.tables, **shares.tables}.items():
+        if recording != QUICK or name in ("silver.offset_commits", "silver.group_generations"):
+            assert_same(spark, made, ledger, name)
+
+
+PLANS = [(7, True), (1, False), (1, True), (2, False), (2, True), (7, False), (200, False), (200, True)]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "is_adaptive"), [PLANS[0], *(pytest.param(*plan, marks=takes_minutes) for plan in PLANS[1:])]
+)
+def test_no_plan_changes_the_rows(spark: SparkSession, recorded: Recorded, partitions: int, is_adaptive: bool) -> None:
+    """However many shuffle partitions there are, and whether Spark plans adaptively, the rows are the same."""
+    ledger, records = recorded(QUICK)
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", partitions)
+    session.conf.set("spark.sql.adaptive.enabled", is_adaptive)
+    session.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 13)
+    groups, shares = replayed(session, ledger, records)
+    for replay, name in ((groups, "silver.member_assignments"), (shares, "silver.share_partition_states")):
+        assert_same(session, replay.tables[name], ledger, name)
+    assert_same(session, groups.commits, ledger, "silver.offset_commits")
+
+
+def test_pandas_gives_the_same(spark: SparkSession, recorded: Recorded) -> None:
+    """Who asks for applyInPandas gets the rows of applyInArrow."""
+    ledger, records = recorded(QUICK)
+    topics = stored(spark, ledger, "silver.topics")
+    groups = groupledger.replay_groups(
+        spark.createDataFrame(records), cluster_id=ledger.cluster_id, topics=topics, as_pandas=True
+    )
+    assert "FlatMapGroupsInPandas" in plan_of(groups.commits)
+    assert_same(spark, groups.commits, ledger, "silver.offset_commits")
+    assert_same(spark, groups.events, ledger, "silver.group_events")
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The physical plan as text."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_records_are_sorted_once(spark: SparkSession, recorded: Recorded) -> None:
+    """The plan groups by key as a stream, over one exchange and one sort."""
+    _, records = recorded(QUICK)
+    bare = spark.createDataFrame(as_spark_gives(records))
+    for replay, keys in (
+        (groupledger.replay_groups(bare).commits, ("log_partition", "group_id")),
+        (groupledger.replay_share_partitions(bare).transitions, ("log_partition", "group_id", "topic_id", "partition")),
+    ):
+        plan = plan_of(replay)
+        assert re.search(r"FlatMapGroupsInArrow \[" + r"#\d+L?, ".join(keys) + r"#\d+L?\]", plan)
+        assert (plan.count("Sort ["), plan.count("Exchange ")) == (1, 1)
+
+
+def test_columns_carry_their_comments(spark: SparkSession, recorded: Recorded) -> None:
+    """A table saved from a replay describes itself."""
+    _, records = recorded(QUICK)
+    commits = groupledger.replay_groups(spark.createDataFrame(records)).commits
+    assert commits.schema["outcome"].metadata["comment"].startswith("APPLIED; ABORTED;")
+
+
+def test_commits_of_transactions_without_markers_are_undecided(spark: SparkSession, recorded: Recorded) -> None:
+    """Where the records hold no markers, nothing is said of what became of a transaction; all else is as it was."""
+    ledger, records = recorded(QUICK)
+    data = records.filter(pa.compute.invert(records["is_control"])).drop_columns(["is_control", "control_type"])
+    made = groupledger.replay_groups(spark.createDataFrame(data), cluster_id=ledger.cluster_id).commits
+    outcomes = {row.log_partition * 10**9 + row.log_offset: row.outcome for row in made.collect()}
+    producers = 0
+    for row in ledger.rows("silver.offset_commits"):
+        is_of_producer = row["producer_id"] >= 0
+        producers += is_of_producer
+        expected = "UNDECIDED" if is_of_producer else row["outcome"]
+        assert outcomes[row["log_partition"] * 10**9 + row["log_offset"]] == expected
+    assert producers
+
+
+def test_names_that_records_tell(spark: SparkSession, recorded: Recorded) -> None:
+    """Names of topic ids that records of groups tell are those of nightly's, and name share partitions."""
+    ledger, records = recorded(QUICK)
+    frame = spark.createDataFrame(records)
+    groups = groupledger.replay_groups(frame, cluster_id=ledger.cluster_id)
+    names = {row.topic_id: row.topic for row in groups.topics.collect()}
+    known = {row["topic_id"]: row["topic"] for row in ledger.rows("silver.topics")}
+    assert names
+    assert names.items() <= known.items()
+    assert len(names) == groups.topics.count()
+
+
+def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
+    """Null keys, bytes that do not decode, rows without a place, other topics, copies with other content: a row each,
+    and the records around them are replayed."""
+    groups_topic = "__consumer_offsets"
+    good = bytes.fromhex("000100016700017400000000"), bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    rows = [
+        (*good, groups_topic, 0, 1, 1000),
+        (None, good[1], groups_topic, 0, 2, 1000),
+        (b"\x00", b"", groups_topic, 0, 3, 1000),
+        (b"\x00\x01\x7f\xff", b"", groups_topic, 0, 4, 1000),
+        (good[0], b"\x00\x63", groups_topic, 0, 5, 1000),
+        (*good, groups_topic, None, 6, 1000),
+        (*good, groups_topic, 0, None, 1000),
+        (*good, "orders", 0, 7, 1000),
+        (*good, groups_topic, 0, 8, 1000),
+        (*good, groups_topic, 0, 8, 1000),
+        (*good, groups_topic, 0, 9, 1000),
+        (good[0], None, groups_topic, 0, 9, 1000),
+        (*good, groups_topic, 0, 10, None),
+    ]
+    schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp bigint"
+    replay = groupledger.replay_groups(spark.createDataFrame(rows, schema))
+    errors = sorted(((row.code, row.partition, row.offset) for row in replay.errors.collect()), key=repr)
+    assert errors == [
+        ("BAD_ROW", 0, None),
+        ("BAD_ROW", None, 6),
+        ("BUFFER_UNDERFLOW", 0, 2),
+        ("BUFFER_UNDERFLOW", 0, 3),
+        ("CONFLICTING_COPIES", 0, 9),
+        ("LENGTH_OUT_OF_BOUNDS", 0, 4),
+        ("OTHER_TOPIC", 0, 7),
+        ("UNKNOWN_VALUE_VERSION", 0, 5),
+    ]
+    commits = sorted((row.log_offset, row.committed_offset) for row in replay.commits.collect())
+    assert commits == [(1, 5), (8, 5), (9, None), (10, 5)]
+    assert groupledger.replay_share_partitions(spark.createDataFrame(rows, schema)).errors.count() == 1
+
+
+def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -> None:
+    """Of record batches, what cannot be read is an error with its place."""
+    ledger, _ = recorded(QUICK)
+    batches = stored(spark, ledger, "bronze.record_batches").where("topic = '__share_group_state'")
+    first = batches.orderBy("partition", "base_offset").limit(1).drop("batch")
+    broken = first.selectExpr("*", "unhex('0000') as batch")
+    (error,) = groupledger.replay_share_partitions(broken).errors.collect()
+    assert (error.code, error.topic, error.cluster_id) == ("TRUNCATED_BATCH", "__share_group_state", ledger.cluster_id)
