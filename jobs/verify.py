@@ -87,6 +87,7 @@ NOT_FOUND: Final = Refusal.of(GROUP_ID_NOT_FOUND)
 LEFT_OUT: Final = "the broker did not list it, and knew it when asked by name: verify again"
 HIDDEN: Final = "the principal may not describe the topic: grant it Describe"
 NO_SNAPSHOT: Final = "no snapshot of its state was captured"
+UNREAD: Final = "its client writes assignments in a form of its own: ask the client"
 
 COLUMNS: Final = ("VERDICT", "WHAT", "GROUP", "OF", "FIELD", "BROKER", "LEDGER", "REASON")
 SUMMARY_COLUMNS: Final = ("WHAT", "COMPARED", "EQUAL", "NOT-IN-LOG", "MOVED-ON", "CANNOT-TELL", "DIFFERENT")
@@ -312,6 +313,11 @@ class Judge:
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
             yield from self._findings(partial(_of_description, group_id), told, unlike, [log], explain, lacks)
+            if isinstance(answer, GroupDescription):
+                for member in answer.members:
+                    if member.is_unread:
+                        thing = Thing(What.ASSIGNMENT, group_id, f"all of {member.member_id}")
+                        yield Finding(Verdict.CANNOT_TELL, thing, reason=UNREAD)
 
     def offsets(self, known: Mapping[str, OffsetHistory]) -> Iterator[Finding]:
         """Committed offsets."""

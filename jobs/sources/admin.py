@@ -159,6 +159,8 @@ class GroupMember:
     assigned: frozenset[AssignedPartition] = frozenset()
     """What it has, with what it has still to give up."""
     target: frozenset[AssignedPartition] | None = None
+    is_unread: bool = False
+    """Its assignment is in a form that cannot be read, and `assigned` is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +498,7 @@ def _classic_member(protocol_type: str, member: Any) -> GroupMember:
             for topic, partitions in read.assigned or ()
             for partition in partitions
         ),
+        is_unread=read.assigned is None,
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -28,8 +28,9 @@ from jobs.sources.admin import (
     StateBatch,
     Topic,
     TopicPartitionId,
+    _classic_member,
 )
-from jobs.verify import HIDDEN, LEFT_OUT, NO_SNAPSHOT, Asked, Finding, Thing, What, summary_rows, tell, verify
+from jobs.verify import HIDDEN, LEFT_OUT, NO_SNAPSHOT, UNREAD, Asked, Finding, Thing, What, summary_rows, tell, verify
 from jobs.verify_ledger import joined_batches
 from schemas.tables.bronze import COVERAGE
 from tests.jobs.history import CLUSTER, between, commit, event, write
@@ -401,6 +402,33 @@ def test_a_classic_group_in_the_middle_of_a_rebalance(warehouse: Warehouse) -> N
     assert {it.reason for it in found} == {Reason.CLASSIC_REBALANCING}
     other = replace(joining, protocol_type="connect")
     assert Verdict.DIFFERENT in {it.verdict for it in judged(warehouse, told(descriptions={"g": other}))}
+
+
+def test_assignments_that_nobody_can_read_are_not_equal(warehouse: Warehouse) -> None:
+    """Neither side has a partition of such a member: that proves nothing. Others of its group are compared."""
+    m1, m2 = (member("g", member_id, 1, None, "CLASSIC") for member_id in ("m1", "m2"))
+    stable = generation("g", 1, None, state="Stable", protocol_type="consumer", protocol_name="own")
+    write(warehouse, {GENERATIONS: [stable], MEMBERS: [m1, m2], ASSIGNMENTS: [assignment(m2, 0)]})
+    readable = GroupMember("m2", None, "c", "/h", assigned=frozenset({AssignedPartition(None, "t", 0, None)}))
+    members = _classic_member("consumer", _Described("m1", b"\xff\xff own bytes")), readable
+    assert (members[0].is_unread, members[0].assigned) == (True, frozenset())
+    asked = told(descriptions={"g": GroupDescription("g", "CLASSIC", "Stable", members, "consumer", "own")})
+    assignments = [it for it in judged(warehouse, asked) if it.thing.what is What.ASSIGNMENT]
+    assert [(it.verdict, it.thing.name, it.reason) for it in assignments] == [
+        (Verdict.CANNOT_TELL, "all of m1", UNREAD),
+        (Verdict.EQUAL, "t-0 of m2", None),
+    ]
+
+
+class _Described(NamedTuple):
+    """A member as DescribeGroups has it."""
+
+    member_id: str
+    member_assignment: bytes
+    member_metadata: bytes = b""
+    group_instance_id: str | None = None
+    client_id: str = "c"
+    client_host: str = "/h"
 
 
 def test_what_the_principal_may_not_see_cannot_be_told(warehouse: Warehouse) -> None:
