@@ -62,6 +62,8 @@ class CoverageScan:
         self._is_dump = False
         self._epoch: int | None = None
         """Of the batch behind what is spoken of."""
+        self._without_epoch: list[int] = []
+        """Of the ranges, those behind which no intact batch was read yet: the next one has their epoch."""
         self._untold: Sequence[tuple[int, int]] = ()
 
     def add(
@@ -84,6 +86,8 @@ class CoverageScan:
             from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
             self._was_skipped = self._was_skipped or bool(is_after_skip[first])
             self._epoch = None if epochs is None or epochs[first] < 0 else int(epochs[first])
+            if self._epoch is not None or read.scan.crc_valid[first]:
+                self._fill_epochs()
             self._hole_until(from_offset)
             self._was_skipped = False
             self._next_offset = to_offset + 1
@@ -137,12 +141,20 @@ class CoverageScan:
         epoch = None if kind is CoverageKind.MISSING else self._epoch
         return CoverageRange(first, last, kind, self._observed_at_ms, reason, leader_epoch=epoch)
 
+    def _fill_epochs(self) -> None:
+        """An intact batch is behind all that was said."""
+        for index in self._without_epoch:
+            self._ranges[index] = replace(self._ranges[index], leader_epoch=self._epoch)
+        self._without_epoch.clear()
+
     def _say(self, r: CoverageRange) -> None:
         """Stretches of a long log touch each other: they are joined at once, so that memory is bounded by its holes."""
         last = self._ranges[-1] if self._ranges else None
         if last is not None and last.kind is r.kind is CoverageKind.CAPTURED and last.to_offset + 1 == r.from_offset:
             self._ranges[-1:] = merge_coverage((last,), (r,))
         else:
+            if r.kind in (CoverageKind.CORRUPT, CoverageKind.COMPACTED) and r.leader_epoch is None:
+                self._without_epoch.append(len(self._ranges))
             self._ranges.append(r)
 
 

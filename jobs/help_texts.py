@@ -111,8 +111,8 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("One query:", "sql -e \"select * from current_offsets where group_id = 'orders'\""),
         (
             "Which ten groups waste most in rebalances?",
-            'sql -e "select group_id, sum(unowned_partition_ms) as ms from gold.group_summary '
-            'group by group_id order by ms desc limit 10"',
+            'sql -e "select group_id, sum(rebalance_count) as rebalances from gold.group_summary '
+            'group by group_id order by rebalances desc limit 10"',
         ),
         ("What a column means:", 'sql -e "describe table gold.rebalances"'),
         ("A shell; statements end with a semicolon:", "sql"),

@@ -83,7 +83,8 @@ def find_rebalances(
         windows.append(_window(step, windows[-1].begin_ms if windows else 0, is_timeless=is_timeless))
     unowned = unowned_time(owners, windows, unowned_before, settled_to)
     rows = [
-        row._replace(unowned_partition_ms=ms, revoked_partition_ms=revoked_ms)
+        # how long something lasts that has no time is not known
+        row if row.started_at == NONE_MS else row._replace(unowned_partition_ms=ms, revoked_partition_ms=revoked_ms)
         for row, ms, revoked_ms in zip(rows, unowned.by_rebalance, unowned.revoked_by_rebalance, strict=True)
     ]
     rows = with_rollouts(rows, log_offsets, rollouts)
@@ -203,8 +204,8 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
         partitions_total=None if row.unread_members else movement.total,
         partitions_moved=None if is_unread(step) else movement.moved,
         stickiness=None if is_unread(step) else movement.stickiness,
-        unowned_partition_ms=0,
-        revoked_partition_ms=0,
+        unowned_partition_ms=None,
+        revoked_partition_ms=None,
         in_storm=False,
         flapping_members=(),
         cause_methods=tuple(cause.method for cause in causes),

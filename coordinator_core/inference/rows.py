@@ -51,8 +51,8 @@ class RebalanceRow(NamedTuple):
     partitions_total: int | None
     partitions_moved: int | None
     stickiness: float | None
-    unowned_partition_ms: int
-    revoked_partition_ms: int
+    unowned_partition_ms: int | None
+    revoked_partition_ms: int | None
     in_storm: bool
     flapping_members: tuple[str, ...]
     cause_methods: tuple[str, ...]

@@ -106,8 +106,8 @@ def answer_group(
     frame = (story.group_id, story.group_type)
     asked = " ".join(question.texts)
     total = _total_row(frame, asked, answers, totals)._replace(
-        moved_recorded=sum(row.partitions_moved or 0 for row in recorded),
-        unowned_ms_recorded=sum(row.unowned_partition_ms for row in recorded),
+        moved_recorded=_sum_of(row.partitions_moved for row in recorded),
+        unowned_ms_recorded=_sum_of(row.unowned_partition_ms for row in recorded),
     )
     of_gold = dict(zip(((one.generation, one.at_ms) for one in story.rebalances), recorded, strict=True))
 
@@ -256,3 +256,9 @@ def _counted(verdicts: Iterable[str]) -> str:
     """`AVOIDED 4, KEPT 1`."""
     found = list(verdicts)
     return ", ".join(f"{name} {found.count(name)}" for name in sorted(set(found))) or "nothing to compare"
+
+
+def _sum_of(numbers: Iterable[int | None]) -> int | None:
+    """Their sum; None where one is not known."""
+    known = list(numbers)
+    return None if None in known else sum(number for number in known if number is not None)

@@ -265,7 +265,7 @@ class _Stage:
                     played[-1] = replace(
                         last,
                         moved_count=last.moved_count + (row.partitions_moved or 0),
-                        unowned_ms=last.unowned_ms + row.unowned_partition_ms,
+                        unowned_ms=last.unowned_ms + (row.unowned_partition_ms or 0),
                     )
             before, generation = members, line["generation"]
         return played

@@ -113,7 +113,7 @@ REBALANCES = Table(
             "unowned_partition_ms",
             BIGINT,
             "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for "
-            "classic groups, whose join phases the log does not hold.",
+            "classic groups, whose join phases the log does not hold. Null where started_at is.",
         ),
         Column(
             "revoked_partition_ms",
