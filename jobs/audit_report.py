@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
 from jobs import other_writers
-from jobs.answers import Value, json_line, printable, time_text, write_answers
+from jobs.answers import Value, json_line, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
 from jobs.choices import Listing
 from jobs.coverage import from_table
 from jobs.findings import groups_not_judged
+from jobs.homes import listed_move_text
 from jobs.in_log import require_in_log
 from jobs.log_ends import LogEnds, log_ends, missing_lines, numbers
+from jobs.names import short
 from jobs.sinks import Warehouse
 from jobs.times import epoch_ms
 from jobs.unread import unread_groups, unread_text
@@ -32,6 +34,7 @@ from schemas.tables.silver import SHARE_PARTITION_STATES
 GROUPS_LOG: Final = "__consumer_offsets"
 SHARES_LOG: Final = "__share_group_state"
 HOLES_TOLD_MAX: Final = 20
+MOVES_TOLD_MAX: Final = 20
 
 
 class Source(NamedTuple):
@@ -60,6 +63,8 @@ NOT_IN_ANY_LOG: Final = {
 }
 """What even a complete list cannot hold."""
 
+OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
+"""Their rows name a log partition of `__consumer_offsets`, which may be one where the group was before."""
 OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
 """What members were assigned is told in these."""
 
@@ -132,7 +137,7 @@ def completeness(
     found += _behind_the_end(ends, span)
     found += _unread(warehouse, cluster_id, log)
     found += [
-        f"group {printable(name)[:100]} could not be judged: see gold.log_anomalies"
+        f"group {short(name)} could not be judged: see gold.log_anomalies"
         for name in groups_not_judged(warehouse, cluster_id)
         if group_ids is None or name in group_ids
     ]
@@ -155,8 +160,8 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
     if to_ms is None and span.from_ms is None:
         return
     asked_ms = to_ms if to_ms is not None else span.from_ms
-    short = [] if asked_ms is None else ends.short_of(asked_ms)
-    for end in short[:HOLES_TOLD_MAX]:
+    not_read = [] if asked_ms is None else ends.short_of(asked_ms)
+    for end in not_read[:HOLES_TOLD_MAX]:
         name = f"{ends.topic}-{end.partition}"
         if end.bound_ms is None:
             why = "it was empty when it was copied" if end.is_empty else "its records have no time"
@@ -165,8 +170,8 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
             yield f"nothing is known of {name} after the last capture at {time_text(end.bound_ms)}"
         else:
             yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
-    if len(short) > HOLES_TOLD_MAX:
-        yield f"nor of {len(short) - HOLES_TOLD_MAX:,} log partitions more"
+    if len(not_read) > HOLES_TOLD_MAX:
+        yield f"nor of {len(not_read) - HOLES_TOLD_MAX:,} log partitions more"
 
 
 def _end_text(ends: LogEnds, span: Span) -> str:
@@ -320,6 +325,18 @@ def without_unread(complete: Completeness, listing: Listing, unread: str) -> Com
     return Completeness(False, (first, unread, *rest))
 
 
+def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[str]:
+    """Groups whose rows of one log partition are of before `__consumer_offsets` got more partitions, at the end of the
+    span."""
+    at_ms = None if span.to_ms is None else span.to_ms - 1
+    silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
+    moves = sorted(silver.left_behind().moves.items())
+    told = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_TOLD_MAX]]
+    if len(moves) > len(told):
+        told.append(f"... and {len(moves) - len(told):,} groups more: gold names the log partition of each row")
+    return told
+
+
 def run_audit_report(
     warehouse: Warehouse,
     cluster_id: str,
@@ -344,6 +361,9 @@ def run_audit_report(
         unread = unread_groups(silver, *overlapping(span))
         if unread:
             complete = without_unread(complete, listing, unread_text(unread))
+    if listing in OF_GROUPS:
+        past = past_statements(warehouse, cluster_id, span, group_ids)
+        complete = complete._replace(statements=(*complete.statements, *past))
     if listing in NOT_IN_ANY_LOG:
         complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
     write_completeness(complete, output_format, out)

@@ -12,19 +12,18 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.lookup import key_partition
-from jobs.answers import Value, printable, time_text
+from jobs.answers import Value, time_text
 from jobs.arrow_columns import codes_of, indices_in
 from jobs.as_of import GROUPS_LOG, SilverAt
 from jobs.coverage import LOG_START
 from jobs.homes import PartitionCounts, move_text
+from jobs.names import names_of, some_of
 from jobs.times import epoch_ms
 
 NOTE: Final = "NOTE"
 """Column of an answer's rows for what is to be said of them, where anything is."""
 LOG_POSITION: Final = "LOG-POSITION"
 """Column of the place in the log, where the log has the moment more than once."""
-NAMES_MAX: Final = 5
-NAME_CHARACTERS_MAX: Final = 100
 HOLES: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
 
 
@@ -33,18 +32,6 @@ class Caveat(NamedTuple):
 
     group_ids: tuple[str, ...]
     text: str
-
-
-def short(name: str) -> str:
-    """A name as a line of text can take it."""
-    return printable(name)[:NAME_CHARACTERS_MAX]
-
-
-def names_of(group_ids: Collection[str]) -> str:
-    """Some names, and how many more there are."""
-    named = ", ".join(short(group_id) for group_id in sorted(group_ids)[:NAMES_MAX])
-    more = len(group_ids) - NAMES_MAX
-    return f"{named} and {more:,} more" if more > 0 else named
 
 
 def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool) -> list[Caveat]:
@@ -66,7 +53,7 @@ def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
     ]
     text = (
         f"the log has {time_text(silver.at_ms)} more than once, since the clock of a coordinator went back: "
-        f"{'; '.join(places[:NAMES_MAX])}. Each answer is given with its place in the log"
+        f"{some_of(places)}. Each answer is given with its place in the log"
     )
     return Caveat(tuple(sorted(group_ids)), text)
 
@@ -129,16 +116,27 @@ def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:
     return counts.seen if known is None and at_ms is None and counts.is_whole else known
 
 
-def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Parts of the groups' log partitions that were not read, before the time."""
+def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
+    """Groups by log partition."""
     by_log: dict[int, list[str]] = {}
     for group_id, log_partition in groups.items():
         by_log.setdefault(log_partition, []).append(group_id)
-    for row in silver.coverage(GROUPS_LOG):
-        if row["partition"] not in by_log or row["kind"] not in HOLES or row["reason"] == LOG_START:
+    return by_log
+
+
+def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Parts of the groups' log partitions that were not read, before the time."""
+    by_log = _by_log(groups)
+    before_ms: dict[int, int] = {}  # by log partition, the newest time of what was read up to there
+    for row in sorted(silver.coverage(GROUPS_LOG), key=lambda row: (row["partition"], row["from_offset"])):
+        if row["partition"] not in by_log:
             continue
-        after_ms = None if row["first_timestamp"] is None else epoch_ms(row["first_timestamp"])
-        if silver.at_ms is None or after_ms is None or after_ms <= silver.at_ms:
+        if row["last_timestamp"] is not None:
+            last_ms = epoch_ms(row["last_timestamp"])
+            before_ms[row["partition"]] = max(last_ms, before_ms.get(row["partition"], last_ms))
+        if row["kind"] not in HOLES or row["reason"] == LOG_START:
+            continue
+        if _may_be_before(silver, row["partition"], row["from_offset"], before_ms.get(row["partition"])):
             yield Caveat(
                 tuple(sorted(by_log[row["partition"]])),
                 f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
@@ -146,11 +144,17 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
             )
 
 
+def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:
+    """May an offset have been written by the time of `silver`? `after_ms`: the newest time of what is before it."""
+    log_end = silver.log_end((GROUPS_LOG, log_partition))
+    if log_end is not None:
+        return offset < log_end
+    return silver.at_ms is None or after_ms is None or after_ms <= silver.at_ms
+
+
 def _untimed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
     """Records without a time that may have been written before or after the time."""
-    by_log: dict[int, list[str]] = {}
-    for group_id, log_partition in groups.items():
-        by_log.setdefault(log_partition, []).append(group_id)
+    by_log = _by_log(groups)
     for (topic, number), (first, last, count) in silver.untimed.items():
         yield Caveat(
             tuple(sorted(by_log.get(number, groups) if topic == GROUPS_LOG else groups)),

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG, NOT_JUDGED
 from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from jobs import entry
-from jobs.answers import printable
 from jobs.audits import WholeAudit
 from jobs.coverage import hole_count
 from jobs.log_ends import log_ends
+from jobs.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.other_writers import ForeignWrite, written_by_others
 from jobs.other_writers import lines as lines_of_others
 from jobs.quarantine import open_count
@@ -40,8 +40,6 @@ MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
 TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
 """`likely_cause` of what was given up and is no record."""
-NAMES_TOLD_MAX: Final = 5
-NAME_CHARACTERS_MAX: Final = 100
 NOTE_CHARACTERS_MAX: Final = 300
 
 
@@ -375,9 +373,8 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(what, _sql(query), options)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"
-        names = ", ".join(printable(name)[:NAME_CHARACTERS_MAX] for name in found.not_judged[:NAMES_TOLD_MAX])
         yield _line(
-            f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, such as {names}",
+            f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, {names_of(found.not_judged)}",
             _sql(query),
             options,
         )
@@ -413,9 +410,7 @@ def _sql(query: str) -> str:
 
 
 def _names(counts: Sequence[tuple[str, int]], characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    told = [f"{printable(name)[:characters_max]} ({count:,})" for name, count in counts[:NAMES_TOLD_MAX]]
-    more = len(counts) - len(told)
-    return ", ".join([*told, f"and {more:,} more"] if more else told)
+    return some_of(f"{short(name, characters_max)} ({count:,})" for name, count in counts)
 
 
 def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: str | None = None) -> str:

@@ -145,11 +145,20 @@ class LeftBehind:
 
 
 def move_text(move: Move) -> str:
-    """In words."""
+    """In words, of an answer without what is of before."""
+    return f"{_where(move)} has of it is of before, and is not in this answer"
+
+
+def listed_move_text(move: Move) -> str:
+    """In words, of a list of all that gold has: rows of log partitions of before are in it, too."""
+    return f"{_where(move)} has of it is of before: rows of that log partition that are still open hold no more"
+
+
+def _where(move: Move) -> str:
     there = " and ".join(f"{move.topic}-{number}" for number in move.left)
     if move.partition_count is None:
         why = "it began there last, so the topic got more partitions"
     else:
         why = f"Kafka looks for it there, now that the topic has {move.partition_count} partitions"
     here = f"{move.topic}-{move.log_partition}"
-    return f"it is in {here}: {why}. What {there} has of it is of before, and is not in this answer"
+    return f"it is in {here}: {why}. What {there}"

@@ -71,7 +71,7 @@ def run_catch_up(
     metrics: Metrics | None = None,
 ) -> int:
     """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
-    run_capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
     return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
 
 
@@ -85,15 +85,33 @@ def run_capture(
     steps: Steps,
     metrics: Metrics | None = None,
 ) -> int:
-    """Capture what is new, and say what that was. Gives the exit code."""
+    """Capture what is new, and say what that was and which log partitions are in no source. Gives the exit code."""
+    code = _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    for line in missing_lines(coordinator_ends(warehouse, settings)):
+        steps.say(line)
+    return code
+
+
+def _capture(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None,
+) -> int:
     steps.say(source_line(settings))
     with job_of(metrics, "capture") as told:
         with steps.step("capture"):
             summary = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
         told.batch_count, told.record_count = summary.batch_count, summary.record_count
         told.size_bytes, told.gap_count = summary.size_bytes, summary.gap_count
-        told.exit_code = DONE if summary.is_clean else INCOMPLETE
+        missing = _missing(coordinator_ends(warehouse, settings))
+        told.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
     tell_capture(summary, settings, steps)
+    steps.facts["captured"]["missing_log_partitions"] = missing
     return told.exit_code
 
 
@@ -205,6 +223,11 @@ def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogE
     return {topic: it for topic, it in ends.items() if topic in settings.topics}
 
 
+def _missing(ends: Mapping[str, LogEnds]) -> dict[str, list[int]]:
+    """Log partitions that are in no source, by topic."""
+    return {topic: list(it.missing) for topic, it in ends.items() if it.missing}
+
+
 def tell_replay(
     summary: ReplaySummary, settings: Settings, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
 ) -> int:
@@ -225,7 +248,7 @@ def tell_replay(
         "row_counts": dict(sorted(summary.row_counts.items())),
         "quarantined_count": summary.quarantined_row_count,
         "hole_count": missing,
-        "missing_log_partitions": {topic: list(it.missing) for topic, it in ends.items() if it.missing},
+        "missing_log_partitions": _missing(ends),
     }
     steps.facts["ledger"] = {
         **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
@@ -241,7 +264,7 @@ def tell_replay(
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
-    is_missing = missing or any(it.missing for it in ends.values())
+    is_missing = missing or _missing(ends)
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, TextIO
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, csv_line, printable, write_answers
 from jobs.as_of import GROUPS_LOG, SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
-from jobs.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, names_of, notes_by_group, twice, with_notes
+from jobs.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
 from jobs.errors import JobError
+from jobs.names import names_of, short, some_of
 from jobs.sinks import Warehouse
 from jobs.times import epoch_ms
 from schemas.tables.silver import TOPICS
@@ -38,7 +39,6 @@ KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
 """Sources of topics' names which would say that a topic was deleted."""
 
 
-NAMES_MAX: Final = 10
 """Partitions that a remark names."""
 
 
@@ -108,7 +108,7 @@ def restoration(
     for group_id in group_ids:
         if not any(group_id in offsets for offsets in then):
             shares = group_id in present and present[group_id].group_type == SHARE
-            name = printable(group_id)[:100]
+            name = short(group_id)
             if shares:
                 raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
             raise NoSuchGroupError(f"{name} had no committed offsets then")
@@ -161,9 +161,7 @@ def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list
     found = [passage for passage in of_group if passage[0] == log_offset + 1]
     if not found:
         places = " or ".join(str(end - 1) for end, _ in of_group if end is not None)
-        raise ArgumentError(
-            f"at that time the log of {printable(group_id)[:100]} is at offset {places}, not {log_offset}"
-        )
+        raise ArgumentError(f"at that time the log of {short(group_id)} is at offset {places}, not {log_offset}")
     return found
 
 
@@ -276,10 +274,6 @@ def _cells(row: Restored) -> tuple[Value, ...]:
     return (row.group_id, row.topic, row.partition, row.current_offset, row.offset, delta, row.change.value)
 
 
-def _more(names: Collection[str]) -> str:
-    return f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
-
-
 def _write_new(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
@@ -293,13 +287,13 @@ def _write_new(path: Path, text: str) -> None:
 def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
     negative = [row for row in plan.rows if row.change is Change.NEGATIVE]
     if negative:
-        names = dict.fromkeys(f"{printable(row.topic)[:100]}-{row.partition}" for row in negative)
-        yield f"left out, since their offsets were negative: {', '.join(list(names)[:NAMES_MAX])}{_more(names)}"
+        names = dict.fromkeys(f"{short(row.topic)}-{row.partition}" for row in negative)
+        yield f"left out, since their offsets were negative: {some_of(names)}"
     for group_id in plan.busy:
-        yield f"{printable(group_id)[:100]} has members: Kafka resets offsets of empty groups only"
+        yield f"{short(group_id)} has members: Kafka resets offsets of empty groups only"
     for topic in plan.doubtful:
         yield (
-            f"offsets of {printable(topic)[:100]} were deleted since, and nothing that was captured tells whether the "
+            f"offsets of {short(topic)} were deleted since, and nothing that was captured tells whether the "
             "topic was: if it is gone, take its lines out of the file, or Kafka's tool restores nothing"
         )
     if output is None:

@@ -2,15 +2,12 @@
 than its protocol says. Answers name them: that no row tells of an owner does not mean that there was none."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.answers import printable
 from jobs.as_of import SilverAt
+from jobs.names import short, some_of
 from schemas.tables.silver import GROUP_GENERATIONS, GROUP_MEMBERS
-
-GROUPS_TOLD_MAX: Final = 5
 
 
 def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:
@@ -32,11 +29,9 @@ def _may_read(subscribed_topics: Sequence[str] | None, topic: str) -> bool:
 
 def unread_text(group_ids: Sequence[str]) -> str:
     """What is not known, and where to look."""
-    named = ", ".join(repr(printable(name)[:100]) for name in group_ids[:GROUPS_TOLD_MAX])
-    more = len(group_ids) - GROUPS_TOLD_MAX
-    others = f" and {more:,} more" if more > 0 else ""
+    named = some_of(repr(short(name)) for name in group_ids)
     groups = "group" if len(group_ids) == 1 else "groups"
     return (
-        f"what members of {groups} {named}{others} had is not known, for their assignments cannot be read: see "
+        f"what members of {groups} {named} had is not known, for their assignments cannot be read: see "
         "gold.log_anomalies, category CLIENT"
     )

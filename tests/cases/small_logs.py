@@ -144,7 +144,7 @@ class SmallLog:
         fields = {
             "snapshot_epoch": how.pop("snapshot_epoch", 0),
             "leader_epoch": 0,
-            "start_offset": 0,
+            "start_offset": how.pop("start_offset", 0),
             "create_timestamp": -1 if at_ms is None else at_ms,
             "write_timestamp": -1 if at_ms is None else at_ms,
             "state_batches": tuple(

@@ -1,0 +1,245 @@
+"""What an answer cannot know is said beside it, where it matters: homes of before, holes, open transactions, times."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from coordinator_core.lookup import SharePartitionKey, key_partition
+from jobs.as_of import ArgumentError, SilverAt
+from jobs.audit_report import Span, run_audit_report
+from jobs.choices import Listing
+from jobs.nightly import run_capture
+from jobs.progress import Steps
+from jobs.restore import run_restore
+from jobs.verify_ledger import Ledger as VerifyLedger
+from jobs.verify_ledger import Window
+from schemas import share_group_state
+from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_answers import described, restored
+from tests.coordinator_core.group_records import T1
+from tests.jobs.dump_builders import kafka_rows, write_json_lines
+from tests.jobs.in_process import in_process
+
+MINUTE = 60_000
+LATER = "2100-01-01T00:00:00Z"
+OFFSETS = "__consumer_offsets"
+
+
+def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> str:  # noqa: B008
+    """What audit prints."""
+    out = StringIO()
+    run_audit_report(
+        ledger.warehouse,
+        ledger.cluster_id,
+        listing=listing,
+        span=span,
+        group_ids=None,
+        output_format="csv",
+        out=out,
+    )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("listing", [Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS])
+def test_lists_say_which_rows_are_of_before_the_topic_grew(ledger: Ledger, listing: Listing) -> None:
+    """The log partition where the group was is named, and by what number of partitions it is elsewhere now."""
+    ledger.night(CASES / "J-partitions" / "logs")
+    (line,) = [line for line in audited(ledger, listing).splitlines() if "group grp3: it is in " in line]
+    assert line.startswith("# ")
+    assert f"{OFFSETS}-50: " in line and f"What {OFFSETS}-0 has of it is of before" in line
+
+
+def test_lists_of_shares_say_nothing_of_homes_of_groups(ledger: Ledger) -> None:
+    """Share state is in a topic of its own; a group that never moved has no such line either."""
+    ledger.night(CASES / "S-skew" / "logs")
+    assert "is of before" not in audited(ledger, Listing.OWNERS)
+
+
+def test_a_share_partition_is_where_its_hash_points_now(ledger: Ledger, tmp_path: Path) -> None:
+    """After __share_group_state grew, the state in the log partition of before is none of now, whichever is longer."""
+    topic = share_group_state.TOPIC
+    before, now = SmallLog(0, topic), SmallLog(2, topic)
+    group = next(it for it in map("s{}".format, range(100)) if places(it) == (0, 2))
+    for number in range(3):
+        before.snapshot(group, NOON_MS + number, ((900, 909, 0, 1),), start_offset=900, snapshot_epoch=number)
+    now.snapshot(group, NOON_MS + MINUTE, ((10, 19, 0, 1),), start_offset=10)
+    # the coordinator of before goes on to prune what it has
+    before.snapshot(group, NOON_MS + 2 * MINUTE, ((900, 909, 0, 1),), start_offset=900, snapshot_epoch=9)
+    log = SmallLog(1, topic)
+    log.snapshot("other", NOON_MS, (), start_offset=5)
+    for each in (before, now, log):
+        each.write(tmp_path / "logs")
+    ledger.night(tmp_path / "logs")
+    assert starts(ledger, group, None) == [10]
+    assert starts(ledger, group, NOON_MS + 10) == [900]
+    assert starts(ledger, "other", None) == [5]
+
+
+def places(group: str) -> tuple[int, int]:
+    """Log partitions of partition 0 of topic T1 in a group, of 2 and of 3."""
+    key = SharePartitionKey(group, T1, 0).as_coordinator_key()
+    return key_partition(key, 2), key_partition(key, 3)
+
+
+def starts(ledger: Ledger, group: str, at_ms: int | None) -> list[int | None]:
+    """Start offsets of a group's share partitions."""
+    silver = SilverAt(ledger.warehouse, ledger.cluster_id, at_ms, [group])
+    return [start.start_offset for start in silver._share_starts().get(group, {}).values()]
+
+
+@pytest.mark.parametrize(("partition_count", "offset", "generation"), [(60, 12, 1), (50, 5000, 4)])
+def test_verify_compares_what_is_where_the_cluster_looks(
+    ledger: Ledger, partition_count: int, offset: int, generation: int
+) -> None:
+    """Of a topic that grew, the log partition that the broker's own number points to counts, and no other."""
+    ledger.night(CASES / "J-partitions" / "logs")
+    windows = {(OFFSETS, number): Window(1_000, 1_000) for number in range(60)}
+    known = VerifyLedger(ledger.warehouse, ledger.cluster_id, windows, partition_counts={OFFSETS: partition_count})
+    assert {value[0] for value in known.committed_offsets()["grp3"].base.values()} == {offset}
+    assert {row["generation"] for row in known.groups()["grp3"].generations} == {generation}
+
+
+def test_a_hole_in_the_log_partition_of_a_group_is_said(ledger: Ledger, tmp_path: Path) -> None:
+    """By describe and restore, with its offsets; not of a time before it, and not of a group elsewhere."""
+    log, other = SmallLog(0), SmallLog(1)
+    log.commit("g", 0, 1, NOON_MS)
+    log.commit("g", 1, 1, NOON_MS + MINUTE)
+    log.commit("g", 0, 2, NOON_MS + 2 * MINUTE)
+    log.batches[-1] = log.batches[-1][:-1] + bytes([log.batches[-1][-1] ^ 0xFF])
+    log.commit("g", 1, 3, NOON_MS + 3 * MINUTE)
+    other.commit("h", 0, 1, NOON_MS)
+    log.write(tmp_path / "logs")
+    ledger.night(other.write(tmp_path / "logs"))
+    hole = f"offsets 2 to 2 of {OFFSETS}-0 are CORRUPT"
+    assert any(hole in line for line in described(ledger, "g")[1])
+    assert any(hole in line for line in restored(ledger, "g", LATER)[1])
+    assert not any("CORRUPT" in line for line in described(ledger, "h")[1])
+    assert not any("CORRUPT" in line for line in restored(ledger, "h", LATER)[1])
+    assert not any("CORRUPT" in line for line in restored(ledger, "g", iso(NOON_MS))[1])
+
+
+def iso(at_ms: int) -> str:
+    """A time as text."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+
+def test_an_open_transaction_is_left_out_and_said(ledger: Ledger, tmp_path: Path) -> None:
+    """Its commits may have been committed behind what was read; once the marker came, nothing is said."""
+    log = SmallLog()
+    log.commit("g", 0, 6, NOON_MS)
+    log.commit("g", 0, 777, NOON_MS + MINUTE, producer_id=7)
+    ledger.night(log.write(tmp_path / "logs"))
+    plan, remarks = restored(ledger, "g", LATER)
+    assert ",6," in plan and "777" not in plan.splitlines()[1].partition("1 commits")[0]
+    assert any("1 commits of transactions have no marker" in line for line in remarks)
+    assert any("have no marker" in line for line in described(ledger, "g")[1])
+    log.marker(NOON_MS + 2 * MINUTE, 7, is_commit=False)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    assert not any("have no marker" in line for line in restored(ledger, "g", LATER)[1])
+
+
+def test_a_dump_without_markers_cannot_tell_aborted_commits(ledger: Ledger, tmp_path: Path) -> None:
+    """Rows of a dump do not say what belongs to a transaction: restore and describe say so of the groups in it."""
+    log = SmallLog()
+    log.commit("g", 0, 6, NOON_MS)
+    log.commit("g", 0, 777, NOON_MS + MINUTE, producer_id=7)
+    log.marker(NOON_MS + 2 * MINUTE, 7, is_commit=False)
+    rows = kafka_rows(log.write(tmp_path / "logs"))
+    ledger.night(dumps=(str(write_json_lines(rows, tmp_path / "rows.json")),))
+    plan, remarks = restored(ledger, "g", LATER)
+    assert "777" in plan and "aborted transactions count as committed" in plan
+    assert any("aborted transactions count as committed" in line for line in remarks)
+    assert any("aborted transactions count as committed" in line for line in described(ledger, "g")[1])
+
+
+def test_segments_say_what_is_of_a_transaction(ledger: Ledger, tmp_path: Path) -> None:
+    """The same log as segments needs no such words, and gives what was committed."""
+    log = SmallLog()
+    log.commit("g", 0, 6, NOON_MS)
+    log.commit("g", 0, 777, NOON_MS + MINUTE, producer_id=7)
+    log.marker(NOON_MS + 2 * MINUTE, 7, is_commit=False)
+    ledger.night(log.write(tmp_path / "logs"))
+    plan, remarks = restored(ledger, "g", LATER)
+    assert ",6," in plan and "777" not in plan
+    assert not any("transactions" in line for line in remarks)
+
+
+def test_records_without_a_time_are_said_where_they_may_be_later(ledger: Ledger, tmp_path: Path) -> None:
+    """Of a time between two records that have one; not of the newest state, which all of them are in."""
+    log = SmallLog()
+    log.commit("g", 0, 1, NOON_MS)
+    log.commit("g", 0, 2, None, version=1, commit_ms=None)
+    log.commit("g", 0, 3, NOON_MS + 2 * MINUTE)
+    ledger.night(log.write(tmp_path / "logs"))
+    said = "have no time: they are placed by their offsets"
+    assert any(said in line for line in restored(ledger, "g", iso(NOON_MS + MINUTE))[1])
+    assert not any(said in line for line in described(ledger, "g")[1])
+
+
+def test_restore_takes_one_place_of_a_moment_that_the_log_has_twice(ledger: Ledger, tmp_path: Path) -> None:
+    """By --log-offset, and then writes the file; any other offset is refused with the places that there are."""
+    ledger.night(CASES / "S-skew" / "logs")
+    at = "2026-05-28T20:28:00Z"
+    plan, _ = restored(ledger, "skew", at)
+    header, *rows = [line.split(",") for line in plan.splitlines()]
+    position, new = header.index("LOG-POSITION"), header.index("RESTORED-OFFSET")
+    found = {int(row[position].partition("@")[2]): row[new] for row in rows}
+    assert sorted(found.values()) == ["20", "40"]
+    for log_offset, offset in found.items():
+        output = tmp_path / f"{log_offset}.csv"
+        run_restore(
+            ledger.warehouse,
+            ledger.cluster_id,
+            group_ids=["skew"],
+            at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
+            log_offset=log_offset,
+            output=str(output),
+            output_format="csv",
+            out=StringIO(),
+        )
+        assert [line.rsplit(",", 1)[-1] for line in output.read_text().splitlines()] == [offset]
+    with pytest.raises(ArgumentError, match=r"is at offset .*, not 999"):
+        run_restore(
+            ledger.warehouse,
+            ledger.cluster_id,
+            group_ids=["skew"],
+            at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
+            log_offset=999,
+            output=None,
+            output_format="csv",
+            out=StringIO(),
+        )
+
+
+def test_capture_alone_says_which_log_partitions_are_in_no_source(ledger: Ledger, tmp_path: Path) -> None:
+    """It ends with 3, as a night does; once they came, with 0."""
+    first, second = SmallLog(0), SmallLog(1)
+    first.commit("g", 0, 1, NOON_MS)
+    second.commit("h", 0, 1, NOON_MS)
+    code, text, facts = captured(ledger, first.write(tmp_path / "a"), 1)
+    assert code == 3
+    assert f"1 of 2 log partitions of {OFFSETS} are in no source (1)" in text
+    assert facts["captured"]["missing_log_partitions"] == {OFFSETS: [1]}
+    code, text, facts = captured(ledger, second.write(tmp_path / "b"), 2)
+    assert code == 0 and "in no source" not in text
+    assert facts["captured"]["missing_log_partitions"] == {}
+
+
+def captured(ledger: Ledger, logs: Path, number: int) -> tuple[int, str, dict[str, Any]]:
+    """What capture alone does."""
+    session, out = in_process(), StringIO()
+    steps = Steps(session, Console(file=out, width=400))
+    code = run_capture(
+        session,
+        ledger.warehouse,
+        ledger.settings(segments=(str(logs),), partitions=(f"{OFFSETS}=2",), topics=(OFFSETS,)),
+        run_id=f"capture-{number}",
+        started_at=datetime(2026, 11, 25 + number, tzinfo=UTC),
+        steps=steps,
+    )
+    return code, out.getvalue(), dict(steps.facts)
