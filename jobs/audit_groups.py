@@ -100,7 +100,7 @@ def _audit_all(
         kept.add_plain(plain)
         for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
             if life.group_id in plain.pasts:
-                lags.add(life)
+                lags.add(made.of_log(life))
             elif (judged := made.judge(life, known, removed, lags)) is not None:
                 kept.add(judged)
                 del judged  # before more is read: its commits may be many
@@ -155,7 +155,7 @@ class _Made:
             judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
             self.add(judged)
             if lags is not None:
-                lags.add(life)
+                lags.add(self.of_log(life))
         except MemoryError:
             raise
         except Exception as error:
@@ -413,7 +413,7 @@ class _NewAudit:
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
-            stood = judge_standing(life, self._work.inference, before, self._removed)
+            stood = judge_standing(self._made.of_log(life), self._work.inference, before, self._removed)
         except MemoryError:
             raise
         except Exception:

@@ -27,6 +27,7 @@ COMMITS_AT_ONCE: Final = 1 << 20
 WAITING_ROWS_MAX: Final = 100_000
 """Rows of lag held before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
+WITH_CLOCK_STEPS: Final = tuple("LIKELY" if name == "CERTAIN" else name for name in CONFIDENCES)
 Samples = Mapping[tuple[str, int], EndSamples]
 
 
@@ -98,7 +99,8 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         },
         "sampled_at": timestamps(lags.sampled_at_ms),
         "method": _coded(lags.method, METHODS),
-        "confidence": _coded(lags.method, CONFIDENCES),
+        # samples have another clock: which of them a commit lies between is sure while leaders' clocks agree
+        "confidence": _coded(lags.method, WITH_CLOCK_STEPS if life.clock_steps else CONFIDENCES),
     }
     fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
     schema = pa.schema([field.remove_metadata() for field in fields])

@@ -123,7 +123,7 @@ class Deletions:
     def _why(self, row: int, step: _Step, offsets: Mapping[int, "_Deleted"], generation: GenerationRow | None) -> Why:
         commits = self._life.commits
         removal = self._removal_before(commits.topics[commits.topic[row]], step.at_ms)
-        if removal == CERTAIN:
+        if removal == CERTAIN and not self._life.has_clock_step(-1, step.last_log_offset):
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
         may_have_expired = all(offset.may_have_expired for offset in offsets.values())
         ages = [offset.age_ms for offset in offsets.values() if offset.age_ms is not None]
@@ -140,7 +140,7 @@ class Deletions:
                 return expired
             is_proven = is_proven and not others.came_later
             return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, CERTAIN if is_proven else LIKELY)
-        if removal == LIKELY and not others.are_kept:
+        if removal is not None and not others.are_kept:
             return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
         if not may_have_expired:
             if self._group_deleted.get(step.at_ms, -1) > step.last_log_offset:
@@ -233,7 +233,10 @@ class Deletions:
             return _Deleted(None, None, True)
         expire_at_ms = int(commits.expire_at_ms[rows[place]])
         if expire_at_ms != NO_EXPIRY:
+            # the leader that wrote the tombstone went by its own clock, whatever that of the leader before
             return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms)
+        if self._life.has_clock_step(int(commits.log_offset[rows[place]]), int(commits.log_offset[row])):
+            return _Deleted(None, None, True)
         if generation is not None and generation.group_type == CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
                 return _Deleted(None, None, True)
@@ -250,16 +253,19 @@ class Deletions:
                 continue
             place = self._last_before(rows, row)
             if place >= 0 and commits.change[rows[place]] != _DELETE:
-                are_kept |= not self._is_deleted_by(rows[place + 1 :], step.at_ms + TOGETHER_MS)
+                are_kept |= not self._is_deleted_with(step, rows[place + 1 :])
             came_later |= last > place
             if are_kept and came_later:
                 break
         return _Others(are_kept, came_later)
 
-    def _is_deleted_by(self, rows: I32, at_ms: int) -> bool:
-        """Is the next that becomes of a partition that its offset is deleted, soon?"""
+    def _is_deleted_with(self, step: _Step, rows: I32) -> bool:
+        """Is the next that becomes of a partition that its offset is deleted, soon after others?"""
         commits = self._life.commits
-        return bool(len(rows)) and commits.change[rows[0]] == _DELETE and int(commits.applied_at_ms[rows[0]]) <= at_ms
+        if not len(rows) or commits.change[rows[0]] != _DELETE:
+            return False
+        is_soon = int(commits.applied_at_ms[rows[0]]) <= step.at_ms + TOGETHER_MS
+        return is_soon and not self._life.has_clock_step(step.last_log_offset, int(commits.log_offset[rows[0]]))
 
 
 class _Deleted(NamedTuple):
@@ -306,7 +312,8 @@ class _Subscriptions:
         if index == len(self._begins):
             return True
         following = self._life.generations[index]
-        if following.current_state_at is None or following.current_state_at > at_ms:
+        has_step = self._life.has_clock_step(log_offset, following.from_log_offset)
+        if following.current_state_at is None or (following.current_state_at > at_ms and not has_step):
             return True
         return self._is_subscribed(topic, following.from_log_offset)
 

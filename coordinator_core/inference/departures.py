@@ -139,7 +139,7 @@ class _Departures:
         self._configs = configs
         self._commit_times = heard
         self._timeless = life.timeless
-        self._clock_steps = life.clock_steps
+        self._life = life
         self._events = _events_by_member(life.events)
         self._targets = [
             event
@@ -179,8 +179,7 @@ class _Departures:
 
     def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
         """Did the time of the log go back between two generations? Then nobody knows how long it was."""
-        begin = 0 if previous is None else bisect_right(self._clock_steps, previous.from_log_offset)
-        return begin < bisect_right(self._clock_steps, now.from_log_offset)
+        return self._life.has_clock_step(-1 if previous is None else previous.from_log_offset, now.from_log_offset)
 
     def _by_own_session(
         self,

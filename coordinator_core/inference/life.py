@@ -1,5 +1,6 @@
 """All that silver holds of one group."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
@@ -84,3 +85,8 @@ class GroupLife(NamedTuple):
     not there proves nothing."""
     clock_steps: tuple[int, ...] = ()
     """Places where the time of its log partition went back, ascending."""
+
+    def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """Did the time go back behind a place and up to another? Then their times do not tell how long it was."""
+        steps = self.clock_steps
+        return bisect_right(steps, from_log_offset) < bisect_right(steps, to_log_offset)

@@ -1,6 +1,7 @@
 """Leaders' clocks differ: times of a log may go back, places in it never do."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -118,3 +119,74 @@ def test_no_recording_has_a_step(name: str) -> None:
     for folder in folders:
         times = times_of(folder)
         assert not (times[:-1] - times[1:] >= CLOCK_STEP_MS_MIN).any(), folder
+
+
+RETENTION_MS = 7 * 24 * HOUR_MS
+AGES_MS = (1_000, 20_000, 58_000, 70_000, 2 * HOUR_MS, RETENTION_MS)
+
+
+def skewed_logs(seed: int) -> tuple[SmallLog, SmallLog]:
+    """A random log of groups that rebalance, commit and lose offsets, as leaders of one clock write it, and as it is
+    where the clock of those in the middle is another."""
+    random = Random(seed)
+    true, skewed = SmallLog(), SmallLog()
+    skew_ms = (-1) ** seed * random.choice((5_000, 40_000, HOUR_MS, 2 * RETENTION_MS))
+    step_count, at_ms = 400, NOON_MS
+    generation = dict.fromkeys((f"g{number}" for number in range(10)), 0)
+    first, end = random.randint(100, 200), random.randint(220, 350)
+    for number in range(step_count):
+        at_ms += random.choice(AGES_MS) if random.random() < 0.2 else random.randint(1, 2_000)
+        group_id = random.choice((*generation, *(f"simple-{number}" for number in range(30))))
+        is_commit = group_id not in generation or random.random() < 0.6
+        places, offset = random.choice(((0,), (1,), (0, 1))), random.choice((number, None))
+        if not is_commit:
+            generation[group_id] += 1
+            members: dict[str, tuple[int, ...]] = random.choice(({"a": (0, 1)}, {"a": (0,), "b": (1,)}, {}))
+        for log, now_ms in ((true, at_ms), (skewed, at_ms + (skew_ms if first <= number < end else 0))):
+            if not is_commit:
+                log.generation(group_id, generation[group_id], members, now_ms)
+                continue
+            for place in places:
+                log.commit(group_id, place, offset, now_ms)
+    return true, skewed
+
+
+def verdicts(ledger: Ledger) -> dict[tuple[str, str, int], tuple[str, str]]:
+    """What gold says of rebalances and commits, and how sure it is: by group and place in the log. That an offset was
+    deleted, and no more, is no verdict."""
+    found = {}
+    for row in ledger.rows("gold.rebalances"):
+        found["rebalance", row["group_id"], row["to_generation"]] = row["cause"], row["confidence"]
+    for row in ledger.rows("gold.commit_anomalies"):
+        if row["method"] != "TOMBSTONE":
+            said = row["likely_cause"] or row["method"]
+            found[row["kind"], row["group_id"], row["log_offset"]] = said, row["confidence"]
+    return found
+
+
+def test_how_long_ago_an_offset_was_committed_is_not_known_across_a_step(ledger: Ledger, tmp_path: Path) -> None:
+    """An offset that seems younger than any retention may have expired: nothing but its deletion is certain."""
+    log = SmallLog()
+    for group_id, at_ms in (("across", NOON_MS), ("behind", NOON_MS - HOUR_MS)):
+        log.commit(group_id, 0, 5, at_ms)
+    for number, group_id in enumerate(("across", "behind"), 1):
+        log.commit(group_id, 0, None, NOON_MS - HOUR_MS + number)
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = {row["group_id"]: row for row in ledger.rows("gold.commit_anomalies") if row["kind"] == "DELETED"}
+    assert {group_id: (row["likely_cause"], row["method"]) for group_id, row in rows.items()} == {
+        "across": (None, "TOMBSTONE"),
+        "behind": (None, "YOUNGER_THAN_RETENTION"),
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_certain_verdict_hangs_on_clocks(tmp_path: Path, seed: int) -> None:
+    """Whatever is CERTAIN of a log whose leaders' clocks differ is what the same log says where they agree."""
+    told = []
+    for name, log in zip(("true", "skewed"), skewed_logs(seed), strict=True):
+        ledger = Ledger(tmp_path / name)
+        assert ledger.night(log.write(tmp_path / f"logs-{name}")).exit_code == 0
+        told.append(verdicts(ledger))
+    certain = {place: said for place, (said, confidence) in told[1].items() if confidence == "CERTAIN"}
+    assert len(certain) > 25
+    assert certain == {place: told[0].get(place, ("", ""))[0] for place in certain}
