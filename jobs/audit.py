@@ -25,17 +25,18 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordinator_core.coverage import CoverageKind
+from coordinator_core.errors import CoreError
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
-from jobs.audit_groups import audit_groups
+from jobs.audit_groups import audit_groups, audit_groups_apart
 from jobs.audit_hanging import hanging_transactions
 from jobs.audit_shares import audit_shares, share_days
 from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
 from jobs.copies import Rewrites
-from jobs.errors import WarehouseError
+from jobs.errors import JobError, WarehouseError
 from jobs.locks import only_one
 from jobs.other_writers import later_writes
 from jobs.replay import captured_files
@@ -389,8 +390,18 @@ def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, 
 
 def audit_logs(work: AuditWork) -> AuditDone:
     """Audit some log partitions. Runs in a Spark task."""
+    try:
+        with AuditParts(work) as parts:
+            _AUDIT[work.topic](work, parts)
+            return parts.done
+    except (MemoryError, OSError, CoreError, JobError):
+        raise
+    except Exception:
+        if work.topic != OFFSETS_TOPIC:
+            raise
+    # a fault in what is done for many groups at once: its files are gone, and all is judged without those that cause it
     with AuditParts(work) as parts:
-        _AUDIT[work.topic](work, parts)
+        audit_groups_apart(work, parts)
         return parts.done
 
 

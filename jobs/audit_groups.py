@@ -4,7 +4,8 @@ Of a log partition that was audited before, the commits which came since are rea
 anything else says more than that they commit on, the other tables. `inference.group_past` says what is kept for that.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -35,11 +36,11 @@ from jobs.audit_clocks import clock_steps, steps_before
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, write_broken_rules
 from jobs.audit_topic_ids import TopicIds
-from jobs.audit_work import NO_PLACE, AuditParts, AuditWork
+from jobs.audit_work import NO_PLACE, AuditParts, AuditWork, TrialParts
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs, removed_topics
-from jobs.silver_reader import OPEN_ROWS, GroupBundle, bundles, bundles_with, group_bundles, new_commits
+from jobs.silver_reader import OPEN_ROWS, GroupBundle, bundles, bundles_with, group_bundles, group_ids, new_commits
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -83,6 +84,41 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         parts.carry(table, of_logs, hosts)
 
 
+def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
+    """Audit all groups of the log partitions from their beginning, but for those that cannot be: halves of them are
+    tried until these are found."""
+    known, removed = configs(work.files), removed_topics(work.files)
+    for log_partition in work.log_partitions:
+
+        def audit(into: AuditParts, only: Set[str] | None, log_partition: int = log_partition) -> SavedGroups:
+            lags = LagWriter(work.files, work.inference, into)
+            left = _audit_all(log_partition, work, into, known, removed, lags, only)
+            left.packed()
+            return left
+
+        def failing(groups: Sequence[str]) -> Iterator[LogAnomalyRow]:
+            try:
+                audit(TrialParts(work), frozenset(groups))
+            except (MemoryError, OSError):
+                raise
+            except Exception as error:
+                if len(groups) == 1:
+                    yield not_judged(error, groups[0], None, log_partition, 0)  # noqa: B023
+                    return
+                middle = len(groups) // 2
+                yield from failing(groups[:middle])
+                yield from failing(groups[middle:])
+
+        groups = group_ids(work.files, log_partition)
+        failed = list(failing(groups)) if groups else []
+        write_broken_rules(failed, work.topic, parts)
+        names = frozenset(str(row.group_id) for row in failed)
+        left = audit(parts, frozenset(groups) - names if names else None)
+        left = replace(left, not_judged=left.not_judged | names)
+        parts.done.days.extend(chain.from_iterable(left.days.values()))
+        parts.keep(log_partition, left.packed())
+
+
 def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
     """Groups of which offsets were deleted when a topic was removed, which the metadata log tells only now."""
     since_ms = work.removed_since_ms - CLOCKS_MS
@@ -90,12 +126,18 @@ def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
 
 
 def _audit_all(
-    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, removed: Removed, lags: LagWriter
+    log_partition: int,
+    work: AuditWork,
+    parts: AuditParts,
+    known: Configs,
+    removed: Removed,
+    lags: LagWriter,
+    only: Set[str] | None = None,
 ) -> SavedGroups:
-    """Audit the groups of a log partition from their beginning."""
+    """Audit the groups of a log partition from their beginning, or `only` some."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     made.find_clock_steps(0)
-    for bundle in group_bundles(work.files, log_partition):
+    for bundle in group_bundles(work.files, log_partition, only):
         plain = _judge_plain(bundle, work, made)
         kept.add_plain(plain)
         for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):

@@ -538,6 +538,13 @@ class GroupBundle:
             )
 
 
+def group_ids(files: SilverFiles, log_partition: int) -> list[str]:
+    """All groups of one log partition of `__consumer_offsets`, in order."""
+    tables = (*GROUP_ROWS, OFFSET_COMMITS)
+    columns = (rows["group_id"] for table in tables for rows in files.iterate(table, ("group_id",), log_partition))
+    return sorted({group_id for column in columns for group_id in column.unique().to_pylist()})
+
+
 def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
     """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
     for bundle in group_bundles(files, log_partition, only):

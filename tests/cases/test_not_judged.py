@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.share_log import ShareLog
-from jobs import audit_groups, audit_shares
+from jobs import audit_groups, audit_shares, audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -162,4 +162,39 @@ def test_a_share_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest
     for _ in range(2):
         assert ledger.night(goes_on(), number=night).exit_code == 0
     assert whole.night(tmp_path / "logs").exit_code == 0
+    assert gold(ledger) == gold(whole)
+
+
+@pytest.mark.parametrize("stage", ["_KeptBuilder.built", "is_noted", "rows_table"])
+def test_a_fault_in_what_is_done_for_many_groups_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """It keeps no other group from gold, be it in columns of commits, in what is new, or where rows become columns."""
+    ledger, whole, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole"), groups_log()
+    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
+    more(log, 2)
+    with monkeypatch.context() as patch:
+        if stage == "is_noted":  # only where what is new is judged: all are judged from their beginning
+            patch.setattr(audit_groups, stage, lambda *_: 1 // 0)
+        elif stage == "rows_table":
+            made = audit_work.rows_table
+            patch.setattr(
+                audit_work, stage, fails_of(made, lambda _, rows, *__: min(row.group_id or "" for row in rows))
+            )
+        else:
+            built = audit_groups._KeptBuilder.built
+            patch.setattr(
+                audit_groups._KeptBuilder,
+                "built",
+                fails_of(built, lambda it: min((g for _, _, ids in it._kept + it._waiting for g in ids), default="")),
+            )
+            patch.setattr(audit_groups, "is_noted", lambda *_: 1 // 0)
+        told = ledger.night(log.write(tmp_path / "logs"), number=2)
+        rows = [row["group_id"] for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
+        assert sorted(rows) == ([] if stage == "is_noted" else ["bad", "bad-simple"])
+        assert told.exit_code == (3 if rows else 0)
+        assert "good" in by_group(ledger, "gold.rebalances") and "good-simple" in by_group(ledger, "gold.group_summary")
+    more(log, 3)
+    assert ledger.night(log.write(tmp_path / "logs"), number=3).exit_code == 0
+    assert whole.night(log.write(tmp_path / "logs")).exit_code == 0
     assert gold(ledger) == gold(whole)
