@@ -50,6 +50,8 @@ RETENTION_MIN_MS: Final = 59_000
 """One minute, less what the times of two records may be off."""
 SUBSCRIBED_TOPIC: Final = "SUBSCRIBED_TOPIC"
 """Method: a member was subscribed to the topic."""
+EXPIRE_TIME: Final = "EXPIRE_TIME"
+"""Method: the value itself says when it expires."""
 REMOVAL_MS: Final = 30_000
 """The coordinators delete the offsets of a topic so long after the controller removed it, at most."""
 CLOCKS_MS: Final = 1_000
@@ -102,13 +104,11 @@ class Deletions:
             for event in life.events
             if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
-        self._applied = self._applied_by_partition()
+        self._applied: dict[Partition, I32] = {}
+        """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
         self._of_topic: dict[int, list[tuple[int, I32, int]]] = {}
         """By topic, its partitions with their applied rows, and the place of the last one that is no tombstone."""
-        for (topic, partition), rows in self._applied.items():
-            values = np.flatnonzero(life.commits.change[rows] != _DELETE)
-            last = int(values[-1]) if len(values) else -1
-            self._of_topic.setdefault(topic, []).append((partition, rows, last))
+        self._read_applied()
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
         """The cause of each tombstone; `rows` are those of the commits with a DELETE."""
@@ -116,20 +116,32 @@ class Deletions:
         for step in self._steps(rows):
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
             offsets = {row: self._deleted(row, generation) for row in step.rows}
+            may_have_expired = all(offset.may_have_expired for offset in offsets.values())
+            age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
+            # of one topic in one operation nothing differs but what the values themselves say
+            alike: dict[tuple[int, int | None], Why] = {}
             for row in step.rows:
-                causes[row] = self._why(row, step, offsets, generation)
+                expire_at_ms = offsets[row].expire_at_ms
+                kind = int(self._life.commits.topic[row]), expire_at_ms
+                if kind not in alike:
+                    expired = self._expired(expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
+                    alike[kind] = self._why(row, step, expired, may_have_expired, generation)
+                causes[row] = alike[kind]
         return causes
 
-    def _why(self, row: int, step: _Step, offsets: Mapping[int, "_Deleted"], generation: GenerationRow | None) -> Why:
+    def _why(
+        self,
+        row: int,
+        step: _Step,
+        expired: Why | None,
+        may_have_expired: bool,
+        generation: GenerationRow | None,
+    ) -> Why:
         commits = self._life.commits
         removal = self._removal_before(commits.topics[commits.topic[row]], step.at_ms)
         if removal == CERTAIN and not self._life.has_clock_step(-1, step.last_log_offset):
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
-        may_have_expired = all(offset.may_have_expired for offset in offsets.values())
-        ages = [offset.age_ms for offset in offsets.values() if offset.age_ms is not None]
-        age_ms = min(ages, default=None)
-        expired = self._expired(offsets[row].expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
-        if expired is not None and offsets[row].expire_at_ms is not None:
+        if expired is not None and expired.method == EXPIRE_TIME:
             return expired
         others = self._others(row, step)
         if self._subscriptions.holds(row, step.at_ms):
@@ -165,7 +177,7 @@ class Deletions:
         check_ms = 2 * settings.offsets_retention_check_interval_ms
         if expire_at_ms is not None:
             is_at_check = at_ms <= expire_at_ms + check_ms
-            return Why(EXPIRED, "EXPIRE_TIME", CERTAIN if is_at_check else LIKELY)
+            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check else LIKELY)
         if age_ms is None:
             return None
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
@@ -197,17 +209,22 @@ class Deletions:
         commits = self._life.commits
         return _Step(tuple(rows), int(commits.recorded_at_ms[rows[-1]]), int(commits.log_offset[rows[-1]]))
 
-    def _applied_by_partition(self) -> dict[Partition, I32]:
-        """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
+    def _read_applied(self) -> None:
         commits = self._life.commits
         has_lost = np.zeros(len(commits.topics), np.bool_)
         has_lost[commits.topic[commits.change == _DELETE]] = True
         rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
+        if not len(rows):
+            return
+        places = np.arange(len(rows)) - np.repeat(bounds[:-1], np.diff(bounds))
+        last_values = np.maximum.reduceat(np.where(commits.change[rows] == _DELETE, -1, places), bounds[:-1])
         firsts = rows[bounds[:-1]]
-        partitions = zip(commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), strict=True)
-        return {
-            place: rows[first:end] for place, (first, end) in zip(partitions, pairwise(bounds.tolist()), strict=True)
-        }
+        found = zip(
+            commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), last_values.tolist(), strict=True
+        )
+        for (topic, partition, last), (first, end) in zip(found, pairwise(bounds.tolist()), strict=True):
+            self._applied[topic, partition] = rows[first:end]
+            self._of_topic.setdefault(topic, []).append((partition, rows[first:end], last))
 
     def _last_before(self, rows: I32, row: int) -> int:
         """The place, among applied rows, of the last one that was in force when this one was written, or -1."""

@@ -107,8 +107,8 @@ class _Changes:
     ) -> None:
         self._window_ms = window_ms
         self._names = names
-        self._log_offsets = log_offsets
         self._starts_ms = [row.started_at for row in rebalances]
+        self._by_time = sorted(zip(self._starts_ms, log_offsets, strict=True))
         self._of: list[list[tuple[str, tuple[str, ...]]]] = []
         """By rebalance, name and family of each that came or went."""
         self._times: dict[Name, list[int]] = defaultdict(list)
@@ -137,11 +137,9 @@ class _Changes:
     def _most(self, family: tuple[str, ...], index: int) -> int:
         """Members of a family in the window around a rebalance, at most."""
         at_ms = self._starts_ms[index]
-        return max(
-            self._names.most_around(family, place)
-            for place, start_ms in zip(self._log_offsets, self._starts_ms, strict=True)
-            if abs(start_ms - at_ms) <= self._window_ms
-        )
+        first = bisect_left(self._by_time, (at_ms - self._window_ms,))
+        end = bisect_left(self._by_time, (at_ms + self._window_ms + 1,))
+        return max(self._names.most_around(family, place) for _, place in self._by_time[first:end])
 
     def _is_often(self, name: Name, count: int, at_ms: int) -> bool:
         """Is a change at a time one of so many within the window?"""
