@@ -127,16 +127,11 @@ def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
 def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
     """Parts of the groups' log partitions that were not read, before the time."""
     by_log = _by_log(groups)
-    before_ms: dict[int, int] = {}  # by log partition, the newest time of what was read up to there
-    for row in sorted(silver.coverage(GROUPS_LOG), key=lambda row: (row["partition"], row["from_offset"])):
-        if row["partition"] not in by_log:
+    for row in silver.coverage(GROUPS_LOG):
+        if row["partition"] not in by_log or row["kind"] not in HOLES or row["reason"] == LOG_START:
             continue
-        if row["last_timestamp"] is not None:
-            last_ms = epoch_ms(row["last_timestamp"])
-            before_ms[row["partition"]] = max(last_ms, before_ms.get(row["partition"], last_ms))
-        if row["kind"] not in HOLES or row["reason"] == LOG_START:
-            continue
-        if _may_be_before(silver, row["partition"], row["from_offset"], before_ms.get(row["partition"])):
+        after_ms = None if row["first_timestamp"] is None else epoch_ms(row["first_timestamp"])
+        if _may_be_before(silver, row["partition"], row["from_offset"], after_ms):
             yield Caveat(
                 tuple(sorted(by_log[row["partition"]])),
                 f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
@@ -145,7 +140,7 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:
-    """May an offset have been written by the time of `silver`? `after_ms`: the newest time of what is before it."""
+    """May an offset have been written by the time of `silver`? `after_ms`: when what is before it was."""
     log_end = silver.log_end((GROUPS_LOG, log_partition))
     if log_end is not None:
         return offset < log_end
