@@ -21,6 +21,9 @@ _BEGINS: Final = attrgetter("from_log_offset", "valid_from")
 _ENDS: Final = attrgetter("to_log_offset", "valid_to")
 _AT: Final = attrgetter("at")
 
+_NO_TIMES: Final = frozenset({None, NONE_MS})
+"""As `is_time` has it: a set is asked of many at once."""
+
 Interval = TypeVar("Interval", GenerationRow, MemberRow, AssignmentRow)
 
 
@@ -33,8 +36,8 @@ def lacks_times(life: GroupLife) -> bool:
     """Is there a row of a group without a time? Commits are not asked: theirs are columns."""
     rows = (*life.generations, *life.members, *life.assignments)
     return (
-        not all(map(is_time, chain(map(_AT, life.events), map(_VALID_FROM, rows))))
-        or any(to is not None and not is_time(valid_to) for to, valid_to in map(_ENDS, rows))
+        not _NO_TIMES.isdisjoint(chain(map(_AT, life.events), map(_VALID_FROM, rows)))
+        or any(valid_to in _NO_TIMES and to is not None for to, valid_to in map(_ENDS, rows))
         or any(row.current_state_at == NONE_MS for row in life.generations)
     )
 

@@ -125,7 +125,8 @@ def judge_group(
     departed = find_departures(life, heard, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from))
     owners = [
-        row._replace(unowned_partition_ms=ms) for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
+        row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
+        for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
     ]
     if came_from is not None:
         rebalances = rebalances.after(came_from.generation_at)

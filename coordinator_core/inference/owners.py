@@ -8,6 +8,7 @@ the coordinator held; when a client really stopped reading it does not say, nor 
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
@@ -108,12 +109,17 @@ class _Targets:
     """Target assignments of a consumer group, to be asked whether one outlasted the stretch of ownership it led to."""
 
     def __init__(self, assignments: Iterable[AssignmentRow]) -> None:
-        self._ends: dict[tuple[str | None, int, str], list[tuple[int, int | None]]] = {}
-        """By topic id, partition and member, where targets begin and end."""
-        for row in assignments:
+        self._assignments = assignments
+
+    @cached_property
+    def _ends(self) -> dict[tuple[str | None, int, str], list[tuple[int, int | None]]]:
+        """By topic id, partition and member, where targets begin and end. Of most groups nobody asks."""
+        ends: dict[tuple[str | None, int, str], list[tuple[int, int | None]]] = {}
+        for row in self._assignments:
             if row.group_type == CONSUMER and row.assignment == TARGET:
                 key = row.topic_id, row.partition, row.member_id
-                self._ends.setdefault(key, []).append((row.from_log_offset, row.to_log_offset))
+                ends.setdefault(key, []).append((row.from_log_offset, row.to_log_offset))
+        return ends
 
     def outlast(self, owner: OwnerRow) -> bool:
         """Did the member's target have the partition still when its ownership ended?"""

@@ -63,7 +63,6 @@ def unowned_time(
     changes = [0] * (len(windows) + 1)
     """Difference of how many stretches a sync phase lies in, by window."""
     for index, row in enumerate(owners):
-        key = partition_of(row)
         kept = None if past is None else past.get(place_of(row))
         if kept is not None:
             by_owner[index] = kept
@@ -74,14 +73,16 @@ def unowned_time(
                     by_rebalance[window] += to_ms - from_ms
                     revoked[window] += (to_ms - from_ms) * (row.gap_cause == REVOKED)
                     for day, ms in cut_by_day(from_ms, to_ms):
-                        days.setdefault(day, Counter())[key] += ms
+                        days.setdefault(day, Counter())[partition_of(row)] += ms
+        if not phases.windows:
+            continue
         first, end = phases.within(row, past_end if kept is not None else row.from_log_offset)
         if first < end:
             changes[phases.windows[first]] += 1
             changes[phases.windows[end - 1] + 1] -= 1
             by_owner[index] += phases.sum_ms(first, end)
             for day, ms in phases.days(first, end):
-                days.setdefault(day, Counter())[key] += ms
+                days.setdefault(day, Counter())[partition_of(row)] += ms
     for window, count in enumerate(accumulate(changes[:-1])):
         by_rebalance[window] += count * (windows[window].sync_to_ms - windows[window].sync_from_ms)
     return UnownedTime(by_owner, by_rebalance, revoked, days)
