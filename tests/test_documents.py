@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -30,6 +31,7 @@ from jobs.whatif import AS_TOLD, WhatIfRow
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
+from tests.groupledger.raw import as_spark_gives, raw_records
 from tools import reference
 
 PAGES: Final = {path.name: path.read_text(encoding="utf-8") for path in documents()}
@@ -72,6 +74,9 @@ def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         patch.setattr(cli, "open_session", open_session)
         patch.setattr(cli.Run, "start", lambda: cli.Run("r1", CAPTURED_AT))
         facts = job("nightly", "--format", "json")
+        Path("raw").mkdir()
+        pq.write_table(as_spark_gives(raw_records(Warehouse("warehouse"))), "raw/records.parquet")
+        pq.write_table(raw_records(Warehouse("warehouse")), "log.parquet")
         yield Told(text.getvalue().replace(str(Path.cwd()), "."), facts)
 
 
@@ -86,7 +91,9 @@ def printed(told: Told) -> Printed:
             [words] = our_jobs(example.code)
             return told.text if words == ["nightly"] else job(*words)
         with redirect_stdout(io.StringIO()) as out:
-            exec(compile(example.code, "a document", "exec"), {"__name__": "__main__"})
+            # the JVM was started in another folder
+            code = example.code.replace('.parquet("', f'.parquet("{Path.cwd()}/')
+            exec(compile(code, "a document", "exec"), {"__name__": "__main__"})
         return out.getvalue()
 
     return cache(run)
