@@ -125,13 +125,12 @@ class _Changes:
     def is_flapping(self, index: int) -> bool:
         """Did somebody come or go in a rebalance who did so again and again around it?"""
         at_ms = self._starts_ms[index]
+        if any(self._is_often(name, CHANGES_MIN, at_ms) for name, _ in self._of[index]):
+            return True
         return any(
-            self._is_often(name, CHANGES_MIN, at_ms)
-            or (
-                self._is_often(family, CHANGES_MIN, at_ms)
-                and self._is_often(family, CHANGES_MIN * self._most(family, index), at_ms)
-            )
-            for name, family in self._of[index]
+            self._is_often(family, CHANGES_MIN, at_ms)
+            and self._is_often(family, CHANGES_MIN * self._most(family, index), at_ms)
+            for family in {family for _, family in self._of[index]}
         )
 
     def _most(self, family: tuple[str, ...], index: int) -> int:
