@@ -34,9 +34,10 @@ from jobs.held import Held, held_versions
 from jobs.read_only import writing_part
 from jobs.sinks import Warehouse
 from jobs.stores import spark_uri
-from jobs.views import DEFINITIONS, Definition, definitions_named_in
+from jobs.views import DEFINITIONS, Definition, Kind, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
+from schemas.tables.gold import LOG_ANOMALIES
 
 NEWEST: Final = "newest"
 """Database of tables as they stand, where their names stand for what a whole run left."""
@@ -102,6 +103,7 @@ class Catalogue:
         text = statement.lower().lstrip(" (")
         named = definitions_named_in(text)
         sources = {table for definition in named for table in definition.tables}
+        sources |= {LOG_ANOMALIES} if any(definition.kind is Kind.FUNCTION for definition in named) else set()
         is_all = text.startswith("show")
         self._make_known([table for table in self._tables if is_all or table.name in text or table in sources])
         for definition in named:
@@ -171,7 +173,9 @@ class Catalogue:
         """Make a view or function, unless it is there or a table which it reads is not."""
         is_able = all(table.full_name in self.table_names for table in definition.tables)
         if is_able and definition not in self._defined:
-            self.session.sql(definition.statement(is_persistent=self._is_persistent))
+            is_audited = LOG_ANOMALIES.full_name in self.table_names
+            statement = definition.statement(is_persistent=self._is_persistent, is_audited=is_audited)
+            self.session.sql(statement)
             self._defined.add(definition)
 
 

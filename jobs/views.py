@@ -4,6 +4,9 @@ A definition is a constant: no id, path or time is ever put into its text. What 
 argument of the function, thus as a value. All intervals are half open, so a moment belongs to one row only; what
 happened at the very millisecond asked for counts as done.
 
+Functions of a time have a column more: `is_moment_repeated` where the clock of a leader went back, so that the log goes
+through the moment twice. Then the row is one of two answers; `describe`, `owner` and `restore` give both.
+
 In Spark's in-memory catalogue they are temporary, and last as long as the session; with a metastore they are made
 persistent beside the tables, so that other sessions find them.
 """
@@ -11,6 +14,8 @@ persistent beside the tables, so that other sessions find them.
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.declare import Table
 from schemas.tables.gold import PARTITION_OWNERS
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES, SHARE_STATE_BATCHES
@@ -35,12 +40,42 @@ class Definition(NamedTuple):
     """What its query reads."""
     query: str
 
-    def statement(self, *, is_persistent: bool) -> str:
-        """The DDL."""
+    def statement(self, *, is_persistent: bool, is_audited: bool = True) -> str:
+        """The DDL. `is_audited`: gold.log_anomalies is there, which says where the time of a log went back."""
         temporary = "" if is_persistent else "TEMPORARY "
         if self.kind is Kind.VIEW:
             return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {self.query}"
-        return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {self.query}"
+        query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
+        return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
+
+
+CLOCK_STEPS: Final = """(
+        SELECT cluster_id, log_topic, log_partition,
+            collect_list(struct(at AS from_time, before + (before - at) AS to_time)) AS steps
+        FROM (
+            SELECT cluster_id, log_topic, log_partition, at,
+                timestamp_millis(CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT)) AS before
+            FROM gold.log_anomalies WHERE rule = 'TIME_WENT_BACK'
+        ) GROUP BY cluster_id, log_topic, log_partition
+    )"""
+"""By log partition, the stretches of time that its log goes through twice: from the earlier time of two records to that
+of the later one, and as far again, since nobody knows how much of it passed before the clock went back."""
+NO_CLOCK_STEPS: Final = """(
+        SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
+            CAST(NULL AS INT) AS log_partition,
+            CAST(NULL AS ARRAY<STRUCT<from_time: TIMESTAMP, to_time: TIMESTAMP>>) AS steps WHERE false
+    )"""
+
+
+def _clocks(alias: str, topic: str) -> str:
+    """The clock steps (`k`) of the log partition of a row."""
+    return f"""LEFT JOIN {CLOCK_STEPS} AS k
+        ON {alias}.cluster_id = k.cluster_id AND k.log_topic = '{topic}' AND {alias}.log_partition = k.log_partition"""
+
+
+def _is_repeated(time: str) -> str:
+    """The last column of functions of a time."""
+    return f"coalesce(exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time), false) AS is_moment_repeated"
 
 
 GROUP_COLUMNS: Final = """
@@ -98,9 +133,11 @@ SHARE_KEY: Final = "cluster_id, group_id, topic_id, partition"
 
 def _groups(condition: str, time: str | None) -> str:
     """Groups whose generations meet a condition, each where it is."""
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("g", OFFSETS_TOPIC))
     return f"""
-        SELECT {_prefixed(GROUP_COLUMNS, "g")} FROM silver.group_generations AS g LEFT JOIN {_homes()} AS h
+        SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g LEFT JOIN {_homes()} AS h
             ON g.cluster_id = h.cluster_id AND g.group_id = h.group_id AND g.log_partition = h.home
+        {clocks}
         WHERE {condition} AND {_is_home(time)}
     """
 
@@ -117,14 +154,17 @@ def _prefixed(columns: str, alias: str) -> str:
 def _offsets(condition: str, time: str | None, homes: str) -> str:
     """The offsets in force after the commits which meet a condition: the last one applied to each partition, in the log
     partition where the group is."""
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("c", OFFSETS_TOPIC))
+    names = OFFSET_COLUMNS if time is None else f"{OFFSET_COLUMNS}, is_moment_repeated"
     return f"""
-        SELECT {OFFSET_COLUMNS} FROM (
-            SELECT c.*, row_number() OVER (
+        SELECT {names} FROM (
+            SELECT c.*{repeated}, row_number() OVER (
                 PARTITION BY c.cluster_id, c.group_id, c.topic, c.partition
                 ORDER BY c.applied_log_offset DESC, c.log_offset DESC
             ) AS newness
             FROM silver.offset_commits AS c LEFT JOIN {homes} AS h
                 ON c.cluster_id = h.cluster_id AND c.group_id = h.group_id AND c.log_partition = h.home
+            {clocks}
             WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_home(time)}
         ) WHERE newness = 1 AND change <> 'DELETE'
     """
@@ -132,8 +172,9 @@ def _offsets(condition: str, time: str | None, homes: str) -> str:
 
 def _share_partitions(condition: str, batches_condition: str, time: str | None) -> str:
     """Share partitions with their batches in flight, in order of offsets, each in the log partition where it is."""
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("s", SHARE_TOPIC))
     return f"""
-        SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches
+        SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches{repeated}
         FROM silver.share_partition_states AS s LEFT JOIN (
             SELECT cluster_id, group_id, topic_id, partition, log_partition, sort_array(collect_list(struct(
                 first_offset, last_offset, delivery_state, delivery_count))) AS batches
@@ -144,6 +185,7 @@ def _share_partitions(condition: str, batches_condition: str, time: str | None) 
         LEFT JOIN {_stays("silver.share_partition_states", SHARE_KEY, "valid_from")} AS h
             ON s.cluster_id = h.cluster_id AND s.group_id = h.group_id
             AND s.topic_id = h.topic_id AND s.partition = h.partition AND s.log_partition = h.home
+        {clocks}
         WHERE s.record_kind <> 'TOMBSTONE' AND {condition} AND {_is_home(time)}
     """
 
@@ -191,9 +233,10 @@ OWNER_AT: Final = Definition(
     "(topic STRING, partition INT, time TIMESTAMP)",
     (PARTITION_OWNERS, GROUP_GENERATIONS),
     f"""
-    SELECT {_prefixed(OWNER_COLUMNS, "o")} FROM gold.partition_owners AS o
+    SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("owner_at.time")} FROM gold.partition_owners AS o
     LEFT JOIN {_homes()} AS h
         ON o.cluster_id = h.cluster_id AND o.group_id = h.group_id AND o.log_partition = h.home
+    {_clocks("o", OFFSETS_TOPIC)}
     WHERE {_is_home("owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id) AND o.partition = owner_at.partition
         AND {_holds_at("owner_at.time", "o.")}
     """,

@@ -100,6 +100,17 @@ DATA: dict[str, list[dict[str, Any]]] = {
         }
         for first, begin, end in ((8, 10, 20), (5, 10, 15), (7, 30, None))
     ],
+    # the log of the group that moved goes through ten minutes twice
+    "gold.log_anomalies": [
+        {
+            "log_topic": "__consumer_offsets",
+            "log_partition": 0,
+            "log_offset": 30,
+            "rule": "TIME_WENT_BACK",
+            "at": at(20),
+            "details": f"from {at(30).timestamp() * 1000:.0f} to {at(20).timestamp() * 1000:.0f} (epoch ms): back",
+        }
+    ],
     "gold.partition_owners": [
         {
             "group_id": group,
@@ -177,6 +188,36 @@ def test_groups_at_a_time(catalogue: Catalogue) -> None:
     expected = during((0, 3, [1]), (3, 5, [1, 7]), (5, 10, [1]), (10, 40, [2]))
     assert at_each(catalogue, "group_at", "generation", where="f.group_id <> 'moved'") == expected
     assert ask(catalogue, "SELECT * FROM group_at(:time)", time=at(-1)) == []
+
+
+@pytest.mark.spark
+def test_a_moment_that_the_log_has_twice_is_marked(catalogue: Catalogue) -> None:
+    """In the log partition whose time went back, for as long as it takes to pass that time again, and as far behind."""
+    marked = at_each(catalogue, "group_at", "is_moment_repeated", where="f.group_id = 'moved'")
+    assert marked == during((0, 20, [False]), (20, 40, [True]))
+    query = "SELECT committed_offset, is_moment_repeated FROM offsets_at('moved', :time)"
+    assert [ask(catalogue, query, time=at(minute)) for minute in (19, 25, 39, 41)] == [
+        [(5_000, False)],
+        [(5_000, True)],
+        [(5_000, True)],
+        [(12, False)],
+    ]
+    assert ask(catalogue, "SELECT is_moment_repeated FROM owner_at('t', 0, :time)", time=at(1)) == [(False,)]
+    query = "SELECT is_moment_repeated FROM share_partition_at('s', 't', 0, :time)"
+    assert ask(catalogue, query, time=at(25)) == ask(catalogue, query, time=at(20)) == []
+    assert ask(catalogue, query, time=at(5)) == [(False,)]
+
+
+@pytest.mark.spark
+def test_functions_need_no_audit(own_session: SparkSession, tmp_path: Path) -> None:
+    """Where gold is not there nothing is known of clocks, and no moment is marked."""
+    warehouse = Warehouse(str(tmp_path))
+    generations = TABLES["silver.group_generations"]
+    one = {"cluster_id": "c", "group_id": "g", "generation": 1, "log_partition": 0, **between(0, None)}
+    warehouse.write(generations, rows(generations, one), app_id="a", version=1)
+    catalogue = Catalogue(own_session, warehouse)
+    query = "SELECT generation, is_moment_repeated FROM group_at(:time)"
+    assert ask(catalogue, query, time=at(3)) == [(1, False)]
 
 
 @pytest.mark.spark
