@@ -6,6 +6,7 @@ Every number is a count of rows of a table, or a sum over them; each line names 
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG, NOT_JUDGED
 from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.ordering import grouped
 from jobs import entry
 from jobs.audits import WholeAudit
 from jobs.coverage import hole_count
@@ -211,6 +213,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     )
 
 
+SHARE_PARTITIONS_MAX: Final = 1 << 16
+"""Numbers for so many are left as they are, whether each is used or not."""
+
 REBALANCE_COLUMNS: Final = (
     "group_id",
     "incarnation",
@@ -271,20 +276,27 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
     """Offsets in some ranges of share partitions, each counted once: a record comes again as often as it is retried."""
     if not ranges.num_rows:
         return 0
-    place = np.zeros(ranges.num_rows, np.int64)
+    place, place_count = np.zeros(ranges.num_rows, np.int64), 1
     for name in ("group_id", "topic_id", "partition"):
         coded = pc.fill_null(ranges[name].combine_chunks().dictionary_encode().indices, -1).to_numpy() + 1
-        _, place = np.unique(place * (int(coded.max()) + 1) + coded, return_inverse=True)
-    first, last = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
-    order = np.lexsort((first, place))
-    place, first, last = place[order], first[order], last[order]
-    # ranges are in the order of their first offsets: each adds what lies behind the last offset so far
-    starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
+        span = int(coded.max()) + 1
+        place, place_count = place * span + coded, place_count * span
+        if place_count > max(ranges.num_rows, SHARE_PARTITIONS_MAX):
+            found, place = np.unique(place, return_inverse=True)
+            place_count = len(found)
+    # there are millions of ranges, but few share partitions, and of one they mostly come in the order of their offsets
+    rows, ends = grouped(place, place_count, np.arange(ranges.num_rows))
+    firsts, lasts = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
     count = 0
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(place)], strict=True):
-        farthest = np.maximum.accumulate(last[start:stop])
-        before = np.r_[first[start] - 1, farthest[:-1]]
-        count += int(np.maximum(last[start:stop] - np.maximum(before, first[start:stop] - 1), 0).sum())
+    for start, stop in pairwise([0, *ends.tolist()]):
+        if start == stop:
+            continue
+        first, last = firsts[rows[start:stop]], lasts[rows[start:stop]]
+        order = np.argsort(first, kind="stable")
+        first, last = first[order], last[order]
+        # each range adds what lies behind the last offset so far
+        before = np.r_[first[0] - 1, np.maximum.accumulate(last)[:-1]]
+        count += int(np.maximum(last - np.maximum(before, first - 1), 0).sum())
     return count
 
 

@@ -2,10 +2,14 @@
 
 import shlex
 from collections import Counter
+from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from jobs import findings as findings_module
 from jobs.findings import Findings, findings, lines
 from jobs.sinks import Warehouse
 from tests.jobs.history import CLUSTER, at, write
@@ -161,3 +165,34 @@ def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> No
         "./spark-submit.sh audit --list archived",
         "./spark-submit.sh report --output report.html",
     ]
+
+
+@pytest.mark.parametrize("share_partitions_max", [0, 1 << 16])
+def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, share_partitions_max: int
+) -> None:
+    """Ranges that overlap, in any order, of few share partitions or many: as many offsets as a set has; of few, the
+    ranges are not sorted by share partition."""
+    monkeypatch.setattr(findings_module, "SHARE_PARTITIONS_MAX", share_partitions_max)
+    if share_partitions_max:
+        monkeypatch.setattr(np, "unique", None)
+    chance = Random(1)
+    rows = []
+    for _ in range(60):
+        first = chance.randrange(30)
+        rows.append(
+            (
+                chance.choice("ab"),
+                chance.choice(("t", "u", None)),
+                chance.randrange(40),
+                first,
+                first + chance.randrange(20),
+            )
+        )
+    columns = dict(
+        zip(("group_id", "topic_id", "partition", "first_offset", "last_offset"), zip(*rows, strict=True), strict=True)
+    )
+    offsets = {(*place, offset) for *place, first, last in rows for offset in range(first, last + 1)}
+    assert findings_module._distinct_offset_count(
+        pa.table({name: list(values) for name, values in columns.items()})
+    ) == len(offsets)
