@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from groupledger.decoding import decode
     from groupledger.records import RecordsError
     from groupledger.replay import GroupReplay, ShareReplay, replay_groups, replay_share_partitions
+    from groupledger.sql import register
+    from groupledger.tables import read
 
 __all__ = [
     "GroupReplay",
@@ -20,6 +22,8 @@ __all__ = [
     "ShareReplay",
     "__version__",
     "decode",
+    "read",
+    "register",
     "replay_groups",
     "replay_share_partitions",
 ]
@@ -29,6 +33,8 @@ _MODULES: Final = {
     "RecordsError": "records",
     "ShareReplay": "replay",
     "decode": "decoding",
+    "read": "tables",
+    "register": "sql",
     "replay_groups": "replay",
     "replay_share_partitions": "replay",
 }

@@ -467,7 +467,8 @@ class _Commits:
             told = chunk.are_told(commits.log_offset)
             yield _settled(self._decided(commits, commits_table(commits, partition, told)), True)
         commits = lane.finish()
-        yield _settled(self._decided(commits, commits_table(commits, partition)), False)
+        if len(commits):
+            yield _settled(self._decided(commits, commits_table(commits, partition)), False)
 
     def _decided(self, commits: CommitColumns, rows: pa.Table) -> pa.Table:
         """Without markers nothing is known of a transaction, also where the same producer commits again."""
@@ -578,3 +579,16 @@ def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, LaneOutput, boo
 def _share_findings(batches: Batches) -> Iterator[pa.Table]:
     for chunk, output, _ in _share_outputs(batches):
         yield from _findings(chunk, output.findings, SHARE_TOPIC)
+
+
+def replay_of(name: str, *, has_markers: bool) -> ReplayKey | None:
+    """What makes the rows of a table of silver from the records of one key; None: no replay makes them."""
+    if name == OFFSET_COMMITS.full_name:
+        return _Commits(has_markers)
+    for table in (*ROWS_OF_GROUPS, MEMBER_ASSIGNMENTS):
+        if table.full_name == name:
+            return _Groups(table)
+    for table in _ROWS_OF_SHARE_STATE:
+        if table.full_name == name:
+            return _ShareState(table)
+    return None

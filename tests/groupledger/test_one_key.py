@@ -17,8 +17,11 @@ from groupledger.replay import ReplayKey, _Commits, _Groups, _ShareState
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES
 from schemas.tables import TABLES
+from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS
+
+QUICK = ("full-a", "compact-partial", "old-40")
 
 OF_GROUPS = {
     "silver.offset_commits": _Commits(has_markers=True),
@@ -112,7 +115,10 @@ def rows_of(replay: ReplayKey, batches: Iterator[pa.RecordBatch], name: str) -> 
     return [repr(row) for some in made for row in some]
 
 
-@pytest.mark.parametrize("recording", RECORDINGS)
+@pytest.mark.parametrize(
+    "recording",
+    [name if name in QUICK else pytest.param(name, marks=takes_minutes) for name in RECORDINGS],
+)
 def test_rows_of_keys_are_those_of_nightly(recorded: Recorded, recording: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of one key at a time, in Arrow batches of random sizes and chunks of a few rows, give nightly's rows."""
     ledger, records = recorded(recording)

@@ -1,0 +1,119 @@
+"""The API as SQL: functions that decode, and a table function that replays one key."""
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+from pyspark.sql.types import StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
+
+from coordinator_core.log.chunk import CONTROL_NONE
+from groupledger.decoding import decode_record
+from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError
+from groupledger.replay import replay_of
+from jobs.arrow_schemas import arrow_schema, delta_struct
+from jobs.replay_tasks import OFFSETS_TOPIC
+from schemas.tables import TABLES
+from schemas.tables.silver import GROUP_EVENTS
+
+KEY_TYPE: Final = (
+    "record_type INT, record_name STRING, group_id STRING, topic_id STRING, partition INT, fields STRING, error STRING"
+)
+VALUE_TYPE: Final = "record_name STRING, version INT, fields STRING, error STRING"
+
+_MARKERS: Final = {"ABORT": 0, "COMMIT": 1}
+
+
+def register(spark: SparkSession) -> None:
+    """Make these known to a session's SQL, under these names:
+
+    `coordinator_key(key [, topic])`: a STRUCT of what a key says; `topic` is __consumer_offsets unless it is given.
+    `coordinator_value(key, value [, topic])`: a STRUCT of what the value says; null for a tombstone.
+    `replay_group([name => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`: the
+    rows of a table of silver, of one key a partition; of silver.group_events unless one is named. It takes `key`,
+    `value`, `partition`, `offset`, `timestamp` and what else `replay_groups` takes, under these names alone, and holds
+    the records of a key in memory: where they are many, use `replay_groups`.
+    """
+    spark.udf.register("coordinator_key", F.udf(coordinator_key, KEY_TYPE, useArrow=True))
+    spark.udf.register("coordinator_value", F.udf(coordinator_value, VALUE_TYPE, useArrow=True))
+    spark.udtf.register("replay_group", cast(UserDefinedTableFunction, F.udtf(ReplayGroup)))
+
+
+def coordinator_key(key: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
+    """What a key says: columns of `KEY_TYPE`."""
+    if key is None:
+        return None
+    made = decode_record(topic, key, None)
+    return (
+        *(made.record_type, made.record_name, made.group_id, made.topic_id, made.partition),
+        *(made.key, made.error),
+    )
+
+
+def coordinator_value(key: bytes | None, value: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
+    """What a value says: columns of `VALUE_TYPE`."""
+    if value is None:
+        return None
+    made = decode_record(topic, key, value)
+    return made.record_name, made.value_version, made.value, made.error
+
+
+class ReplayGroup:
+    """The table function `replay_group`. Spark calls it once for each partition of its table."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._table = ""
+
+    @staticmethod
+    def analyze(records: AnalyzeArgument, name: AnalyzeArgument | None = None) -> AnalyzeResult:
+        """The columns of the table that is named; raises RecordsError for what the records lack."""
+        table = GROUP_EVENTS.full_name if name is None else str(name.value)
+        names = {field.name: field.dataType.simpleString() for field in records.dataType}  # type: ignore[attr-defined]
+        for column, expected in EXPECTED.items():
+            if column not in names and expected.is_required:
+                raise RecordsError(f"records have no column {column!r}: {expected.meaning}. Select it under this name")
+            if column in names and names[column] not in expected.types:
+                raise RecordsError(
+                    f"column {column!r} of records is {names[column].upper()}: cast it to {expected.types[-1]}"
+                )
+        if replay_of(table, has_markers=True) is None:
+            raise RecordsError(f"no table {table!r} is made by replay: name one, as silver.offset_commits")
+        columns = [column for column in TABLES[table].columns if column.name != "cluster_id"]
+        return AnalyzeResult(StructType.fromJson(delta_struct(columns)))
+
+    def eval(self, records: Row, name: str = GROUP_EVENTS.full_name) -> None:
+        """Keep a record."""
+        self._table = name
+        row = records.asDict()
+        at = row["timestamp"]
+        made = {
+            "log_partition": row["partition"],
+            "log_offset": row["offset"],
+            "timestamp_ms": at if at is None or isinstance(at, int) else round(at.timestamp() * 1000),
+            "key": None if row["key"] is None else bytes(row["key"]),
+            "value": None if row["value"] is None else bytes(row["value"]),
+        }
+        if "base_offset" in row:
+            made["operation"] = row["base_offset"]
+        if "producer_id" in row:
+            made["producer_id"] = row["producer_id"]
+            made["is_transactional"] = row.get("is_transactional", (row["producer_id"] or -1) >= 0)
+        if "is_control" in row:
+            kind = _MARKERS.get(str(row.get("control_type")).upper(), (row["key"] or b"\\0")[-1])
+            made["control_type"] = kind if row["is_control"] else CONTROL_NONE
+        self._rows.append(made)
+
+    def terminate(self) -> Iterator[tuple[Any, ...]]:
+        """Replay what was kept."""
+        if not self._rows:
+            return
+        schema = pa.schema([(name, OPENED_TYPES[name]) for name in self._rows[0]])
+        has_markers = {"producer_id", "control_type"} <= set(schema.names)
+        replay = replay_of(self._table, has_markers=has_markers)
+        assert replay is not None, "analyze has looked"
+        names = [name for name in arrow_schema(TABLES[self._table]).names if name != "cluster_id"]
+        for made in replay(iter(pa.Table.from_pylist(self._rows, schema=schema).to_batches())):
+            yield from (tuple(row.values()) for row in made.select(names).to_pylist(maps_as_pydicts="strict"))

@@ -1,0 +1,74 @@
+"""Tables of a warehouse, read as whole runs left them."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import groupledger
+from jobs.arrow_schemas import arrow_schema
+from jobs.errors import WarehouseError
+from jobs.sinks import Warehouse
+from schemas.tables import TABLES
+from schemas.tables.state import STARTS
+from tests.cases.harness import FIRST_NIGHT, Ledger
+from tests.groupledger.raw import recording
+
+pytestmark = pytest.mark.slow
+NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
+
+
+def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """What is read is what the newest whole run left, though another begins and writes; at a time, what was there then;
+    of two clusters, each as its own run left it."""
+    ledger = Ledger(tmp_path, "a")
+    ledger.night(recording("codec-zstd"))
+    first = {name: len(ledger.rows(name)) for name in NAMES}
+    ledger.night(recording("old-40"), number=2, cluster_id="b")
+    both = {name: len(ledger.rows(name)) for name in NAMES}
+    root = str(tmp_path)
+
+    def counts(**arguments: object) -> dict[str, int]:
+        return {name: groupledger.read(spark, name, warehouse=root, **arguments).count() for name in NAMES}
+
+    assert counts() == both
+    assert counts(cluster_id="a") == first
+    assert counts(at=FIRST_NIGHT + timedelta(days=1)) == first
+
+    pinned = groupledger.read(spark, "silver.group_events", warehouse=root)
+    warehouse = Warehouse(root)
+    start = warehouse.read(STARTS).filter(pa.compute.field("cluster_id") == "a").slice(0, 1).to_pylist()[0]
+    begun = pa.Table.from_pylist([start | {"replay_version": 10, "run_id": "late"}], schema=arrow_schema(STARTS))
+    warehouse.write(STARTS, begun, app_id="test", version=1)
+    table = TABLES["silver.group_events"]
+    rows = warehouse.read(table).slice(0, 5)
+    warehouse.write(table, rows, app_id="test", version=1)
+    assert pinned.count() == both["silver.group_events"]
+    assert (
+        groupledger.read(spark, "silver.group_events", warehouse=root, cluster_id="a").count()
+        == first["silver.group_events"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("silver.nothing", {}, "there is no table 'silver.nothing' that runs leave whole; there are: silver."),
+        ("state.runs", {}, "there is no table 'state.runs'"),
+        ("silver.group_events", {"warehouse": "/nowhere"}, "there is no table silver.group_events in '/nowhere'"),
+        ("silver.group_events", {"cluster_id": "z"}, "has no whole run of cluster 'z': run nightly first"),
+        ("gold.rebalances", {"at": FIRST_NIGHT}, "has no whole run that had started by 2026-11-25T00:00:00+00:00"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, name: str, arguments: dict[str, object], message: str
+) -> None:
+    """A table, a cluster or a run that is not there is one error with the remedy."""
+    root = tmp_path_factory.getbasetemp() / "whole"
+    if not root.exists():
+        Ledger(root).night(recording("codec-zstd"))
+    with pytest.raises(WarehouseError) as raised:
+        groupledger.read(spark, name, **{"warehouse": str(root), **arguments})
+    assert message in str(raised.value)
