@@ -1,24 +1,25 @@
-"""Work for Spark's tasks that reads and writes files itself: one element a task, results back to the driver.
+"""Tasks of Spark that read and write files themselves: a plan of input partitions, one a task, and what each wrote.
 
-Neither the input nor the output of such a task goes through the JVM: it gets a small description of its work and
-answers with a small description of what it did.
+The words are those of DataSource V2. The driver plans input partitions; `mapPartitions` hands each to a task, which
+reads, replays and writes; its commit message says which files it wrote; the driver commits the files of all tasks, in a
+Delta transaction a table, or none of them. No row goes through the JVM, either way.
 """
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, Generic, TypeVar
 
-from pyspark import Accumulator
+from pyspark import Accumulator, SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.memory import few_cycles, make_room_for
 
-Work = TypeVar("Work")
-Done = TypeVar("Done")
+InputPartition = TypeVar("InputPartition")
+WriterCommitMessage = TypeVar("WriterCommitMessage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +58,53 @@ def doing() -> Doing | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted(Generic[Work, Done]):
-    """A function that says in bytes how much it has done, when it has."""
+class _Task(Generic[InputPartition, WriterCommitMessage]):
+    """What runs on each partition of the plan; it says in bytes how much it has done, when it has."""
 
-    function: Callable[[Work], Done]
+    function: Callable[[InputPartition], WriterCommitMessage]
     done: "Accumulator[int]"
 
-    def __call__(self, work: Work) -> Done:
-        make_room_for(self.function)
-        with few_cycles():
-            result = self.function(work)
-        self.done.add(_size_bytes(work))
-        return result
+    def __call__(self, partitions: Iterable[InputPartition]) -> Iterator[WriterCommitMessage]:
+        for partition in partitions:
+            make_room_for(self.function)
+            with few_cycles():
+                message = self.function(partition)
+            self.done.add(_size_bytes(partition))
+            yield message
 
 
 def run_tasks(
-    session: SparkSession, function: Callable[[Work], Done], work: Sequence[Work], what: str = ""
-) -> list[Done]:
-    """Run `function` on each element in a task of its own; results in the order of `work`.
+    session: SparkSession,
+    function: Callable[[InputPartition], WriterCommitMessage],
+    plan: Sequence[InputPartition],
+    what: str = "",
+) -> list[WriterCommitMessage]:
+    """Run `function` on each input partition in a task of its own; commit messages in the order of the plan.
 
-    `function` and `work` must pickle: functions of a module do. Spark repeats a task that failed, so `function` must
-    leave nothing behind that a second run would double. `what` is being done, in plain words; where elements have
-    `size_bytes`, progress is told by them.
+    Both must pickle: functions of a module do. Spark repeats a task that failed, so `function` must leave nothing
+    behind that a second run would double. `what` is being done, in plain words: the name of the job and its stage in
+    Spark's UI and event log; where partitions have `size_bytes`, progress is told by them.
     """
-    if not work:
+    if not plan:
         return []
     context = session.sparkContext
-    with _telling(Doing(what, sum(map(_size_bytes, work)), context.accumulator(0))) as now:
-        return context.parallelize(work, len(work)).map(_Counted(function, now.done)).collect()
+    with _telling(Doing(what, sum(map(_size_bytes, plan)), context.accumulator(0))) as now, _described(context, what):
+        partitions = context.parallelize(plan, len(plan)).mapPartitions(_Task(function, now.done))
+        return partitions.setName(what).collect()
 
 
-def _size_bytes(work: object) -> int:
-    size_bytes: int = getattr(work, "size_bytes", 0)
+@contextmanager
+def _described(context: SparkContext, what: str) -> Iterator[None]:
+    """Jobs of this thread have a description."""
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription("")
+
+
+def _size_bytes(partition: object) -> int:
+    size_bytes: int = getattr(partition, "size_bytes", 0)
     return size_bytes
 
 

@@ -35,14 +35,20 @@ class _Context:
     def accumulator(self, value: int) -> _Accumulator:
         return _Accumulator(value)
 
-    def map(self, function: Callable[[Any], Any]) -> Self:
+    def mapPartitions(self, function: Callable[[Any], Any]) -> Self:  # noqa: N802  (Spark names it so)
         self._functions.append(pickle.loads(pickle.dumps(function)))
         return self
+
+    def setName(self, _: str) -> Self:  # noqa: N802
+        return self
+
+    def setJobDescription(self, _: str) -> None:  # noqa: N802
+        pass
 
     def collect(self) -> list[Any]:
         done = self._work
         for function in self._functions:
-            done = [pickle.loads(pickle.dumps(function(element))) for element in done]
+            done = [pickle.loads(pickle.dumps(made)) for element in done for made in function(iter((element,)))]
         return list(done)
 
 

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.audit import AuditPlan, new_bytes
@@ -11,7 +12,7 @@ from jobs.replay_state import Step, Watermark
 from jobs.replay_tasks import LogFiles
 from jobs.sinks import TableFile
 from jobs.sources.segments import PartitionLog, Segment
-from jobs.tasks import TASK_BYTES_MIN, tapered
+from jobs.tasks import TASK_BYTES_MIN, run_tasks, tapered
 
 MIB = 1024 * 1024
 
@@ -110,3 +111,15 @@ def test_what_an_audit_reads_of_a_log_partition(step: Step, expected: int) -> No
     audited = 400 if step is Step.REST else 300
     plan = AuditPlan((log,), {("t", 0): step}, is_resting=False, next_offsets={("t", 0): audited})
     assert new_bytes(log, plan, {("t", 0): Watermark(400, ())}) == expected
+
+
+@pytest.mark.spark
+def test_a_stage_has_the_name_of_what_is_done(spark: SparkSession) -> None:
+    """In Spark's UI and event log; messages come in the order of the plan, and what runs later has no name of it."""
+    assert run_tasks(spark, abs, (-3, 2, -1), "absolute numbers") == [3, 2, 1]
+    spark.sparkContext.parallelize((1,), 1).count()
+    store = spark.sparkContext._jsc.sc().statusStore()
+    newest = store.jobsList(None).iterator()
+    descriptions = [newest.next().description().getOrElse(None) for _ in range(2)]
+    assert "absolute numbers" in descriptions
+    assert len({*descriptions}) == 2
