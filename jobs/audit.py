@@ -32,7 +32,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups, audit_groups_apart
 from jobs.audit_hanging import hanging_transactions
-from jobs.audit_shares import audit_shares, share_days
+from jobs.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
 from jobs.copies import Rewrites
@@ -397,15 +397,19 @@ def audit_logs(work: AuditWork) -> AuditDone:
     except (MemoryError, OSError, CoreError, JobError):
         raise
     except Exception:
-        if work.topic != OFFSETS_TOPIC:
+        if work.topic not in _AUDIT_APART:
             raise
     # a fault in what is done for many groups at once: its files are gone, and all is judged without those that cause it
     with AuditParts(work) as parts:
-        audit_groups_apart(work, parts)
+        _AUDIT_APART[work.topic](work, parts)
         return parts.done
 
 
 _AUDIT: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {
     OFFSETS_TOPIC: audit_groups,
     SHARE_TOPIC: audit_shares,
+}
+_AUDIT_APART: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {
+    OFFSETS_TOPIC: audit_groups_apart,
+    SHARE_TOPIC: audit_shares_apart,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.inference.broken_rules import NOT_JUDGED
-from coordinator_core.inference.share_log import ShareLog
+from coordinator_core.inference.share_log import ShareKeys, ShareLog
 from jobs import audit_groups, audit_shares, audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
@@ -124,7 +124,10 @@ def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("good_nights", [0, 1])
-def test_a_share_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good_nights: int) -> None:
+@pytest.mark.parametrize("stage", ["audit_share_log", "archived_table"])
+def test_a_share_group_that_cannot_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, good_nights: int
+) -> None:
     """The other share groups of its log partition, and of others, have gold, also where all was settled before."""
     ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
     logs, night = [SmallLog(0, SHARE_TOPIC), SmallLog(1, SHARE_TOPIC)], 0
@@ -141,15 +144,23 @@ def test_a_share_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest
 
     for _ in range(good_nights):
         assert ledger.night(goes_on(), number=night).exit_code == 0
-    judge = audit_shares.audit_share_log
+    made = getattr(audit_shares, stage)
 
-    def failing(log: ShareLog, *args: Any) -> Any:
-        if {log.keys.group_ids[code] for code in log.keys.group[log.states.key].tolist()} & {"bad"}:
+    def groups(of: Any, keys: ShareKeys | None = None) -> set[str]:
+        """Whose rows a stage is given, be it a log, columns of gold or rows of silver."""
+        if isinstance(of, ShareLog):
+            keys, key = of.keys, of.states.key
+        else:
+            keys, key = keys or of.keys, of.key
+        return {keys.group_ids[code] for code in keys.group[key].tolist()}
+
+    def failing(of: Any, *args: Any) -> Any:
+        if "bad" in groups(of, args[0] if stage.endswith("_table") else None):
             raise PlantedError("planted")
-        return judge(log, *args)
+        return made(of, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit_shares, "audit_share_log", failing)
+        patch.setattr(audit_shares, stage, failing)
         for _ in range(2):
             assert ledger.night(goes_on(), number=night).exit_code == 3
             rows = ledger.rows("gold.log_anomalies")
