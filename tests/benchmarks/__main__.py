@@ -1,6 +1,6 @@
 """Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
-a live cluster, side by side with that of the same segments; what a night costs as the log grows (see `growth`), and
-where one key of it is out of proportion (see `skewed`).
+a live cluster, side by side with that of the same segments; the Python API on raw records; what a night costs as the
+log grows (see `growth`), and where one key of it is out of proportion (see `skewed`).
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -23,8 +23,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import executors, growth, live, live_capture, skewed
-from tests.benchmarks.generate import write_logs
+from tests.benchmarks import dataframes, executors, growth, live, live_capture, skewed
+from tests.benchmarks.generate import OFFSETS_TOPIC, write_logs
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
 CACHE = ROOT / ".cache" / "benchmarks"
@@ -95,6 +95,13 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         f"gold {median['audit']:.1f} s; largest Python worker {worker_bytes / 2**20:,.0f} MiB",
         flush=True,
     )
+    if topic == OFFSETS_TOPIC:
+        seconds, done = dataframes.measure(scratch / "warehouse", scratch / "dataframes")
+        print(
+            f"{topic} by the Python API, a table of raw records to a Delta table of commits: {seconds:.1f} s, ratio "
+            f"{their_seconds / seconds:.2f}; largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB",
+            flush=True,
+        )
 
 
 def main() -> None:

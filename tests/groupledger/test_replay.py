@@ -13,10 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
 from groupledger.replay import GroupReplay, ShareReplay
+from jobs.sources.kafka_log import KafkaLogDataSource
 from tests.cases.harness import Ledger
 from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, as_spark_gives
+from tests.groupledger.raw import recording as logs_of
 
 QUICK = "full-a"
 pytestmark = pytest.mark.slow
@@ -224,3 +226,12 @@ def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -
     broken = first.selectExpr("*", "unhex('0000') as batch")
     (error,) = groupledger.replay_share_partitions(broken).errors.collect()
     assert (error.code, error.topic, error.cluster_id) == ("TRUNCATED_BATCH", "__share_group_state", ledger.cluster_id)
+
+
+def test_kafka_log_is_a_source(spark: SparkSession, recorded: Recorded) -> None:
+    """What the project's data source reads of segment files is replayed as it is, transactions decided."""
+    ledger, _ = recorded(QUICK)
+    spark.dataSource.register(KafkaLogDataSource)
+    batches = spark.read.format("kafka_log").option("segments", str(logs_of(QUICK))).load()
+    made = groupledger.replay_groups(batches, cluster_id=ledger.cluster_id).commits
+    assert_same(spark, made, ledger, "silver.offset_commits")
