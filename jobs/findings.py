@@ -24,7 +24,8 @@ from jobs.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.other_writers import ForeignWrite, written_by_others
 from jobs.other_writers import lines as lines_of_others
 from jobs.quarantine import open_count
-from jobs.sinks import Warehouse
+from jobs.silver_reader import SilverFiles
+from jobs.sinks import TableFile, Warehouse
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
@@ -33,6 +34,7 @@ from schemas.tables.gold import (
     LOG_ANOMALIES,
     REBALANCES,
     REDELIVERIES,
+    SHARE_GROUP_SUMMARY,
 )
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
@@ -69,8 +71,11 @@ class Findings:
     """Offsets of share groups."""
     given_up_groups: tuple[tuple[str, int], ...]
     """Share groups and how many offsets they gave up, most first."""
-    redelivered_count: int
-    """Records of share groups, each counted once however often it was handed back or given out again."""
+    redelivered_count: int | None
+    """Records of share groups, each counted once however often it was handed back or given out again; None where they
+    are too many to be told from one another in a moment."""
+    redelivered_times: int
+    """How often records were handed back or given out again."""
     odd_commits: tuple[tuple[str, int], ...]
     """Kinds of commit anomalies and their counts, by kind."""
     broken_rules: tuple[tuple[str, int], ...]
@@ -145,6 +150,7 @@ class Findings:
             "given_up_marker_count": self.marker_count,
             "given_up_by_group": dict(self.given_up_groups),
             "redelivered_count": self.redelivered_count,
+            "redelivered_times": self.redelivered_times,
             "odd_commits": dict(self.odd_commits),
             "guessed_odd_commits": dict(self.guessed_commits),
             "broken_rules": dict(self.broken_rules),
@@ -172,7 +178,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     is_marker = pc.fill_null(pc.equal(archived["likely_cause"].cast(pa.string()), TRANSACTION_MARKER), False)
     given_up = archived.filter(pc.invert(is_marker))
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
-    redelivered = gold.read(REDELIVERIES, ["group_id", "topic_id", "partition", "first_offset", "last_offset"])
+    redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])["redelivered_count"]
     odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
@@ -194,7 +200,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         given_up_count=pc.sum(offsets).as_py() or 0,
         marker_count=pc.sum(is_marker).as_py() or 0,
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
-        redelivered_count=_distinct_offset_count(redelivered),
+        redelivered_count=_redelivered_count(gold.files(REDELIVERIES)),
+        redelivered_times=pc.sum(redelivered).as_py() or 0,
         odd_commits=_counts_of(odd_commits.filter(pc.invert(is_guessed))["kind"]),
         guessed_commits=_counts_of(odd_commits.filter(is_guessed)["kind"]),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
@@ -213,6 +220,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     )
 
 
+REDELIVERIES_MAX: Final = 500_000
+"""Rows that are read to tell their records from one another; the driver takes 0.4 s for a million."""
+SHARE_PARTITION_TEXTS: Final = ("group_id", "topic_id")
 SHARE_PARTITIONS_MAX: Final = 1 << 16
 """Numbers for so many are left as they are, whether each is used or not."""
 
@@ -272,13 +282,26 @@ def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
+def _redelivered_count(files: Sequence[TableFile]) -> int | None:
+    if sum(file.row_count or 0 for file in files) > REDELIVERIES_MAX:
+        return None
+    columns = (*SHARE_PARTITION_TEXTS, "partition", "first_offset", "last_offset")
+    found = SilverFiles({REDELIVERIES.full_name: tuple(files)}).scan(REDELIVERIES, columns, SHARE_PARTITION_TEXTS)
+    return _distinct_offset_count(found)
+
+
 def _distinct_offset_count(ranges: pa.Table) -> int:
     """Offsets in some ranges of share partitions, each counted once: a record comes again as often as it is retried."""
     if not ranges.num_rows:
         return 0
     place, place_count = np.zeros(ranges.num_rows, np.int64), 1
-    for name in ("group_id", "topic_id", "partition"):
-        coded = pc.fill_null(ranges[name].combine_chunks().dictionary_encode().indices, -1).to_numpy() + 1
+    ranges = ranges.unify_dictionaries()
+    for name in (*SHARE_PARTITION_TEXTS, "partition"):
+        column = ranges[name].combine_chunks()
+        if not pa.types.is_integer(column.type):
+            # texts as they are, or as their numbers in a dictionary
+            column = column.dictionary_encode().indices
+        coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
         span = int(coded.max()) + 1
         place, place_count = place * span + coded, place_count * span
         if place_count > max(ranges.num_rows, SHARE_PARTITIONS_MAX):
@@ -363,8 +386,10 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         if found.marker_count:
             what += f"; {found.marker_count:,} offsets more look like transaction markers"
         yield _line(what, "audit --list archived", options)
-    if found.redelivered_count:
-        what = f"handed back or given out again: {found.redelivered_count:,} records"
+    if found.redelivered_count or found.redelivered_times:
+        times = f"records {found.redelivered_times:,} times"
+        count = found.redelivered_count
+        what = f"handed back or given out again: {times if count is None else f'{count:,} records'}"
         yield _line(what, "audit --list redeliveries", options)
     if found.odd_commits:
         yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)

@@ -95,6 +95,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         redelivered("r", 0, 0, 8) | {"topic_id": "U"},
         redelivered("r", 50, 59, 9) | {"cluster_id": "another"},
     ],
+    "gold.share_group_summary": [
+        {"cluster_id": CLUSTER, "group_id": "s", "day": at(day * DAY_MINUTES), "redelivered_count": 17 + day}
+        for day in (1, 2)
+    ],
     "bronze.coverage": [
         coverage(number, kind) for number, kind in enumerate(("CAPTURED", "MISSING", "CORRUPT", "COMPACTED"))
     ],
@@ -122,6 +126,7 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         given_up_count=41,
         given_up_groups=(("r", 30), ("s", 11)),
         redelivered_count=19,
+        redelivered_times=37,
         odd_commits=(("REWIND", 2), ("SKIP", 1)),
         broken_rules=(("OTHER", 1),),
         log_oddities=(("TIME", 1),),
@@ -196,3 +201,12 @@ def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
     assert findings_module._distinct_offset_count(
         pa.table({name: list(values) for name, values in columns.items()})
     ) == len(offsets)
+
+
+def test_millions_of_redeliveries_are_not_read(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is said how often records came back, which the days of the groups know."""
+    monkeypatch.setattr(findings_module, "REDELIVERIES_MAX", 7)
+    write(warehouse, ROWS)
+    found = findings(warehouse, CLUSTER)
+    assert (found.redelivered_count, found.redelivered_times) == (None, 37)
+    assert any("handed back or given out again: records 37 times" in line for line in lines(found))
