@@ -223,7 +223,7 @@ class ContinuousCapture:
         bronze = self._bronze = Bronze.load(self._warehouse, settings.cluster_id)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._warehouse, settings.cluster_id)
-        refuse_other_logs(logs, bronze, ids)
+        refuse_other_logs(logs, bronze, ids, is_merged=True)
         keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}
         positions = {log_key(log.topic, log.partition): next_offset(log, bronze) for log in logs}

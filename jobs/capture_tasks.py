@@ -413,7 +413,7 @@ class _LogCapture:
         """Offsets to ask the broker for. Where the log goes on behind bronze, the last batch there is asked for, too:
         if it is another one, copies part ways. Where the log is shorter than bronze, all of it."""
         wanted, live = self.work.wanted(self.settled), self.work.live
-        if live is None or self.work.is_piece or not self.known:
+        if live is None or not self.known:
             return wanted
         self._lineage_before = self._lineage
         if live.next_offset <= self.known[-1][1]:

@@ -227,6 +227,24 @@ def test_the_tail_of_a_dead_broker_makes_way_for_the_live_log(
     assert kafka.fetches == []
 
 
+@pytest.mark.parametrize("ends", [(8,), (4, 8), (4, 6, 8), (6, 7, 8)])
+def test_pieces_follow_a_newer_leader_too(run: Capturing, kafka: FakeKafka, ends: tuple[int, ...]) -> None:
+    """A running capture finds that the last batch of bronze is another one now, or that the log ends before it, and
+    gives what one capture of the whole log gives."""
+    dead = [of_epoch(0, 0, 3), of_epoch(0, 3), of_epoch(0, 4, 2)]
+    live = [of_epoch(0, 0, 3), of_epoch(1, 3), of_epoch(1, 4, 2), of_epoch(1, 6), of_epoch(1, 7)]
+    kafka.logs[0] = dead
+    run(to={0: 6})
+    for end in ends:
+        kafka.logs[0] = live[: {4: 2, 6: 3, 7: 4, 8: 5}[end]]
+        run(to={0: end}, ids={TOPIC: topic_id(kafka)})
+    assert run.rows() == live
+    assert run.coverage() == [(0, 7, "CAPTURED", None)]
+    # each batch that makes way is named, as in a nightly capture: how many depends on what was there at each look
+    places = sorted({(code, offset) for code, offset, _ in run.quarantined()})
+    assert places in ([("COPIES_PART", 3)], [("COPIES_PART", 3), ("COPIES_PART", 4)])
+
+
 def topic_id(kafka: FakeKafka) -> str:
     """As the cluster names it."""
     settings = load_settings({"bootstrap_servers": kafka.address, "topics": (TOPIC,)}, environment={})
