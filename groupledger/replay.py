@@ -307,7 +307,13 @@ class _Keyed:
         frame = self.records.frame
         if self.records.has_topic:
             frame = frame.where(F.col("topic") == F.lit(self.topic))
+        if self.records.has_cluster:
+            frame = frame.withColumn("cluster_id", self._cluster())
         return frame.where(F.col("log_partition").isNotNull() & F.col("log_offset").isNotNull())
+
+    def _cluster(self) -> Column:
+        named = F.lit(self.cluster_id)
+        return F.coalesce(F.col("cluster_id"), named) if self.records.has_cluster else named
 
     def errors(self, findings: ReplayKey) -> DataFrame:
         """What of the records cannot be read or replayed, and what is wrong with the rows themselves."""
@@ -324,7 +330,7 @@ class _Keyed:
     def _bad_rows(self) -> Iterator[DataFrame]:
         frame = self.records.frame
         where = {"topic": F.col("topic") if self.records.has_topic else F.lit(self.topic)}
-        where |= {"cluster_id": F.col("cluster_id") if self.records.has_cluster else F.lit(self.cluster_id)}
+        where["cluster_id"] = self._cluster()
         is_lost = F.col("log_partition").isNull() | F.col("log_offset").isNull()
         if self.records.has_topic:
             is_other = ~F.col("topic").isin(*INTERNAL_TOPICS) | F.col("topic").isNull()

@@ -218,6 +218,24 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
     assert groupledger.replay_share_partitions(spark.createDataFrame(rows, schema)).errors.count() == 1
 
 
+def test_clusters_never_mix(spark: SparkSession) -> None:
+    """Records of two clusters at one place are two logs; one that names no cluster is of the argument's; a marker acts
+    on its own cluster alone."""
+    key = bytes.fromhex("000100016700017400000000")
+    value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    rows = [(cluster_id, key, value, 0, 1, 1000, 7, False) for cluster_id in (None, "b")] + [
+        (None, bytes.fromhex("00000001"), b"", 0, 2, 2000, 7, True)
+    ]
+    schema = (
+        "cluster_id string, key binary, value binary, partition int, offset bigint, timestamp bigint, "
+        "producer_id bigint, is_control boolean"
+    )
+    replay = groupledger.replay_groups(spark.createDataFrame(rows, schema), cluster_id="a")
+    found = sorted((row.cluster_id, row.outcome, row.applied_log_offset) for row in replay.commits.collect())
+    assert found == [("a", "APPLIED", 2), ("b", "PENDING", None)]
+    assert replay.errors.count() == 0
+
+
 def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -> None:
     """Of record batches, what cannot be read is an error with its place."""
     ledger, _ = recorded(QUICK)
