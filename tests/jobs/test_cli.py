@@ -298,6 +298,7 @@ def test_what_was_done_is_one_object_for_another_program(
         "hole_count": 1,
         "notes": ["no names"],
         "faults": [],
+        "missing_log_partitions": {},
     }
     assert "captured" in told.err and "no names" in told.err
     assert cli.main(["capture"]) == cli.INCOMPLETE
