@@ -10,7 +10,7 @@ test: test-env ## The whole suite, in two processes, in the order in which it is
 	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster, HDFS, S3.
-	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/jobs tests/conformance tests/test_spark_submit.py
+	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/conformance tests/test_spark_submit.py
 
 check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
 	$(PYTHON) -m ruff format --check .

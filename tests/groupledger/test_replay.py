@@ -246,6 +246,7 @@ def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -
     assert (error.code, error.topic, error.cluster_id) == ("TRUNCATED_BATCH", "__share_group_state", ledger.cluster_id)
 
 
+@takes_minutes
 def test_kafka_log_is_a_source(spark: SparkSession, recorded: Recorded) -> None:
     """What the project's data source reads of segment files is replayed as it is, transactions decided."""
     ledger, _ = recorded(QUICK)

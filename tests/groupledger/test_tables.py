@@ -14,12 +14,14 @@ from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from schemas.tables.state import STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger
+from tests.conftest import takes_minutes
 from tests.groupledger.raw import recording
 
 pytestmark = pytest.mark.slow
 NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
 
 
+@takes_minutes
 def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """What is read is what the newest whole run left, though another begins and writes; at a time, what was there then;
     of two clusters, each as its own run left it."""

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.sinks import Warehouse
 from jobs.sql import Catalogue, run_query
-from jobs.views import definitions_named_in
+from jobs.views import GROUP_AT, definitions_named_in
 from schemas.tables import TABLES
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.table_rows import rows
@@ -193,8 +193,13 @@ def test_groups_at_a_time(catalogue: Catalogue) -> None:
 @pytest.mark.spark
 def test_a_moment_that_the_log_has_twice_is_marked(catalogue: Catalogue) -> None:
     """In the log partition whose time went back, for as long as it takes to pass that time again, and as far behind."""
-    marked = at_each(catalogue, "group_at", "is_moment_repeated", where="f.group_id = 'moved'")
-    assert marked == during((0, 20, [False]), (20, 40, [True]))
+    query = "SELECT is_moment_repeated FROM group_at(:time) WHERE group_id = 'moved'"
+    assert [ask(catalogue, query, time=at(minute)) for minute in (0, 19, 20, 39)] == [
+        [(False,)],
+        [(False,)],
+        [(True,)],
+        [(True,)],
+    ]
     query = "SELECT committed_offset, is_moment_repeated FROM offsets_at('moved', :time)"
     assert [ask(catalogue, query, time=at(minute)) for minute in (19, 25, 39, 41)] == [
         [(5_000, False)],
@@ -209,15 +214,14 @@ def test_a_moment_that_the_log_has_twice_is_marked(catalogue: Catalogue) -> None
 
 
 @pytest.mark.spark
-def test_functions_need_no_audit(own_session: SparkSession, tmp_path: Path) -> None:
+def test_functions_need_no_audit(catalogue: Catalogue) -> None:
     """Where gold is not there nothing is known of clocks, and no moment is marked."""
-    warehouse = Warehouse(str(tmp_path))
-    generations = TABLES["silver.group_generations"]
-    one = {"cluster_id": "c", "group_id": "g", "generation": 1, "log_partition": 0, **between(0, None)}
-    warehouse.write(generations, rows(generations, one), app_id="a", version=1)
-    catalogue = Catalogue(own_session, warehouse)
-    query = "SELECT generation, is_moment_repeated FROM group_at(:time)"
-    assert ask(catalogue, query, time=at(3)) == [(1, False)]
+    query = "SELECT is_moment_repeated FROM group_at(:time) WHERE group_id = 'moved'"
+    assert ask(catalogue, query, time=at(25)) == [(True,)]
+    catalogue.session.sql(GROUP_AT.statement(is_persistent=False, is_audited=False))
+    values = {"time": at(25)}
+    assert [tuple(row) for row in catalogue.session.sql(query, args=values).collect()] == [(False,)]
+    catalogue.session.sql(GROUP_AT.statement(is_persistent=False))
 
 
 @pytest.mark.spark

@@ -84,6 +84,7 @@ def test_commits_race(store: str) -> None:
     assert offsets(warehouse) == list(range(16))
 
 
+@takes_minutes
 def test_nights_are_those_of_a_local_disk(store: str, tmp_path: Path) -> None:
     """Two nights and maintenance: every table as on a local disk."""
     ledgers = [Ledger(tmp_path / "local"), Ledger(f"{store}/nights")]
@@ -106,6 +107,7 @@ def test_nights_are_those_of_a_local_disk(store: str, tmp_path: Path) -> None:
     assert local["silver.offset_commits"][0] > 0
 
 
+@takes_minutes
 @pytest.mark.spark
 def test_spark_reads_it(spark: SparkSession, store: str) -> None:
     """Spark's own Delta reader, by Hadoop's client, sees the rows."""
