@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from coordinator_core.log.chunk import I32, I64, U8
-from coordinator_core.log.fast import le64
+from coordinator_core.log.fast import le64, read_only
 
 U64 = NDArray[np.uint64]
 
@@ -163,10 +163,18 @@ def _fill_slots(slots: I32, hashes: U64, count: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _intern_all(table: InternTable, data: U8, starts: I64) -> None:
-    """Intern keys which all have room."""
+def _intern_each(table: InternTable, data: U8, starts: I64, ids: I32) -> None:
+    """Intern keys which all have room, and say which ids they have."""
     for key in range(len(starts) - 1):
-        intern(table, data, starts[key], starts[key + 1] - starts[key])
+        ids[key] = intern(table, data, starts[key], starts[key + 1] - starts[key])
+
+
+@njit(cache=True, nogil=True)
+def _copy_keys(starts: I64, data: U8, wanted: I64, taken_starts: I64, taken: U8) -> None:
+    for key in range(len(wanted)):
+        start, to = starts[wanted[key]], taken_starts[key]
+        for at in range(taken_starts[key + 1] - to):
+            taken[to + at] = data[start + at]
 
 
 class Interned(NamedTuple):
@@ -174,6 +182,14 @@ class Interned(NamedTuple):
 
     starts: I64
     data: U8
+
+    def taken(self, wanted: I64) -> "Interned":
+        """Some of the keys, by their ids."""
+        starts = np.zeros(len(wanted) + 1, np.int64)
+        np.cumsum(np.diff(self.starts)[wanted], out=starts[1:])
+        taken = np.zeros(starts[-1], np.uint8)
+        _copy_keys(self.starts, read_only(self.data), wanted, starts, taken)
+        return Interned(starts, taken)
 
 
 NO_KEYS: Final = Interned(np.zeros(1, np.int64), np.zeros(0, np.uint8))
@@ -201,11 +217,15 @@ class Interner:
         interner = cls()
         if len(interned.starts) == 1:
             return interner
-        interner.reserve(len(interned.starts) - 1, len(interned.data))
-        data = interned.data.view()
-        data.flags.writeable = False
-        _intern_all(interner.table, data, interned.starts)
+        interner.add(interned)
         return interner
+
+    def add(self, interned: Interned) -> I32:
+        """Intern some keys; gives the id of each."""
+        self.reserve(len(interned.starts) - 1, len(interned.data))
+        ids = np.empty(len(interned.starts) - 1, np.int32)
+        _intern_each(self.table, read_only(interned.data), interned.starts, ids)
+        return ids
 
     def export(self) -> Interned:
         """Its keys."""

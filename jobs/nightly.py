@@ -173,6 +173,7 @@ def run_replay(
                 run_id=run_id,
                 started_at=started_at,
                 batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+                cut_records_min=settings.cut_records_min,
                 rebuild=rebuild,
                 hosts=host_pseudonyms(settings),
             )

@@ -1,8 +1,9 @@
 """bronze -> silver: replay what is new of every captured log partition, and write down what the coordinators knew.
 
 One Spark task replays a few log partitions, one after another: it reads their batches from bronze's files, hands them
-to the core chunk by chunk, and writes part files of the silver tables. A log partition is never split and never
-shuffled: it is the unit of order, and a group or share partition lives wholly in one. The driver commits.
+to the core chunk by chunk, and writes part files of the silver tables. A log partition is never shuffled: it is the
+unit of order, and a group or share partition lives wholly in one. One out of proportion is read by several tasks, each
+of which replays its own keys (`jobs.hot_logs`). The driver commits.
 
 A run goes on from where the last one stopped (`jobs.replay_state`). Rows that a later run may still change are kept
 apart, `is_settled` false: each run takes those of the last one out and puts its own in, in the same Delta transaction
@@ -36,6 +37,7 @@ from jobs.copies import NO_REWRITES, Rewrites, last_capture
 from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
+from jobs.hot_logs import cut_hot_logs
 from jobs.locks import only_one
 from jobs.other_writers import later_writes, source_versions
 from jobs.part_files import WrittenFile, write_parts
@@ -181,6 +183,7 @@ def replay(
     run_id: str,
     started_at: datetime,
     batch_decompressed_bytes_max: int,
+    cut_records_min: int,
     rebuild: bool = False,
     hosts: HostPseudonyms | None = None,
 ) -> ReplaySummary:
@@ -188,7 +191,8 @@ def replay(
 
     A run which has nothing new to read writes nothing. With `rebuild`, and where silver or the state is of another
     version's format, all is replayed from the beginning. A run that broke off is repeated first. The row in state.runs
-    is written last. `hosts`: how silver shows clients' hosts, as they are by default.
+    is written last. `cut_records_min`: new records of a log partition from which on several tasks may replay it
+    (`jobs.hot_logs`). `hosts`: how silver shows clients' hosts, as they are by default.
 
     Raises WarehouseError when another replay of the cluster is at work.
     """
@@ -200,6 +204,7 @@ def replay(
             run_id,
             started_at,
             batch_decompressed_bytes_max,
+            cut_records_min,
             rebuild,
             hosts,
         )
@@ -212,6 +217,7 @@ def _replay(
     run_id: str,
     started_at: datetime,
     batch_decompressed_bytes_max: int,
+    cut_records_min: int,
     rebuild: bool,
     hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
@@ -234,7 +240,17 @@ def _replay(
                 is_rebuild=broken.is_rebuild,
             )
             _refuse_to_forget(warehouse, cluster_id, plan)
-            repeated = _run(session, warehouse, cluster_id, broken, whole, plan, batch_decompressed_bytes_max, hosts)
+            repeated = _run(
+                session,
+                warehouse,
+                cluster_id,
+                broken,
+                whole,
+                plan,
+                batch_decompressed_bytes_max,
+                cut_records_min,
+                hosts,
+            )
             whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
             is_rebuild = False
     # before the version of bronze: what this capture changed is in that one, too
@@ -261,7 +277,9 @@ def _replay(
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild, capture_version=capture_version)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
-    summary = _run(session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, hosts)
+    summary = _run(
+        session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, cut_records_min, hosts
+    )
     return dataclasses.replace(summary, replaced_version=other)
 
 
@@ -305,6 +323,7 @@ def _run(
     whole: WholeRun,
     plan: Plan,
     batch_decompressed_bytes_max: int,
+    cut_records_min: int,
     hosts: HostPseudonyms | None,
 ) -> ReplaySummary:
     """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
@@ -326,8 +345,17 @@ def _run(
         replay_version=version,
         hosts=hosts,
     )
-    first = [log for log in plan.logs if log.topic in FIRST_ROUND]
-    second = [log for log in plan.logs if log.topic == SHARE_TOPIC]
+
+    def round_of(*topics: str) -> list[LogFiles]:
+        return cut_hot_logs(
+            session,
+            [log for log in plan.logs if log.topic in topics],
+            cut_records_min=cut_records_min,
+            batch_decompressed_bytes_max=batch_decompressed_bytes_max,
+        )
+
+    first = round_of(*FIRST_ROUND)
+    second = round_of(SHARE_TOPIC)
 
     done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
     names = _with_learned(before, done)

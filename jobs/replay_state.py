@@ -17,6 +17,7 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.offsets_log import OffsetsLogState
 from coordinator_core.history.saved import STATE_FORMAT
 from coordinator_core.history.saved_logs import unpack_offset_lane
+from coordinator_core.key_buckets import KeyBucket
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_writer import DAMAGED
 from jobs.copies import NO_REWRITES, Rewrites
@@ -140,18 +141,25 @@ class SavedLog:
     groups: tuple[TableFile, ...]
 
     def state(self) -> bytes:
-        """Of the log itself. Raises StateUnreadable where there is none."""
-        states = [
-            value for file in self.logs for value in read_file(file, LOGS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
-        ]
+        """Of a log whose records one task replayed. Raises StateUnreadable where there is none."""
+        states = self.states()
         if len(states) != 1:
             raise StateUnreadable(f"{len(states)} states of one log partition")
-        state: bytes = states[0]
-        return state
+        return states[0]
 
-    def offsets_log(self) -> tuple[OffsetsLogState, dict[str, int | None]]:
-        """The state of a `__consumer_offsets` partition, and by group which run changed it last (None: not known).
-        Raises StateUnreadable."""
+    def states(self) -> list[bytes]:
+        """Of the log itself, one for each task that replayed records of it. Raises StateUnreadable where there is
+        none."""
+        states: list[bytes] = [
+            value for file in self.logs for value in read_file(file, LOGS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
+        ]
+        if not states:
+            raise StateUnreadable("no state of a log partition")
+        return states
+
+    def offsets_log(self, bucket: KeyBucket | None = None) -> tuple[OffsetsLogState, dict[str, int | None]]:
+        """The state of a `__consumer_offsets` partition, of all groups or of those of a bucket, and by group which run
+        changed it last (None: not known). Raises StateUnreadable."""
         groups: dict[str, bytes] = {}
         versions: dict[str, int | None] = {}
         for file in self.groups:
@@ -159,7 +167,8 @@ class SavedLog:
             group_ids = rows["group_id"].to_pylist()
             groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
             versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
-        return OffsetsLogState(unpack_offset_lane(self.state()), groups), versions
+        lanes = [unpack_offset_lane(state) for state in self.states()]
+        return OffsetsLogState.of(lanes, groups, bucket), versions
 
 
 def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:

@@ -31,10 +31,12 @@ from coordinator_core.history.simple_log import (
     ConfigChanged,
     TransactionStateReplay,
 )
+from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from coordinator_core.share_state.lane_states import lane_state_of
 from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
 from jobs.part_files import PartTarget, PartWriter, WrittenFile, write_part
@@ -116,11 +118,15 @@ class LogFiles:
     from_offset: int = 0
     saved: SavedLog | None = None
     """Where its replay stands; None: it begins."""
+    bucket: KeyBucket | None = None
+    """Which of its keys are replayed; None: all."""
+    bucket_count: int = 1
 
     @property
     def size_bytes(self) -> int:
-        """Of what is to be read, roughly."""
-        return sum(file.size_bytes for file in self.files if file.maximum.get("last_offset", 0) >= self.from_offset)
+        """Of what is to be replayed, roughly."""
+        new = sum(file.size_bytes for file in self.files if file.maximum.get("last_offset", 0) >= self.from_offset)
+        return new // self.bucket_count
 
     @property
     def name(self) -> str:
@@ -288,7 +294,8 @@ class _Parts:
         """Add to the ledger of a topic."""
         done = self.done
         done.counts[log.topic] = done.counts.get(log.topic, LedgerCounts()) + counts
-        done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
+        if log.bucket is None or log.bucket.is_first:
+            done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
 
     def quarantine(self, log: LogFiles, bronze: BronzeChunk, findings: Iterable[Finding]) -> None:
         """Write findings, each with the source of its batch."""
@@ -310,7 +317,9 @@ class _Parts:
         """Write where the replay of a log partition stands; `unchanged`: of groups that stand where they stood, which
         run changed them last."""
         values = {"cluster_id": self._work.cluster_id, "log": log.name}
-        self._save(LOGS, pa.table({"state": pa.array([state], pa.binary())}), values)
+        bucket = 0 if log.bucket is None else log.bucket.number
+        row = {"bucket": pa.array([bucket], pa.int32()), "state": pa.array([state], pa.binary())}
+        self._save(LOGS, pa.table(row), values)
         if groups:
             changed: dict[str, int | None] = dict.fromkeys(groups, self._work.replay_version)
             changed |= unchanged or {}
@@ -327,22 +336,20 @@ class _Parts:
 
 
 def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
-    """The log, decoded. Checksums were verified when it was captured."""
+    """The log, decoded, or its records of one bucket. Checksums were verified when it was captured."""
     for bronze in read_log(log.files, log.from_offset):
-        yield (
-            bronze,
-            decode_chunk(
-                bronze.data,
-                bytes_max=work.batch_decompressed_bytes_max,
-                chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
-                crc="skip",
-            ),
+        chunk = decode_chunk(
+            bronze.data,
+            bytes_max=work.batch_decompressed_bytes_max,
+            chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
+            crc="skip",
         )
+        yield bronze, chunk if log.bucket is None else log.bucket.own_records(chunk)
 
 
 def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log()
-    replayer = OffsetsLogReplay(saved)
+    saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log(log.bucket)
+    replayer = OffsetsLogReplay(saved, bucket=log.bucket)
     for bronze, chunk in _chunks(log, work):
         output = replayer.feed(chunk)
         told = bronze.are_headers_told(output.commits.log_offset)
@@ -357,7 +364,7 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     parts.add_groups(output.groups, log, is_settled=False)
     if replayer.asleep:
-        parts.asleep[log.partition] = replayer.asleep
+        parts.asleep[log.partition] = parts.asleep.get(log.partition, set()) | replayer.asleep
 
 
 def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
@@ -376,7 +383,9 @@ def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
-    state = None if log.saved is None else unpack_share_lane(log.saved.state())
+    state = None
+    if log.saved is not None:
+        state = lane_state_of([unpack_share_lane(state) for state in log.saved.states()], log.bucket)
     lane = parts.share_lane = ShareStateLane(state, after=parts.share_lane)
 
     def write(output: LaneOutput, *, is_settled: bool) -> None:

@@ -118,6 +118,8 @@ class Settings:
     partition_counts: Mapping[str, int]
     """How many partitions internal topics have, as the user says."""
     task_bytes_max: int
+    cut_records_min: int
+    """New records of a log partition from which on several tasks may replay it."""
     request_timeout_ms: int
     fetch_bytes_max: int
     capture: CaptureSettings
@@ -189,6 +191,7 @@ KEYS: Final[Mapping[str, str]] = {
     "report.file": "report_file",
     "privacy.hosts": "privacy_hosts",
     "privacy.key_file": "privacy_key_file",
+    "replay.cut_records_min": "cut_records_min",
     "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
     "writes.codec": "codec",
@@ -227,6 +230,7 @@ TEXT_FIELDS: Final = frozenset(
 NUMBER_FIELDS: Final = frozenset(
     {
         "task_bytes_max",
+        "cut_records_min",
         "request_timeout_ms",
         "fetch_bytes_max",
         "dump_partition_count",
@@ -452,6 +456,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         topics=tuple(values["topics"]),
         partition_counts=_partition_counts(values["partitions"]),
         task_bytes_max=values["task_bytes_max"],
+        cut_records_min=values["cut_records_min"],
         request_timeout_ms=values["request_timeout_ms"],
         fetch_bytes_max=values["fetch_bytes_max"],
         capture=CaptureSettings(**{name: values[name] for name in CAPTURE_FIELDS}),

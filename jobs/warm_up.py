@@ -26,10 +26,12 @@ from coordinator_core.inference.share_log import (
 from coordinator_core.inference.share_past import kept_of
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.interning import Interner
+from coordinator_core.key_buckets import buckets_of, shared_out, slot_weights
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.lane_states import lane_state_of
 from coordinator_core.offsets.operations import operation_first_offsets
 from coordinator_core.share_state.lane import ShareStateLane
 from jobs.parquet.warm_up import use_loops
@@ -154,10 +156,15 @@ def warm_up() -> None:
         )  # damaged: the search for the next batch
     replay = OffsetsLogReplay()
     replay.feed(decode_chunk(offsets_log()))
+    for is_share, batches in ((False, offsets_log()), (True, share_log())):
+        chunk = decode_chunk(batches)
+        for bucket in buckets_of(shared_out(slot_weights(chunk, is_share=is_share), 2), is_share=is_share):
+            bucket.own_records(chunk)
     operation_first_offsets(decode_chunk(offsets_log()))  # records of batches, for the API
     state = replay.export_state()
     replay.finish()
     # as a later night goes on, with more than there is room for at first
+    lane_state_of([state.lane, state.lane])
     OffsetsLogReplay(OffsetsLogState(unpack_offset_lane(pack_offset_lane(state.lane)), state.groups))
     Interner(key_capacity=1).reserve(2, 0)
     ShareStateLane().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))

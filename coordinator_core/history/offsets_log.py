@@ -5,10 +5,10 @@ simple group. Put back in log order and cut into operations, they are what the g
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -20,14 +20,18 @@ from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
 from coordinator_core.history.rows import TopicName
+from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
 from coordinator_core.offsets.lane import CommitColumns, LaneOutput, LaneState, OffsetLane, Touches
+from coordinator_core.offsets.lane_states import lane_state_of
 from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
+NO_TIME_MS: Final = -1
+_NOT_NAMED_MS: Final = 2**63 - 1
 KEY_CACHE_SIZE: Final = 16_384
 """Keys of a log partition which are remembered decoded, as that of a member comes again with each rebalance: those of
 some thousands of members, ten MiB or so."""
@@ -100,15 +104,30 @@ class OffsetsLogState:
     groups: Mapping[str, bytes]
     """By group id."""
 
+    @classmethod
+    def of(
+        cls, lanes: Sequence[LaneState], groups: Mapping[str, bytes], bucket: KeyBucket | None = None
+    ) -> "OffsetsLogState":
+        """Of all groups, or of those of a bucket, given the lanes that were left of all groups."""
+        if bucket is not None:
+            is_own = bucket.has_groups(list(groups)).tolist()
+            groups = dict(compress(groups.items(), is_own))
+        return cls(lane_state_of(lanes, bucket), groups)
+
 
 class OffsetsLogReplay:
     """Replays one `__consumer_offsets` partition. Feed its chunks in log order, then finish."""
 
-    def __init__(self, state: OffsetsLogState | None = None) -> None:
-        """Begin at the start of a log, or where another replay's `export_state` was taken."""
+    def __init__(self, state: OffsetsLogState | None = None, *, bucket: KeyBucket | None = None) -> None:
+        """Begin at the start of a log, or where another replay's `export_state` was taken.
+
+        `bucket`: the chunks have records of its groups alone (`KeyBucket.own_records`), and so has the state.
+        """
+        self._counts_markers = bucket is None or bucket.is_first
         self._lane = OffsetLane(None if state is None else state.lane)
         self._history = GroupHistory(saved=None if state is None else state.groups)
-        self._named: set[int] = set()
+        self._named_at_ms = np.zeros(0, np.int64)
+        """By topic id, the time of the earliest commit that names it."""
         self._decode_key = lru_cache(KEY_CACHE_SIZE)(_decode_key)
 
     def export_state(self) -> OffsetsLogState:
@@ -136,7 +155,7 @@ class OffsetsLogReplay:
             record_count=int(chunk.batches.record_count.sum()),
             decoded_count=lane.counts.decoded_count + others.decoded_count,
             tombstone_count=lane.counts.tombstone_count + others.tombstone_count,
-            control_count=lane.counts.control_count,
+            control_count=lane.counts.control_count if self._counts_markers else 0,
             unknown_type_count=others.unknown_type_count,
             quarantined_count=lane.counts.quarantined_count
             + (len(others.findings) - others.unknown_type_count)
@@ -149,20 +168,25 @@ class OffsetsLogReplay:
         return OffsetsLogOutput(self._lane.finish(), self._history.finish(), (), LedgerCounts())
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
-        """Names which commits of value version 4 carry beside the topic id: the first one of each id."""
-        if len(self._named) == len(commits.topic_ids):
+        """Names which commits of value version 4 carry beside the topic id: the earliest one of each id so far, not the
+        first one in the log, for other tasks and other runs have their own first one."""
+        at_ms = commits.recorded_at_ms
+        is_all_named = len(self._named_at_ms) == len(commits.topic_ids)
+        if not len(at_ms) or (is_all_named and at_ms.min() >= self._named_at_ms.max(initial=NO_TIME_MS)):
             return
-        named = np.zeros(len(commits.topic_ids) + 1, np.bool_)
-        named[list(self._named)] = True
-        named[_NO_TOPIC_ID] = True
-        rows = np.flatnonzero(~named[commits.topic_id])
-        first = np.full(len(named), -1, np.int64)
-        first[commits.topic_id[rows[::-1]]] = rows[::-1]  # of several, the last one that is set stays
-        for topic_id in np.flatnonzero(first >= 0).tolist():
-            self._named.add(topic_id)
-            row = int(first[topic_id])
+        named_at_ms = np.full(len(commits.topic_ids) + 1, _NOT_NAMED_MS, np.int64)
+        named_at_ms[: len(self._named_at_ms)] = self._named_at_ms
+        named_at_ms[_NO_TOPIC_ID] = NO_TIME_MS
+        # a commit without a time is later than all
+        times = np.where(at_ms < 0, _NOT_NAMED_MS - 1, at_ms)
+        rows = np.flatnonzero(times < named_at_ms[commits.topic_id])
+        rows = rows[np.argsort(times[rows], kind="stable")]
+        topic_ids, firsts = np.unique(commits.topic_id[rows], return_index=True)
+        for topic_id, row in zip(topic_ids.tolist(), rows[firsts].tolist(), strict=True):
+            named_at_ms[topic_id] = times[row]
             topic = commits.topics[commits.topic[row]]
-            yield TopicName(commits.topic_ids[topic_id], topic, int(commits.recorded_at_ms[row]), "OFFSET_COMMIT")
+            yield TopicName(commits.topic_ids[topic_id], topic, int(at_ms[row]), "OFFSET_COMMIT")
+        self._named_at_ms = named_at_ms[:-1]
 
 
 def _decode_others(

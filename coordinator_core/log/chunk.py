@@ -102,6 +102,9 @@ class RecordChunk:
     records: RecordColumns
     findings: tuple[Finding, ...]
     """Batches and records which could not be read; their records are not in `records`."""
+    is_after_others: BoolArray | None = None
+    """One bool a record: in the log, records that are not here stand right before it (see `key_buckets`), so that it
+    begins an operation. None: all records are here."""
 
 
 def unreadable_record_count(chunk: RecordChunk) -> int:

@@ -443,6 +443,7 @@ def replay_records(
     carried: int,
     kinds: I8,
     groups: I32,
+    is_after_others: BoolArray,
     group_touched: BoolArray,
     producer_heads: I32,
     operations: I32,
@@ -481,7 +482,8 @@ def replay_records(
         if group < 0:
             operations[i] = -1
         else:
-            if group != last_group or batch != last_batch or timestamp_ms != last_timestamp_ms:
+            is_other = group != last_group or batch != last_batch or timestamp_ms != last_timestamp_ms
+            if is_other or is_after_others[i]:
                 operation_count += 1
             operations[i] = operation_count - 1
             operation_last_offset[operation_count - 1] = offset

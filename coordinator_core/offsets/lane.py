@@ -230,6 +230,7 @@ class OffsetLane:
             carried_count,
             kinds,
             groups,
+            np.zeros(len(records.offset), np.bool_) if chunk.is_after_others is None else chunk.is_after_others,
             self._group_touched,
             np.full(len(chunk.batches) + carried_count, fast.NOTHING, np.int32),
             operations,
@@ -430,10 +431,7 @@ class OffsetLane:
         pending = np.flatnonzero(is_pending)
         carried = RowArrays._make(column[pending] for column in rows)
         self._key_arrays.pending_head[carried.key] = fast.NOTHING
-        _, metadata = _gather(data, pool, carried)
-        ends = np.cumsum(carried.metadata_length, dtype=np.int64)
-        carried.metadata_position[:] = ~(ends - carried.metadata_length)
-        self._carried, self._carried_metadata = carried, metadata
+        self._carried, self._carried_metadata = alone(carried, pool, data)
         if is_decided.all():
             return self._columns(data, pool, RowArrays._make(column[:row_count] for column in rows))
         decided = np.flatnonzero(is_decided)
@@ -502,6 +500,14 @@ def _empty_touches(count: int) -> TouchArrays:
         operation=np.empty(count, np.int32),
         timestamp_ms=np.empty(count, np.int64),
     )
+
+
+def alone(rows: RowArrays, pool: U8, data: U8 = _NO_BYTES) -> tuple[RowArrays, U8]:
+    """Rows, and a pool of their metadata and no other; `data` is their chunk's, where they have one."""
+    _, metadata = _gather(data, pool, rows)
+    ends = np.cumsum(rows.metadata_length, dtype=np.int64)
+    rows.metadata_position[:] = ~(ends - rows.metadata_length)
+    return rows, metadata
 
 
 def _gather(data: U8, pool: U8, rows: RowArrays) -> tuple[I32 | I64, U8]:

@@ -503,7 +503,7 @@ class ShareStateLane:
             findings=(*self._quarantined, *self._replay_findings()),
         )
         kept = lane.states[np.flatnonzero(is_open)]
-        changed = lane.changed[_ranges(kept[:, fast.S_CHANGED], kept[:, fast.S_CHANGED_COUNT])]
+        changed = lane.changed[ranges(kept[:, fast.S_CHANGED], kept[:, fast.S_CHANGED_COUNT])]
         kept[:, fast.S_CHANGED] = np.cumsum(kept[:, fast.S_CHANGED_COUNT]) - kept[:, fast.S_CHANGED_COUNT]
         lane.keys[kept[:, fast.S_KEY], fast.K_ROW] = np.arange(len(kept))
         lane.states[: len(kept)] = kept
@@ -540,7 +540,7 @@ class ShareStateLane:
     def _pool_rows(self) -> I64:
         """The rows of the pool which hold batches, key by key."""
         keys = self._lane.keys[: len(self._keys.group_ids)]
-        return _ranges(keys[:, fast.K_REGION] + keys[:, fast.K_HEAD], keys[:, fast.K_LENGTH])
+        return ranges(keys[:, fast.K_REGION] + keys[:, fast.K_HEAD], keys[:, fast.K_LENGTH])
 
     def _open_batch_rows(self) -> StateBatchRows:
         lane, key_count = self._lane, len(self._keys.group_ids)
@@ -550,7 +550,7 @@ class ShareStateLane:
         return StateBatchRows(*fast.cut_batches(rows, count))
 
 
-def _ranges(starts: I64, lengths: I64) -> I64:
+def ranges(starts: I64, lengths: I64) -> I64:
     """The numbers of all ranges `start .. start + length`, one behind the other."""
     total = int(lengths.sum())
     shifts = starts - (np.cumsum(lengths) - lengths)

@@ -174,11 +174,13 @@ WATERMARKS = Table(
 LOGS = Table(
     layer="state",
     name="logs",
-    comment="One row a log partition: where its replay stands, groups aside.",
+    comment="One row a log partition, or a bucket of its keys where several tasks replayed it: where its replay "
+    "stands, groups aside.",
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
         key("log", STRING, "The log partition, as its folder is named: topic-partition."),
+        key("bucket", INT, "Number of the bucket; 0 where one task replayed all keys."),
         Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
     ),
 )

@@ -187,6 +187,36 @@ def one_group(folder: Path, commit_count: int = 10_000_000) -> int:
     return commit_count
 
 
+def hot_log_partition(folder: Path, commit_count: int = 10_000_000, group_count: int = 200) -> int:
+    """All commits in one log partition, a batch a commit of a group in all its partitions by turns; gives how many
+    records that makes. Which group comes next is at random, so that no bronze file is a repetition of another."""
+    made = _commits(None)
+    batch_count = commit_count // COMMITS_PER_BATCH
+    groups = np.random.default_rng(group_count).integers(0, group_count, batch_count)
+    # how often each group came before
+    order = np.argsort(groups, kind="stable")
+    turns = np.empty(batch_count, np.int64)
+    turns[order] = np.arange(batch_count) - np.searchsorted(groups[order], groups[order])
+
+    def parts() -> Iterator[bytes]:
+        for first in range(0, batch_count, BATCHES_AT_ONCE):
+            batch = np.arange(first, min(first + BATCHES_AT_ONCE, batch_count), dtype=np.int64)
+            at, turn, group = START_MS + MS_PER_BATCH * batch, turns[batch], _texts_of(groups[batch])
+            values = {}
+            for number in range(COMMITS_PER_BATCH):
+                commit = COMMITS_PER_BATCH * turn + number
+                values[f"group-{number}"] = group
+                values[f"partition-{number}"] = _bytes_of(commit % PARTITION_COUNT, 4)
+                # groups move on by steps of their own
+                moved = (commit // PARTITION_COUNT) * (17 + groups[batch]) + commit % 7
+                values[f"offset-{number}"] = _bytes_of(moved, 8)
+                values[f"time-{number}"] = _bytes_of(at, 8)
+            yield made.rows(COMMITS_PER_BATCH * batch, at, values).tobytes()
+
+    _write(_segment(folder, OFFSETS_TOPIC, 0), parts())
+    return COMMITS_PER_BATCH * batch_count
+
+
 def many_groups(folder: Path, group_count: int = 100_000) -> int:
     """Groups that each commit to partition 0, three times; gives how many records that makes."""
     made = _commits(None)
@@ -365,6 +395,7 @@ def _share_key(kind: ShareStateRecordType, partition: bytes) -> bytes:
 # --- nights over them
 
 SHAPES: Final[Mapping[str, Callable[[Path], int]]] = {
+    "hot log partition": hot_log_partition,
     "hot share partition": hot_share_partition,
     "large group": large_group,
     "many groups": many_groups,

@@ -116,4 +116,5 @@ def make_warehouse_of(session: SparkSession, root: Path, *, cluster_id: str, **s
         run_id="replay-1",
         started_at=CAPTURED_AT,
         batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+        cut_records_min=settings.cut_records_min,
     )

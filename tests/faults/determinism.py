@@ -72,6 +72,7 @@ def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list
         run_id="r",
         started_at=STARTED_AT,
         batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+        cut_records_min=settings.cut_records_min,
     )
     audit(session, warehouse, cluster_id=CLUSTER, inference=settings.inference, run_id="r", started_at=STARTED_AT)
     found = digests(warehouse)

@@ -1,0 +1,199 @@
+"""Buckets of keys: what each of several tasks replays of one log partition.
+
+A coordinator's log partition is one stream, and nearly all of its work is done key by key: the key is the group id in
+`__consumer_offsets`, the share partition in `__share_group_state`. So several tasks can read one log partition, each of
+which replays the records of its own keys. Keys are hashed into slots, slots are dealt to buckets (`shared_out`).
+
+What belongs to no key is counted once: bucket 0 has the markers' count, batches that cannot be read, and findings of
+framing. Markers themselves act on all groups, and every bucket gets them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.codec import uuid_bytes
+from coordinator_core.interning import Interned, hash_bytes
+from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk, RecordColumns
+from coordinator_core.log.fast import be16, be64, compiled, read_only
+from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.offsets.fast import is_utf8
+
+SLOT_COUNT: Final = 1 << 12
+"""A power of two; many more than there are tasks, so that slots of different weight make buckets of one weight."""
+BUCKET_COUNT_MAX: Final = 64
+"""Buckets of one log partition: each of its tasks reads all of it, so that more would read and not replay."""
+SLOT_OF_OTHERS: Final = 0
+"""Slot of keys without a group id, and of group ids that are not UTF-8: different bytes may be read as one group id
+then, with U+FFFD in it, and so it is the slot of group ids with U+FFFD, too."""
+_GROUP_PLACE: Final = 4
+"""Where a group id's bytes begin in a key: behind the record's type and their count."""
+_SHARE_KEY_BYTES: Final = 16 + 4
+"""Topic id and partition, behind the group id."""
+_SHARE_TYPE_LAST: Final = 1
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBucket:
+    """One of the buckets of a log partition. Small and picklable: it goes to a task."""
+
+    number: int
+    owners: bytes
+    """The bucket of each slot."""
+    is_share: bool
+    """The keys are share partitions, not groups."""
+
+    @property
+    def is_first(self) -> bool:
+        """Does it count what belongs to no key?"""
+        return self.number == 0
+
+    def has_groups(self, group_ids: Sequence[str]) -> BoolArray:
+        """Which groups are in it."""
+        return self._has(_slots_of_texts([group_id.encode() for group_id in group_ids], 0))
+
+    def has_interned(self, group_ids: Interned) -> BoolArray:
+        """The same of interned group ids."""
+        return self._has(_slots_of(read_only(group_ids.data), group_ids.starts, 0))
+
+    def has_share_partitions(self, keys: Sequence[SharePartitionKey]) -> BoolArray:
+        """Which share partitions are in it."""
+        texts = [
+            b"".join((key.group_id.encode(), uuid_bytes(key.topic_id), key.partition.to_bytes(4, "big", signed=True)))
+            for key in keys
+        ]
+        return self._has(_slots_of_texts(texts, _SHARE_KEY_BYTES))
+
+    def own_records(self, chunk: RecordChunk) -> RecordChunk:
+        """The chunk with the records of this bucket alone, and with markers; batches stay, with so many records."""
+        records, batches = chunk.records, chunk.batches
+        is_control = batches.is_control[records.batch_index]
+        is_own = self._has(record_slots(chunk, is_share=self.is_share))
+        # share partitions have no transactions: their markers are only counted
+        is_own = is_own & ~is_control if self.is_share and not self.is_first else is_own | is_control
+        own = np.flatnonzero(is_own)
+        of_batch = np.bincount(records.batch_index, minlength=len(batches))
+        counts = np.bincount(records.batch_index[own], minlength=len(batches))
+        if self.is_first:
+            counts = np.where(of_batch == 0, batches.record_count, counts)
+        else:
+            counts[batches.is_control] = 0
+        return RecordChunk(
+            chunk.data,
+            replace(batches, record_count=counts.astype(np.int32)),
+            RecordColumns(
+                records.batch_index[own],
+                records.offset[own],
+                records.timestamp_ms[own],
+                records.key_position[own],
+                records.key_length[own],
+                records.value_position[own],
+                records.value_length[own],
+            ),
+            chunk.findings if self.is_first else (),
+            np.diff(own, prepend=-1) != 1,
+        )
+
+    def _has(self, slots: I16) -> BoolArray:
+        has: BoolArray = np.frombuffer(self.owners, np.uint8)[slots] == self.number
+        return has
+
+
+def buckets_of(owners: bytes, *, is_share: bool) -> list[KeyBucket]:
+    """All buckets of a log partition."""
+    return [KeyBucket(number, owners, is_share) for number in range(max(owners) + 1)]
+
+
+def shared_out(weights: I64, count: int) -> bytes:
+    """The bucket of each slot, `count` buckets of about one weight: the heaviest slot first, into the lightest bucket.
+
+    `weights`: of the slots, by a sample. Slots without a weight are dealt in turns, as nothing is known of them.
+    """
+    if not 1 <= count <= BUCKET_COUNT_MAX:
+        raise ValueError(f"{count} buckets: 1 to {BUCKET_COUNT_MAX} are possible")
+    owners = np.arange(SLOT_COUNT) % count
+    filled = [0] * count
+    for slot in sorted(np.flatnonzero(weights).tolist(), key=lambda slot: (-int(weights[slot]), slot)):
+        lightest = filled.index(min(filled))
+        owners[slot] = lightest
+        filled[lightest] += int(weights[slot])
+    return owners.astype(np.uint8).tobytes()
+
+
+def slot_weights(chunk: RecordChunk, *, is_share: bool) -> I64:
+    """How many bytes of keys and values each slot has in a chunk."""
+    records = chunk.records
+    slots = record_slots(chunk, is_share=is_share)
+    sizes = np.maximum(records.key_length, 0) + np.maximum(records.value_length, 0) + 1
+    sizes[chunk.batches.is_control[records.batch_index]] = 0
+    return np.bincount(slots, weights=sizes, minlength=SLOT_COUNT).astype(np.int64)
+
+
+def record_slots(chunk: RecordChunk, *, is_share: bool) -> I16:
+    """The slot of each record's key; of markers it means nothing."""
+    records = chunk.records
+    return _record_slots(read_only(chunk.data), records.key_position, records.key_length, is_share)
+
+
+@compiled
+def _record_slots(data: U8, positions: I64, lengths: I32, is_share: bool) -> I16:
+    slots = np.empty(len(positions), np.int16)
+    for i in range(len(positions)):
+        slots[i] = SLOT_OF_OTHERS
+        position, length = positions[i], int(lengths[i])
+        if length < _GROUP_PLACE:
+            continue
+        if is_share and not 0 <= be16(data, position) <= _SHARE_TYPE_LAST:
+            continue
+        group_bytes = be16(data, position + 2)
+        more_bytes = _SHARE_KEY_BYTES if is_share else 0
+        if 0 <= group_bytes <= length - _GROUP_PLACE - more_bytes:
+            slots[i] = _slot(data, position + _GROUP_PLACE, group_bytes, more_bytes)
+    return slots
+
+
+@compiled
+def _slots_of(data: U8, starts: I64, more_bytes: int) -> I16:
+    """Of keys side by side."""
+    slots = np.empty(len(starts) - 1, np.int16)
+    for i in range(len(slots)):
+        slots[i] = _slot(data, starts[i], starts[i + 1] - starts[i] - more_bytes, more_bytes)
+    return slots
+
+
+def _slots_of_texts(keys: Sequence[bytes], more_bytes: int) -> I16:
+    starts = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum([len(key) for key in keys], out=starts[1:])
+    return _slots_of(np.frombuffer(b"".join(keys), np.uint8), starts, more_bytes)
+
+
+@compiled
+def _slot(data: U8, position: int, group_bytes: int, more_bytes: int) -> int:
+    """Slot of a group id's bytes and those that follow it."""
+    if not _is_read_as_written(data, position, group_bytes):
+        return SLOT_OF_OTHERS
+    return int(hash_bytes(data, position, group_bytes + more_bytes) & np.uint64(SLOT_COUNT - 1))
+
+
+@compiled
+def _is_read_as_written(data: U8, position: int, length: int) -> bool:
+    """Is a text such bytes alone? Not where some are read as U+FFFD, nor where it has U+FFFD itself."""
+    end = position + length
+    at = position
+    while at + 8 <= end:
+        if np.uint64(be64(data, at)) & _HIGH_BITS != 0:
+            break
+        at += 8
+    while at < end and data[at] < 0x80:
+        at += 1
+    if at == end:
+        return True
+    if not is_utf8(data, position, length):
+        return False
+    for first in range(at, end - 2):
+        if data[first] == 0xEF and data[first + 1] == 0xBF and data[first + 2] == 0xBD:
+            return False
+    return True
