@@ -517,19 +517,21 @@ def describe(
         settings = _settings(warehouse, cluster_id)
         tables, at_ms = _tables("describe", settings), _time(at)
         remarks = _remarks_in_log(tables, settings, at_ms, group)
-        remarks += run_describe(
-            tables,
-            settings.cluster_id,
-            view=views[0] if views else View.OFFSETS,
-            at_ms=at_ms,
-            group_ids=group or None,
-            tool=kind,
-            verbose=verbose,
-            output_format=output_format,
-            sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
-        )
-        for remark in remarks:
-            _tell(remark)
+        try:
+            remarks += run_describe(
+                tables,
+                settings.cluster_id,
+                view=views[0] if views else View.OFFSETS,
+                at_ms=at_ms,
+                group_ids=group or None,
+                tool=kind,
+                verbose=verbose,
+                output_format=output_format,
+                sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+            )
+        finally:  # why a group is not there may be among them
+            for remark in remarks:
+                _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -593,17 +595,20 @@ def restore(
         settings, at_ms = _settings(warehouse, cluster_id), parse_time(at)
         tables = _tables("restore", settings)
         behind = _remarks_in_log(tables, settings, at_ms, group)
-        remarks = run_restore(
-            tables,
-            settings.cluster_id,
-            group_ids=group,
-            at_ms=at_ms,
-            output=output,
-            output_format=output_format,
-            log_offset=log_offset,
-        )
-        for remark in (*remarks, *behind):
-            _tell(remark)
+        remarks: list[str] = []
+        try:
+            remarks = run_restore(
+                tables,
+                settings.cluster_id,
+                group_ids=group,
+                at_ms=at_ms,
+                output=output,
+                output_format=output_format,
+                log_offset=log_offset,
+            )
+        finally:  # why a group is not there may be among them
+            for remark in (*remarks, *behind):
+                _tell(remark)
         return DONE
 
     _run(job, debug)
@@ -998,15 +1003,14 @@ def _time(text: str | None) -> int | None:
 def _remarks_in_log(
     tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
 ) -> list[str]:
-    """Up to when an answer is known to hold, where the time is behind that. Raises ArgumentError for a time before the
-    log begins."""
-    from jobs.in_log import remarks_behind, require_begun  # noqa: PLC0415
+    """What of the log is in no source, and up to when an answer is known to hold, where the time is behind that. Raises
+    ArgumentError for a time before the log begins."""
+    from jobs.in_log import remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
     from jobs.silver_format import require_current_silver  # noqa: PLC0415
 
-    if at_ms is None:
-        return []
     require_current_silver(tables, settings.cluster_id)
-    return list(remarks_behind(require_begun(tables, settings.cluster_id, at_ms), at_ms, group_ids or None))
+    all_ends = require_begun(tables, settings.cluster_id, at_ms)
+    return [*unread_remarks(all_ends, group_ids or None), *remarks_behind(all_ends, at_ms, group_ids or None)]
 
 
 def _span(from_time: str | None, to_time: str | None) -> tuple[int | None, int | None]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from coordinator_core.lookup import group_partition
 from jobs.answers import printable, time_text
 from jobs.as_of import ArgumentError, SilverAt
-from jobs.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends
+from jobs.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends, numbers
 from jobs.sinks import Warehouse
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
@@ -32,12 +32,38 @@ def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[
         return
     ends = log_ends(warehouse, cluster_id)[GROUPS_LOG]
     names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
-    missing = sorted({place for name in unknown if (place := _place(name, ends)) in ends.missing})
+    missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     raise ArgumentError(
         f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} Group "
         "ids are case-sensitive"
     )
+
+
+def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:
+    """What of the groups' log is in no source, so that an answer has nothing of it: neither its groups, nor what these
+    owned. Of named groups, where they would be there."""
+    ends = all_ends[GROUPS_LOG]
+    if not ends.ends:
+        yield f"nothing of {GROUPS_LOG} was captured: this answer knows no group's members, owners and offsets"
+        return
+    missing = ends.missing if group_ids is None else _missing_places(ends, group_ids)
+    if missing and group_ids is None:
+        count = max(ends.seen_count, 0 if ends.known is None else ends.known.partition_count)
+        yield (
+            f"{len(missing):,} of {count:,} log partitions of {GROUPS_LOG} are in no source ({numbers(missing)}): the "
+            "groups in them are not in this answer"
+        )
+    elif missing:
+        yield (
+            f"{', '.join(f'{GROUPS_LOG}-{place}' for place in missing)}, where "
+            f"{'it' if len(set(group_ids or ())) == 1 else 'some of them'} would be, is in no source"
+        )
+
+
+def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:
+    """Log partitions in no source in which some of these groups would be."""
+    return sorted({place for name in group_ids if (place := _place(name, ends)) in ends.missing})
 
 
 def require_forwards(from_ms: int | None, to_ms: int | None) -> None:

@@ -136,12 +136,13 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
 def is_first_seen(step: Step) -> bool:
     """Does the log begin in the middle of the group's life, so that nothing is known of what led here?
 
-    Several members that make a group in one step raise its epoch once each: that is a beginning too.
+    Several members that make a group in one step raise its epoch once each: that is a beginning too. An epoch of 1 that
+    is not contiguous was told by no record.
     """
     if step.previous is not None or step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
-    is_beginning = step.row.group_type != CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
+    is_beginning = step.row.group_type != CLASSIC and 1 < step.row.generation <= FIRST_EPOCH + joined_count - 1
     return not (is_beginning and joined_count == step.member_count)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.lookup import group_partition
+from jobs import cli
 from jobs.as_of import ArgumentError
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
 from jobs.choices import Listing
@@ -150,3 +151,37 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
             output_format="table",
             out=StringIO(),
         )
+
+
+def test_answers_name_what_is_in_no_source(ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """owner, describe and restore do not take a group for absent, nor a partition for free, where the log partitions
+    that would tell are in no source."""
+    for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
+        shutil.copytree(LOGS / name, tmp_path / "logs" / name)
+    ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))
+    nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
+    place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
+
+    def stderr(*words: str, code: int = 0) -> str:
+        assert cli.main([*words, *place]) == code
+        return capsys.readouterr().err
+
+    some = f"3 of 5 log partitions of {GROUPS_LOG} are in no source (0, 1, 3)"
+    assert some in stderr("owner", "--topic", "none", "--partition", "0")
+    assert some in stderr("describe")
+    own = f"{GROUPS_LOG}-3, where it would be, is in no source"
+    assert own in stderr("describe", "--group", nobody, code=1)
+    assert own in stderr("restore", "--group", nobody, "--at", str(END), code=1)
+    there = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
+    assert "no source" not in stderr("describe", "--group", there[2])
+
+
+def test_answers_of_share_state_alone_say_so(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which groups there were is in the other coordinator's log, and an empty answer is none about it."""
+    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
+    place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
+    for words, code in ((["describe"], 0), (["describe", "--group", "s05-limit"], 1)):
+        assert cli.main([*words, *place]) == code
+        assert f"nothing of {GROUPS_LOG} was captured" in capsys.readouterr().err

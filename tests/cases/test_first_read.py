@@ -98,3 +98,50 @@ def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp
     assert {(row["kind"], row["confidence"]) for row in rows} == {("EMPTY_GROUP_RESET", "GUESS")}
     assert "found: nothing out of the ordinary" in night.text
     assert "guesses, perhaps odd commits: EMPTY_GROUP_RESET (3)" in night.text
+
+
+NEWER_TYPES = {
+    "CONSUMER": (RecordType.CONSUMER_GROUP_MEMBER_METADATA, RecordType.CONSUMER_GROUP_METADATA),
+    "SHARE": (RecordType.SHARE_GROUP_MEMBER_METADATA, RecordType.SHARE_GROUP_METADATA),
+    "STREAMS": (RecordType.STREAMS_GROUP_MEMBER_METADATA, RecordType.STREAMS_GROUP_METADATA),
+}
+
+
+@pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
+def test_member_metadata_that_compaction_left_make_no_first_epoch(tmp_path: Path, group_type: str) -> None:
+    """Of what made the group two members' metadata are left, then epoch 12, then a third member: the first epoch that
+    a record tells is the first one seen, and nothing is known of how it came about, whatever the cut into nights."""
+    member_record, group_record = NEWER_TYPES[group_type]
+    log = SmallLog()
+    for number, member_id in enumerate(("a", "b", "c")):
+        log.skip(5)
+        log.group_record(
+            member_record, {"group_id": "g", "member_id": member_id}, {"client_id": "app"}, NOON_MS + number
+        )
+        if number:
+            log.group_record(group_record, {"group_id": "g"}, {"epoch": 11 + number}, NOON_MS + number)
+    whole = Ledger(tmp_path / "whole")
+    whole.night(written(tmp_path / "logs", log.batches))
+    rows = sorted(whole.rows("silver.group_generations"), key=lambda row: row["generation"])
+    told = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in rows]
+    assert told == [(12, False, None), (13, True, 12)]
+    first, second = sorted(whole.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    assert (first["from_generation"], first["cause"], first["confidence"]) == (None, "UNKNOWN", "GUESS")
+    assert (second["from_generation"], second["cause"], second["members_joined"]) == (12, "MEMBER_JOINED", ["c"])
+    for cut in (1, 2):
+        parts = Ledger(tmp_path / f"parts-{cut}")
+        for number, (begin, end) in enumerate(pairwise((0, cut, len(log.batches))), 1):
+            parts.night(written(tmp_path / f"logs-{cut}-{number}", log.batches[begin:end]), number=number)
+        assert gold(parts) == gold(whole)
+
+
+@pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
+def test_a_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Ledger, tmp_path: Path, group_type: str) -> None:
+    """A member's metadata alone prove neither a beginning nor an epoch."""
+    log = SmallLog()
+    log.skip(9)
+    log.group_record(NEWER_TYPES[group_type][0], {"group_id": "g", "member_id": "a"}, {"client_id": "app"}, NOON_MS)
+    assert ledger.night(log.write(tmp_path / "logs")).exit_code in {0, 3}
+    (row,) = ledger.rows("gold.rebalances")
+    assert (row["cause"], row["method"], row["confidence"]) == ("UNKNOWN", "FIRST_SEEN", "GUESS")
+    assert not any(row["is_contiguous"] for row in ledger.rows("silver.group_generations"))
