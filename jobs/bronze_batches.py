@@ -5,7 +5,9 @@ offsets meet, the columns of headers alone; the bytes of batches only where two 
 What is taken out leaves its file in parts: no file may span offsets which could still be found elsewhere.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -14,18 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, union
-from coordinator_core.errors import DecodeError
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, union
+from coordinator_core.errors import DecodeError, EncodeError
+from coordinator_core.log.batch import Record, build_batch, parse_header
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin
-from coordinator_core.log.records import iter_records, missing_offsets
+from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
+from coordinator_core.log.records import decode_chunk, iter_records, missing_offsets
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.capture_writer import BATCHES, OffsetRange
 from jobs.coverage import NOT_IN_DUMP
 from jobs.merge_files import is_damaged, offsets_of, row_groups_in_order
 from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.sinks import TableFile
-from jobs.sources.segments import DUMP
+from jobs.sources.segments import DUMP, TOLD_BY_HEADER
 from jobs.stores import filesystem_of
 from schemas.tables.bronze import RECORD_BATCHES
 
@@ -38,6 +41,7 @@ HEADERS: Final = (
     "is_transactional",
     "redacted_at",
     "crc_valid",
+    "filled_offsets",
 )
 COVERED: Final = (
     "base_offset",
@@ -51,9 +55,34 @@ COVERED: Final = (
     "batch",
     "leader_epoch",
 )
+COMPARED: Final = (
+    "base_offset",
+    "batch",
+    "source",
+    "source_kind",
+    "is_transactional",
+    "is_control",
+    "filled_offsets",
+)
+DIFFERENCES_MAX: Final = 1_000
+"""Offsets of a log partition at which copies have different records, and a run says so: each is a row of quarantine."""
 HORIZON_BYTE: Final = 22
 HORIZON_BIT: Final = 0x40
 """Low byte of a batch's attributes, and the bit in it which says that the base timestamp is a delete horizon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two copies that have different records at one offset, one of them a dump of rows."""
+
+    base_offset: int
+    """Of the batch that is there."""
+    record: Record
+    """The one that does not count."""
+    source: str
+    """Of the batch that is there."""
+    is_log: bool
+    """The batch that is there is of the log; else that is of a dump, too."""
 
 
 class BronzeBatches:
@@ -70,11 +99,14 @@ class BronzeBatches:
         self._open: tuple[int, pa.Table] | None = None
         self.rows = BatchRows.empty()
         self._taken_out: dict[int, set[int]] = {}
+        self._fills: dict[tuple[int, int], dict[int, Record]] = {}
+        """Records to be put into batches, by offset, by place and base offset of the batch."""
+        self._differences: dict[int, Difference] = {}
 
     @property
-    def has_taken_out(self) -> bool:
-        """Has anything to be written anew?"""
-        return bool(self._taken_out)
+    def has_changes(self) -> bool:
+        """Has anything to be written again?"""
+        return bool(self._taken_out) or bool(self._fills)
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -130,6 +162,11 @@ class BronzeBatches:
         data: bytes = self._value(row, "batch")
         return data
 
+    def without_fills(self, row: int) -> tuple[bytes, bool]:
+        """The bytes of a batch as the log's copy had it; was something put into it? Then they are not compressed."""
+        filled = self._value(row, "filled_offsets")
+        return (without_records(self.content(row), filled), True) if filled else (self.content(row), False)
+
     def source(self, row: int) -> str:
         """Where a batch was read."""
         return str(self._value(row, "source"))
@@ -140,99 +177,253 @@ class BronzeBatches:
             file = self._files[place]
             filesystem, path = filesystem_of(file.path)
             with filesystem.open_input_file(path) as source:
-                columns = ["base_offset", "last_offset", "batch", "source"]
+                columns = ["base_offset", "last_offset", "batch", "source", "filled_offsets"]
                 self._open = place, pq.ParquetFile(source).read(columns=columns, use_threads=False)
         rows = self._open[1]
+        if column not in rows.column_names:
+            return None
         index = pc.index(rows["base_offset"], base_offset).as_py()
         return rows[column][index].as_py()
 
-    # --- what is written anew
+    # --- rows of dumps at offsets that batches span
+
+    def meet(self, come: KeyValues, record_at: Callable[[int], Record]) -> None:
+        """Rows of a dump, ascending: those that a batch lacks which spans their offsets are put into it, at the end.
+
+        Of two dumps that differ the later record counts, a batch of the log before any dump. A batch in which an id was
+        erased stays as it is.
+        """
+        rows = self.rows
+        at = np.searchsorted(rows.last_offset, come.offset, side="left")
+        is_met = at < len(rows)
+        is_met[is_met] = rows.base_offset[at[is_met]] <= come.offset[is_met]
+        is_met[is_met] = rows.origin[at[is_met]] != Origin.ERASED
+        for place in np.unique(rows.place[at[is_met]]).tolist():
+            here = np.flatnonzero(is_met)
+            here = here[rows.place[at[here]] == place]
+            for batches in self._compared(place, np.unique(rows.base_offset[at[here]])):
+                bases = batches["base_offset"].to_numpy()
+                found = here[np.isin(rows.base_offset[at[here]], bases)]
+                self._meet_batches(place, batches, come.take(found), rows.base_offset[at[found]], found, record_at)
+
+    def _compared(self, place: int, base_offsets: NDArray[np.int64]) -> Iterator[pa.Table]:
+        """Some batches of a file, row group by row group."""
+        file = self._files[place]
+        wanted = pa.array(base_offsets)
+        for rows in row_groups_in_order([file], RECORD_BATCHES, COMPARED):
+            batches = rows.filter(pc.is_in(rows["base_offset"], value_set=wanted))
+            if batches.num_rows:
+                yield batches
+
+    def _meet_batches(
+        self,
+        place: int,
+        batches: pa.Table,
+        come: KeyValues,
+        bases: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        record_at: Callable[[int], Record],
+    ) -> None:
+        """`bases`: of the batch at the offset of each record that comes; `numbers`: theirs, for `record_at`."""
+        chunk = decode_chunk(b"".join(batches["batch"].to_pylist()), crc="skip")
+        is_missing, differs = compare(KeyValues.of(chunk), come)
+        if not is_missing.any() and not differs.any():
+            return
+        rows = {row["base_offset"]: row for row in batches.drop_columns("batch").to_pylist()}
+        for index in np.flatnonzero(is_missing | differs).tolist():
+            base_offset, record = int(bases[index]), record_at(int(numbers[index]))
+            row = rows[base_offset]
+            is_dump = row["is_transactional"] is None or record.offset in (row["filled_offsets"] or ())
+            if not is_missing[index]:
+                known = self._known(place, base_offset, record.offset)
+                if not is_dump or _order(record) <= _order(known):
+                    self._differ(Difference(base_offset, record, row["source"], not is_dump))
+                    continue
+                self._differ(Difference(base_offset, known, row["source"], is_log=False))
+            if not row["is_control"]:
+                fills = self._fills.setdefault((place, base_offset), {})
+                fills[record.offset] = max(record, fills.get(record.offset, record), key=_order)
+
+    def _known(self, place: int, base_offset: int, offset: int) -> Record:
+        """A record of a batch that is there."""
+        row = int(np.searchsorted(self.rows.base_offset, base_offset))
+        return next(record for record in iter_records(self.content(row)) if record.offset == offset)
+
+    def _differ(self, difference: Difference) -> None:
+        if len(self._differences) < DIFFERENCES_MAX:
+            self._differences.setdefault(difference.record.offset, difference)
+
+    def differences(self) -> list[Difference]:
+        """Where a dump has another record, at most DIFFERENCES_MAX; those found since the last call."""
+        found = [difference for _, difference in sorted(self._differences.items())]
+        self._differences.clear()
+        return found
+
+    def changed_from(self) -> int | None:
+        """The first offset of batches into which records are put."""
+        return min((base_offset for _, base_offset in self._fills), default=None)
+
+    def _release(self, dumped: Sequence[OffsetRange]) -> dict[int, list[pa.Table]]:
+        """Records of batches that are taken out which a dump had, too: at offsets that no batch spans they get a batch
+        of their own (by file), others are put into the batch there."""
+        alone: dict[int, list[pa.Table]] = {}
+        for place, gone in self._taken_out.items():
+            out = pa.array(sorted(gone), pa.int64())
+            for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES):
+                met: list[Record] = []
+                batches = rows.filter(pc.is_in(rows["base_offset"], value_set=out))
+                is_rows = batches["is_transactional"].is_null().to_pylist()
+                spans = zip(batches["base_offset"].to_pylist(), batches["last_offset"].to_pylist(), strict=True)
+                is_control = batches["is_control"].to_pylist()
+                for index, span in enumerate(spans):
+                    known = [span] if is_rows[index] else () if is_control[index] else intersect([span], dumped)
+                    if not known:
+                        continue
+                    row = batches.slice(index, 1)
+                    try:
+                        records = list(iter_records(row["batch"][0].as_py()))
+                    except DecodeError:
+                        continue
+                    records = [it for it in records if any(first <= it.offset <= last for first, last in known)]
+                    met += [it for it in records if self._is_covered(it.offset)]
+                    left = [it for it in records if not self._is_covered(it.offset)]
+                    alone.setdefault(place, []).extend(self._alone(left, row))
+                met.sort(key=attrgetter("offset"))
+                if met:
+                    self.meet(KeyValues.of_records(met), met.__getitem__)
+        return alone
+
+    # --- what is written again
 
     def finish(
-        self, target: PartTarget, bad_offsets: Iterable[int]
+        self, target: PartTarget, bad_offsets: Iterable[int], dumped: Sequence[OffsetRange] = ()
     ) -> tuple[list[TableFile], list[WrittenFile], list[TableFile], list[TableFile]]:
-        """Write files anew without what was taken out of them, and leave damaged batches out which are there intact.
+        """Write files again without what was taken out of them, and with what dumps put into their batches; leave
+        damaged batches out which are there intact. `dumped`: offsets at which dumps had records.
 
         Files of bronze to be taken out; files written; files of this run that are not to be committed; all intact files
         that are there then.
         """
+        alone = self._release(dumped)
+        fills: dict[int, dict[int, dict[int, Record]]] = {}
+        for (place, base_offset), records in self._fills.items():
+            fills.setdefault(place, {})[base_offset] = records
         removed: list[TableFile] = []
         written: list[WrittenFile] = []
         discarded: list[TableFile] = []
         bronze_count = len(self._files) - self._own_count
         now: list[TableFile] = []
         for index, file in enumerate(self._files):
-            if index not in self._taken_out:
+            if index not in self._taken_out and index not in fills:
                 now.append(file)
                 continue
             (removed if index < bronze_count else discarded).append(file)
-            parts = self._without(file, self._taken_out[index], target)
+            parts = _rewritten(file, self._taken_out.get(index, set()), fills.get(index, {}), target)
+            for left in alone.get(index, ()):
+                with PartWriter(target, BATCHES, file.partition_values) as writer:
+                    writer.write(left)
+                    parts.append(writer.close())
             written += parts
             now += [written_as_table_file(part, target, file) for part in parts]
         bad = set(bad_offsets)
         removed += [file for file in self._damaged if file.minimum["base_offset"] in bad]
         return removed, written, discarded, now
 
-    def _without(self, file: TableFile, gone: set[int], target: PartTarget) -> list[WrittenFile]:
-        """The rest of a file, a part for each run of batches between those that were taken out. Of a batch packed from
-        rows, records at offsets that nothing else has are packed again."""
-        parts: list[WrittenFile] = []
-        writer: PartWriter | None = None
-        out = pa.array(sorted(gone), pa.int64())
-        for rows in row_groups_in_order([file], RECORD_BATCHES):
-            is_out = pc.is_in(rows["base_offset"], value_set=out).to_numpy(zero_copy_only=False)
-            breaks = np.flatnonzero(is_out[1:] != is_out[:-1]) + 1
-            for first, after in zip([0, *breaks.tolist()], [*breaks.tolist(), rows.num_rows], strict=True):
-                run = rows.slice(first, after - first)
-                if is_out[first]:
-                    if writer is not None:
-                        parts.append(writer.close())
-                        writer = None
-                    for left in self._left_of(run):
-                        with PartWriter(target, BATCHES, file.partition_values) as alone:
-                            alone.write(left)
-                            parts.append(alone.close())
-                    continue
-                if writer is None:
-                    writer = PartWriter(target, BATCHES, file.partition_values)
-                writer.write(run)
-        if writer is not None:
-            parts.append(writer.close())
-        return parts
-
-    def _left_of(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Of batches packed from rows that are taken out: records which no batch that is there covers."""
-        for index in np.flatnonzero(rows["is_transactional"].is_null().to_numpy()).tolist():
-            row = rows.slice(index, 1)
-            try:
-                records = list(iter_records(row["batch"][0].as_py()))
-            except DecodeError:
-                continue
-            left = [record for record in records if not self._is_covered(record.offset)]
-            for run in _runs_of(left, self._is_covered):
-                data = build_batch(run, leader_epoch=UNKNOWN_EPOCH)
-                times = [record.timestamp_ms for record in run]
-                values = {
-                    "base_offset": run[0].offset,
-                    "last_offset": run[-1].offset,
-                    "record_count": len(run),
-                    "base_timestamp": _ms(times[0]),
-                    "max_timestamp": _ms(max(times)),
-                    "batch": data,
-                }
-                made = row
-                for name, value in values.items():
-                    type_ = made.schema.field(name).type
-                    number = made.schema.get_field_index(name)
-                    scalar = (
-                        pa.array([value], pa.int64()).cast(type_) if "timestamp" in name else pa.array([value], type_)
-                    )
-                    made = made.set_column(number, name, scalar)
-                yield made
+    def _alone(self, records: Sequence[Record], row: pa.Table) -> Iterator[pa.Table]:
+        """Records of a batch that is taken out, as rows of batches without headers."""
+        for run in _runs_of(records, self._is_covered):
+            times = [record.timestamp_ms for record in run]
+            values = dict.fromkeys(TOLD_BY_HEADER) | {
+                "base_offset": run[0].offset,
+                "last_offset": run[-1].offset,
+                "record_count": len(run),
+                "magic": 2,
+                "codec": "NONE",
+                "base_timestamp": _ms(times[0]),
+                "max_timestamp": _ms(max(times)),
+                "batch": build_batch(run, leader_epoch=UNKNOWN_EPOCH),
+                "source_kind": DUMP,
+                "filled_offsets": None,
+            }
+            yield _changed(row, values)
 
     def _is_covered(self, offset: int) -> bool:
         at = int(np.searchsorted(self.rows.last_offset, offset, side="left"))
         return at < len(self.rows) and bool(self.rows.base_offset[at] <= offset)
+
+
+def _rewritten(
+    file: TableFile, gone: set[int], fills: Mapping[int, Mapping[int, Record]], target: PartTarget
+) -> list[WrittenFile]:
+    """A file without some batches, a part for each run of batches between them, and with records put into others. All
+    by base offset."""
+    parts: list[WrittenFile] = []
+    writer: PartWriter | None = None
+    out = pa.array(sorted(gone), pa.int64())
+    for rows in row_groups_in_order([file], RECORD_BATCHES):
+        is_out = pc.is_in(rows["base_offset"], value_set=out).to_numpy(zero_copy_only=False)
+        breaks = np.flatnonzero(is_out[1:] != is_out[:-1]) + 1
+        for first, after in zip([0, *breaks.tolist()], [*breaks.tolist(), rows.num_rows], strict=True):
+            if is_out[first]:
+                if writer is not None:
+                    parts.append(writer.close())
+                    writer = None
+                continue
+            if writer is None:
+                writer = PartWriter(target, BATCHES, file.partition_values)
+            writer.write(_filled(rows.slice(first, after - first), fills))
+    if writer is not None:
+        parts.append(writer.close())
+    return parts
+
+
+def _filled(rows: pa.Table, fills: Mapping[int, Mapping[int, Record]]) -> pa.Table:
+    """Some batches with the records that are put into them."""
+    if not fills:
+        return rows
+    base_offset = rows["base_offset"]
+    chosen = np.flatnonzero(pc.is_in(base_offset, value_set=pa.array(sorted(fills), pa.int64())).to_numpy())
+    pieces, position = [], 0
+    for index in chosen.tolist():
+        row = rows.slice(index, 1)
+        records = fills[base_offset[index].as_py()]
+        try:
+            batch = with_records(row["batch"][0].as_py(), [records[offset] for offset in sorted(records)])
+        except (DecodeError, EncodeError):
+            continue  # it cannot be read, and stays as it is: replay says so
+        header = parse_header(batch)
+        before = row["filled_offsets"][0].as_py() or []
+        is_rows = row["is_transactional"][0].as_py() is None
+        values = {
+            "record_count": header.record_count,
+            "magic": header.magic,
+            "codec": "NONE",
+            "max_timestamp": _ms(header.max_timestamp_ms),
+            "batch": batch,
+            "filled_offsets": None if is_rows else sorted({*before, *records}),
+        }
+        if row["magic"][0].as_py() < header.magic:
+            values["base_timestamp"] = _ms(header.base_timestamp_ms)
+        pieces += [rows.slice(position, index - position), _changed(row, values)]
+        position = index + 1
+    return pa.concat_tables([*pieces, rows.slice(position)]).combine_chunks()
+
+
+def _changed(row: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """One row with other values; times are in the unit of the columns."""
+    for name, value in values.items():
+        field = row.schema.field(name)
+        is_time = value is not None and pa.types.is_timestamp(field.type)
+        column = pa.array([value], pa.int64()).cast(field.type) if is_time else pa.array([value], field.type)
+        row = row.set_column(row.schema.get_field_index(name), field, column)
+    return row
+
+
+def _order(record: Record) -> tuple[int, bool, bytes, bool, bytes]:
+    """Of two records that dumps have at one offset the greater one counts: a leader's lost tail is older than what its
+    successor wrote there."""
+    key, value = record.key, record.value
+    return record.timestamp_ms, key is not None, key or b"", value is not None, value or b""
 
 
 def _ms(timestamp_ms: int) -> int | None:
@@ -262,6 +453,10 @@ def _headers(file: TableFile, place: int) -> BatchRows:
     with filesystem.open_input_file(path) as source:
         rows = pq.ParquetFile(source).read(columns=list(HEADERS), use_threads=False)
     rows = rows.filter(rows["crc_valid"])
+    count = rows["record_count"].to_numpy().astype(np.int64)
+    if "filled_offsets" in rows.column_names:
+        # copies of the log are compared by what compaction left in them
+        count = count - pc.fill_null(pc.list_value_length(rows["filled_offsets"]), 0).to_numpy()
     is_rows = rows["is_transactional"].is_null()
     is_dump = pc.equal(rows["source_kind"].cast(pa.string()), DUMP)
     is_erased = pc.is_valid(rows["redacted_at"])
@@ -272,7 +467,7 @@ def _headers(file: TableFile, place: int) -> BatchRows:
         rows["base_offset"].to_numpy(),
         rows["last_offset"].to_numpy(),
         pc.fill_null(rows["leader_epoch"], UNKNOWN_EPOCH).to_numpy().astype(np.int64),
-        rows["record_count"].to_numpy().astype(np.int64),
+        count,
         origin,
         np.full(rows.num_rows, place, np.int64),
     )

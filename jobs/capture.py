@@ -346,6 +346,7 @@ def capture_logs(
     merged = _merged_coverage(bronze, done, copies.lineages, epoch_ms(run.captured_at))
     versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done, merged, run)
     copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
+    copies.write_dumped(warehouse, bronze.cluster_id, app_id, bronze.copies)
     changed = _least_changed(done)
     if changed:
         write_rewrites(warehouse, bronze.cluster_id, version, changed, run.captured_at)
@@ -390,7 +391,7 @@ def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
     """What is known of copies once tasks have read some."""
     copies = bronze.copies
     for result in done:
-        copies = copies.after(result.lineages, result.compared)
+        copies = copies.after(result.lineages, result.compared, result.dumped)
     return copies
 
 
@@ -466,7 +467,8 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool
             live=live.get(partition),
             from_offset=sources.pieces_from.get(partition, 0),
             is_piece=partition in sources.pieces_from,
-            dumps=tuple(dumps.get(partition, ())),
+            # rows tell least, so they come last
+            dumps=tuple(sorted(dumps.get(partition, ()), key=lambda dump: dump.is_rows)),
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
             damaged=bronze.damaged.get(partition, frozenset()),
@@ -475,6 +477,7 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool
             dropped=bronze.dropped.get(partition, ()),
             read_files=bronze.copies.files.get(partition, {}),
             lineage=bronze.copies.lineages.get(partition),
+            dumped=tuple(bronze.copies.dumped.get(partition, ())),
         )
         is_compared = bool(item.known) and item.has_unread
         if item.source_count > 1 or item.dumps or is_compared or not may_cut or item.size_bytes <= task_bytes_max:

@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, union
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.batch import build_batch
 from coordinator_core.log.chunk import BatchColumns
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose
+from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
 from coordinator_core.log.scan import LOOK_BACK_BYTES
-from jobs.bronze_batches import BronzeBatches, covered_by, written_as_table_file
+from jobs.bronze_batches import BronzeBatches, Difference, covered_by, written_as_table_file
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
-from jobs.copies import ReadFile
+from jobs.copies import DumpedRange, ReadFile, with_dumped
 from jobs.coverage import CoverageScan, LogPartition
 from jobs.errors import JobError
 from jobs.part_files import PartTarget, WrittenFile
-from jobs.quarantine import COPIES_PART, OVERLAPPING_BATCH, UNREADABLE_FILE
+from jobs.quarantine import COPIES_DIFFER, COPIES_PART, OVERLAPPING_BATCH, UNREADABLE_FILE
 from jobs.sinks import TableFile
 from jobs.sources.segments import (
     DUMP,
@@ -40,6 +42,8 @@ from jobs.stores import delete_file
 from jobs.times import epoch_ms
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from jobs.sources.broker import Broker
     from jobs.sources.broker_log import BrokerLog
     from jobs.sources.dumps import DumpLog
@@ -80,6 +84,8 @@ class LogWork:
     """Offsets which retention took out of bronze; ascending, disjoint."""
     lineage: Lineage | None = None
     """Where leader epochs begin, as far as it is known; None: bronze was never asked."""
+    dumped: tuple[DumpedRange, ...] = ()
+    """At which offsets dumps of rows had records; ascending, disjoint."""
 
     @property
     def has_unread(self) -> bool:
@@ -190,6 +196,8 @@ class TaskDone:
     lineages: dict[LogPartition, Lineage] = field(default_factory=dict)
     compared: dict[LogPartition, list[ReadFile]] = field(default_factory=dict)
     """Files of sources that were read."""
+    dumped: dict[LogPartition, tuple[DumpedRange, ...]] = field(default_factory=dict)
+    """At which offsets dumps of rows had records, those of before included."""
     error: JobError | None = None
     """Why the task could not be done: no use to try it again, as Spark would if it were raised."""
 
@@ -310,14 +318,18 @@ def _read_segment(capture: "_LogCapture", segment: Segment, settled_to: int, nex
 
 
 def _capture_dump(capture: "_LogCapture", log: "DumpLog") -> None:
-    """What a dump has beside all that is known: only that is packed into batches, so none of them overlaps."""
+    """Rows of a dump at offsets that no batch spans are packed into batches, so none of them overlaps. The others are
+    put into the batches that span them, where these lack them."""
     from jobs.sources.dumps import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
 
     capture.begin(None)
     capture.leave_out(log.untold)
-    for read in read_dump_log(log, known=capture.covered):
+    known = capture.covered
+    for read in read_dump_log(log, known=known, met=capture.meet if log.is_rows else None):
         capture.add(read)
     capture.end(None)
+    if log.is_rows:
+        capture.end_rows(log.uri)
     capture.end_source()
 
 
@@ -391,8 +403,13 @@ class _LogCapture:
         self._added_count = 0
         """Files of this run that are among those which are there."""
         self._changed_from: int | None = None
+        self._noted: set[tuple[int, str]] = set()
+        """Offsets and dumps whose difference from the log is said."""
         self._intact: list[OffsetRange] = []
         """Offsets of good batches that were read: damaged ones at these go."""
+        self._dumped = work.dumped
+        self._dump_ranges: list[OffsetRange] = []
+        """Of the dump that is being read."""
         self._written: list[WrittenFile] = []
         self._ranges: list[OffsetRange] = []
         self._damaged_written: dict[int, WrittenFile] = {}
@@ -475,6 +492,29 @@ class _LogCapture:
         assert self._scan is not None
         self._scan.leave_out(untold)
 
+    def meet(self, rows: "pa.Table", left_out: "pa.Table") -> None:
+        """Rows of a dump, and those of them at offsets which batches span."""
+        from jobs.sources.dumps import key_values, record_at  # noqa: PLC0415
+
+        offset = np.unique(rows["offset"].to_numpy())
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(offset) != 1) + 1])
+        ends = np.append(starts[1:], len(offset)) - 1
+        if len(offset):
+            self._dump_ranges += zip(offset[starts].tolist(), offset[ends].tolist(), strict=True)
+        if left_out.num_rows:
+            _, firsts = np.unique(left_out["offset"].to_numpy(), return_index=True)
+            distinct = left_out.take(firsts).combine_chunks()
+            self._there.meet(key_values(distinct), lambda row: record_at(distinct, row))
+
+    def end_rows(self, source: str) -> None:
+        """All rows of a dump were met."""
+        self._dumped = with_dumped(self._dumped, union(self._dump_ranges), source)
+        self._dump_ranges = []
+        for it in self._there.differences():
+            self._note_difference(it, source)
+        if (changed := self._there.changed_from()) is not None:
+            self._change(changed)
+
     def begin_live(self, chosen: "LogRange") -> None:
         """A range of the live log begins."""
         assert self.work.live is not None
@@ -521,7 +561,7 @@ class _LogCapture:
         self.settled = union([*self.settled, *gave])
 
     def finish(self) -> None:
-        """Write anew what other batches replaced; tell what was written and seen."""
+        """Write again what other batches replaced or dumps filled; say what was written and seen."""
         place = self.work.topic, self.work.partition
         done, target = self._done, self._task.target
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
@@ -529,14 +569,17 @@ class _LogCapture:
             delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
             self._count.batch_count -= 1
         files = self._written
-        if self._there.has_taken_out:
+        if self._there.has_changes:
             self._add_written()
-        if self._there.has_taken_out or bad:
-            removed, rest, discarded, now = self._there.finish(target, bad)
+        if self._there.has_changes or bad:
+            dumped = [(first, last) for first, last, _ in self._dumped]
+            removed, rest, discarded, now = self._there.finish(target, bad, dumped)
+            for it in self._there.differences():
+                self._note_difference(it, self._source_of(it.record.offset))
             gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
             files = [file for file in files if file.path not in gone] + rest
             done.removed += removed
-            if self._there.has_taken_out:
+            if self._there.has_changes:
                 at_ms = epoch_ms(self._task.run.captured_at)
                 done.rebuilt[place] = covered_by(now, at_ms)
                 # what was said of batches that went hides what others say of their offsets
@@ -550,6 +593,8 @@ class _LogCapture:
         done.damaged.setdefault(place, set()).update(self._damaged_written)
         if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
             done.changed[place] = min(self._changed_from, done.changed.get(place, self._changed_from))
+        if self._dumped != self.work.dumped:
+            done.dumped[place] = self._dumped
         if self._lineage != self.work.lineage:
             before = done.lineages.get(place)
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
@@ -629,7 +674,11 @@ class _LogCapture:
                 start = int(batches.position[rows[row]])
                 coming = read.data.slice(start, int(batches.size[rows[row]])).to_pybytes()
                 first = int(batches.base_offset[rows[row]])
-                return coming, self._there.content(int(np.searchsorted(there.base_offset, first)))
+                kept, is_filled = self._there.without_fills(int(np.searchsorted(there.base_offset, first)))
+                if is_filled:
+                    coming = uncompressed(coming)
+                    kept = coming if is_same_but_for_latest_time(coming, kept) else kept
+                return coming, kept
 
             made = choose(there, come.take(rows), content)
             is_taken = made.is_taken
@@ -727,6 +776,35 @@ class _LogCapture:
                 "resolved_by": f"the newer leader epoch, {newer}, counts: what is older from there on was left out",
             }
         )
+
+    def _source_of(self, offset: int) -> str:
+        """The dump that had a record at an offset."""
+        return next((source for first, last, source in self._dumped if first <= offset <= last), "a dump")
+
+    def _note_difference(self, it: Difference, dump: str) -> None:
+        """One row of bronze.quarantine, put right already: one of the two records counts."""
+        record, source = it.record, self._source_of(it.record.offset) if not it.is_log else it.source
+        counts = f"that of {it.source} counts, whose batch is of the log" if it.is_log else "the later one counts"
+        row = {
+            "cluster_id": self._task.run.cluster_id,
+            "topic": self.work.topic,
+            "partition": self.work.partition,
+            "offset": record.offset,
+            "base_offset": it.base_offset,
+            "stage": "BATCH",
+            "code": COPIES_DIFFER,
+            "message": f"copies of the log have different records at offset {record.offset}: {dump} has another than "
+            f"{source}",
+            "byte_position": None,
+            "bytes": build_batch([record], leader_epoch=UNKNOWN_EPOCH)[:QUARANTINE_BYTES_MAX],
+            "source": dump,
+            "seen_at": self._task.run.captured_at,
+            "resolved_at": self._task.run.captured_at,
+            "resolved_by": f"{counts}: the other one was left out",
+        }
+        if (record.offset, dump) not in self._noted:
+            self._noted.add((record.offset, dump))
+            self._done.quarantine.append(row)
 
     def _quarantine_findings(self, read: SegmentRead) -> None:
         is_file = read.segment.source_kind == SEGMENT

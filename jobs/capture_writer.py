@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from jobs.arrow_schemas import TIMESTAMP_TYPE
+from jobs.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.coverage import COMPACTED_TOPICS
 from jobs.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.sources.segments import LogPlace, SegmentRead, to_record_batches
+from schemas.tables.bronze import RECORD_BATCHES
 
 BATCHES: Final = "batches"
 DAMAGED: Final = "damaged"
 """Name of the part file of a batch whose checksum does not fit. One batch a file."""
+
+FILLED_TYPE: Final = arrow_schema(RECORD_BATCHES).field("filled_offsets").type
 
 OffsetRange = tuple[int, int]
 """Both ends inclusive."""
@@ -117,6 +120,7 @@ class LogWriter:
             "captured_at": pa.scalar(self._run.captured_at, TIMESTAMP_TYPE),
             "capture_id": pa.scalar(self._run.capture_id),
             "redacted_at": pa.scalar(None, TIMESTAMP_TYPE),
+            "filled_offsets": pa.scalar(None, FILLED_TYPE),
         }
         for name, value in of_run.items():
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

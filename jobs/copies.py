@@ -13,13 +13,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from coordinator_core.coverage import subtract
 from coordinator_core.log.copies import Lineage
 from jobs.arrow_schemas import arrow_schema
+from jobs.capture_writer import OffsetRange
 from jobs.coverage import LogPartition
 from jobs.sinks import OVERWRITE, Warehouse
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import RECORD_BATCHES
-from schemas.tables.state import LEADER_EPOCHS, READ_FILES, REWRITES
+from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,24 @@ class ReadFile:
         return file.size_bytes > self.size_bytes and self.base_offset is not None
 
 
+DumpedRange = tuple[int, int, str]
+"""First and last offset of a range with a record at each, and the dump that had them."""
+
+
+def with_dumped(known: Sequence[DumpedRange], found: Iterable[OffsetRange], source: str) -> tuple[DumpedRange, ...]:
+    """Ranges of a dump added to those that are known; the same object where none is new."""
+    new = subtract(found, ((first, last) for first, last, _ in known))
+    if not new:
+        return tuple(known)
+    together: list[DumpedRange] = []
+    for first, last, of_source in sorted([*known, *((first, last, source) for first, last in new)]):
+        if together and together[-1][1] + 1 == first and together[-1][2] == of_source:
+            together[-1] = together[-1][0], last, of_source
+        else:
+            together.append((first, last, of_source))
+    return tuple(together)
+
+
 @dataclass(frozen=True, slots=True)
 class Copies:
     """All of it, of a cluster."""
@@ -51,6 +71,8 @@ class Copies:
     lineages: Mapping[LogPartition, Lineage] = field(default_factory=dict)
     files: Mapping[LogPartition, Mapping[str, ReadFile]] = field(default_factory=dict)
     """By log partition, files by path."""
+    dumped: Mapping[LogPartition, Sequence[DumpedRange]] = field(default_factory=dict)
+    """At which offsets dumps of rows had records; ascending, disjoint."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
@@ -70,10 +92,17 @@ class Copies:
             file = ReadFile(*(row[name] for name in names))
             files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
         lineages = {log: Lineage(epochs, tuple(sorted(checkpoints.get(log, ())))) for log, epochs in seen.items()}
-        return cls(lineages, files)
+        dumped: dict[LogPartition, list[DumpedRange]] = {}
+        for row in warehouse.read(DUMP_OFFSETS, where={"cluster_id": cluster_id}).to_pylist():
+            found = row["from_offset"], row["to_offset"], row["source"]
+            dumped.setdefault((row["topic"], row["partition"]), []).append(found)
+        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()})
 
     def after(
-        self, lineages: Mapping[LogPartition, Lineage], files: Mapping[LogPartition, Sequence[ReadFile]]
+        self,
+        lineages: Mapping[LogPartition, Lineage],
+        files: Mapping[LogPartition, Sequence[ReadFile]],
+        dumped: Mapping[LogPartition, Sequence[DumpedRange]],
     ) -> "Copies":
         """With what a capture found."""
         merged = dict(self.lineages)
@@ -82,7 +111,7 @@ class Copies:
         read = dict(self.files)
         for log, found in files.items():
             read[log] = {**read.get(log, {}), **{file.path: file for file in found}}
-        return Copies(merged, read)
+        return Copies(merged, read, {**self.dumped, **dumped})
 
     def write_lineages(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
         """Before bronze: what is known too early of epochs does no harm."""
@@ -102,6 +131,24 @@ class Copies:
             for epoch, offset in entries
         ]
         _overwrite(warehouse, LEADER_EPOCHS, rows, cluster_id, app_id)
+
+    def write_dumped(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+        """Before bronze, as leader epochs."""
+        if self.dumped == before.dumped:
+            return
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "topic": topic,
+                "partition": partition,
+                "from_offset": first,
+                "to_offset": last,
+                "source": source,
+            }
+            for (topic, partition), ranges in sorted(self.dumped.items())
+            for first, last, source in ranges
+        ]
+        _overwrite(warehouse, DUMP_OFFSETS, rows, cluster_id, app_id)
 
     def write_files(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
         """Last: a file that a broken run read is read again."""

@@ -187,8 +187,10 @@ def _young(rows: pa.Table, table: Table, keep_from: datetime) -> pa.Table:
     return rows.filter(pc.fill_null(is_young, True))
 
 
-def row_groups_in_order(files: Sequence[TableFile], table: Table) -> Iterator[pa.Table]:
-    """The rows of some files, row group by row group: all columns that a file of the table has today."""
+def row_groups_in_order(
+    files: Sequence[TableFile], table: Table, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of some files, row group by row group: all columns that a file of the table has today, or some."""
     column = next((name for name in ORDER_COLUMNS if name in table.column_names), None)
     places = []
     for number, file in enumerate(files):
@@ -197,7 +199,7 @@ def row_groups_in_order(files: Sequence[TableFile], table: Table) -> Iterator[pa
             if metadata.row_group(index).num_rows:
                 places.append((_least(metadata, index, column), number, index))
     for _, number, index in sorted(places):
-        yield read_row_group(files[number], table, index)
+        yield read_row_group(files[number], table, index, columns)
 
 
 def _metadata(file: TableFile) -> pq.FileMetaData:
@@ -215,10 +217,15 @@ def _least(metadata: pq.FileMetaData, index: int, column: str | None) -> Any:
     return statistics.min if statistics is not None and statistics.has_min_max else -1
 
 
-def read_row_group(file: TableFile, table: Table, index: int) -> pa.Table:
-    """All columns that a data file of the table has, in their declared types; nulls in those of a later version."""
+def read_row_group(file: TableFile, table: Table, index: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """All columns that a data file of the table has, or some, in their declared types; nulls in those of a later
+    version."""
     filesystem, path = filesystem_of(file.path)
     schema = file_schema(table)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
     with filesystem.open_input_file(path) as source:
-        rows = pq.ParquetFile(source).read_row_group(index, use_threads=False)
+        rows = pq.ParquetFile(source).read_row_group(
+            index, columns=None if columns is None else list(columns), use_threads=False
+        )
     return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)

@@ -13,7 +13,9 @@ OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""
 COPIES_PART: Final = "COPIES_PART"
 """A copy of the log goes on with an older leader epoch where the log has a newer one."""
-CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART)
+COPIES_DIFFER: Final = "COPIES_DIFFER"
+"""Two copies have different records at one offset, and no leader epoch tells why: one of them is a dump of rows."""
+CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER)
 """What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
 
 

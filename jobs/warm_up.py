@@ -28,6 +28,7 @@ from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.interning import Interner
 from coordinator_core.key_buckets import buckets_of, shared_out, slot_weights
 from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.fill import KeyValues, compare
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
@@ -149,6 +150,7 @@ def warm_up() -> None:
     judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
     GroupedCommits.of_groups([("g", commits())]).kept()
     pack_records(dump_records())
+    compare(*[KeyValues.of(decode_chunk(offsets_log()))] * 2)
     for segment in (offsets_log(), share_log()):
         scan_segment(segment, base_offset=0)
         scan_segment(

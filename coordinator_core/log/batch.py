@@ -222,7 +222,7 @@ def _sized(value: bytes | None) -> bytes:
     return _varint(-1) if value is None else _varint(len(value)) + value
 
 
-def _record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
+def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
     parts = [
         b"\x00",
         _varint(record.timestamp_ms - base_timestamp_ms),
@@ -290,7 +290,7 @@ def build_batch(
         attributes |= IS_TRANSACTIONAL
     if is_control:
         attributes |= IS_CONTROL
-    section = b"".join(_record(record, base_offset, base_timestamp_ms) for record in records)
+    section = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
     if records:
         section = compress(codec_id, section)
     try:

@@ -6,7 +6,8 @@ headers. Whatever the order in which copies come, the same batches are left. In 
 1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch is of the log
    (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs.
 2. An intact batch before a damaged one. Damaged batches are never compared: their headers prove nothing.
-3. A batch of the log before one that was packed from rows without headers.
+3. A batch of the log before one that was packed from rows without headers. Records that only rows have are kept: in
+   the batch that spans their offset, if there is one (`log/fill.py`).
 4. The number of records: the cleaner takes records out of a batch and leaves its offsets.
 5. Kafka's own bytes before a batch made of what a tool printed; then the bytes themselves.
 
@@ -47,6 +48,7 @@ class BatchRows:
     last_offset: I64
     leader_epoch: I64
     record_count: I64
+    """Without those that a dump put into the batch."""
     origin: I64
     place: I64
     """Of the caller's own: where the batch is."""

@@ -34,7 +34,9 @@ from coordinator_core.coverage import union
 from coordinator_core.errors import EncodeError
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log import fast
-from coordinator_core.log.chunk import U8, BatchColumns, Finding
+from coordinator_core.log.batch import Record
+from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
+from coordinator_core.log.fill import KeyValues, decode_headers
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.scan import SegmentScan
 from coordinator_core.log.segment import parse_partition_folder
@@ -110,6 +112,11 @@ class DumpLog:
     def size_bytes(self) -> int:
         """Bytes of its rows."""
         return sum(run.size_bytes for run in self.runs)
+
+    @property
+    def is_rows(self) -> bool:
+        """Is it of rows of keys and values, without headers of batches?"""
+        return self.kind == ROWS
 
     @property
     def has_offsets(self) -> bool:
@@ -514,28 +521,36 @@ def _formatted_table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
 # --- one log partition
 
 
-def read_dump_log(log: DumpLog, *, known: Sequence[tuple[int, int]] = ()) -> Iterator[SegmentRead]:
+def read_dump_log(
+    log: DumpLog, *, known: Sequence[tuple[int, int]] = (), met: Callable[[pa.Table, pa.Table], object] | None = None
+) -> Iterator[SegmentRead]:
     """The batches of a log partition, in offset order, some megabytes at a time.
 
     `known`: ascending, disjoint ranges of offsets, both ends inclusive, which are captured already: rows of such
-    offsets are not packed, so that no batch overlaps with what there is. Records which come twice and differ are
-    findings of the read.
+    offsets are not packed, so that no batch overlaps with what there is. `met` is called with the next rows, and with
+    those of them that are left out. Records which come twice and differ are findings of the read.
     """
     packer = _BatchPacker(log) if log.kind == BATCHES else _RowPacker(log)
     column = "base_offset" if log.kind == BATCHES else "offset"
     for rows in merged(log.runs, column):
-        yield from packer.feed(_without(rows, column, known) if log.kind != BATCHES else rows)
+        if log.kind == BATCHES:
+            yield from packer.feed(rows)
+            continue
+        is_new = _is_new(rows, column, known)
+        if met is not None:
+            met(rows, rows.filter(pa.array(~is_new)))
+        yield from packer.feed(rows if is_new.all() else rows.filter(pa.array(is_new)))
     yield from packer.finish()
 
 
-def _without(rows: pa.Table, column: str, known: Sequence[tuple[int, int]]) -> pa.Table:
+def _is_new(rows: pa.Table, column: str, known: Sequence[tuple[int, int]]) -> BoolArray:
     if not known:
-        return rows
+        return np.ones(rows.num_rows, np.bool_)
     offset = rows[column].to_numpy()
     nearest = np.searchsorted(np.array([first for first, _ in known], np.int64), offset, side="right") - 1
     lasts = np.array([last for _, last in known], np.int64)
-    is_new = (nearest < 0) | (lasts[nearest] < offset)
-    return rows if is_new.all() else rows.filter(pa.array(is_new))
+    is_new: BoolArray = (nearest < 0) | (lasts[nearest] < offset)
+    return is_new
 
 
 class _Packer:
@@ -661,6 +676,18 @@ def _duplicate(offset: int, payload: bytes, what: str) -> Finding:
         offset=offset,
         payload=payload[:QUARANTINE_BYTES_MAX],
     )
+
+
+def key_values(rows: pa.Table) -> KeyValues:
+    """Rows of ROWS_SCHEMA as keys and values to be compared."""
+    return KeyValues(rows["offset"].to_numpy(), *_byte_ranges(rows["key"]), *_byte_ranges(rows["value"]))
+
+
+def record_at(rows: pa.Table, row: int) -> Record:
+    """One of them as a record."""
+    found = rows.slice(row, 1).to_pylist()[0]
+    headers = decode_headers(found["headers"])
+    return Record(found["offset"], found["timestamp_ms"], found["key"], found["value"], headers)
 
 
 def _packable(rows: pa.Table) -> PackableRecords:

@@ -51,7 +51,7 @@ KEPT_BYTES_MAX: Final = STRETCH_BYTES
 """A segment of no more is in memory whole until it is written, as a part of a larger one is: to ask for its pages once
 more takes a fifteenth of a capture."""
 
-ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id", "redacted_at"})
+ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id", "redacted_at", "filled_offsets"})
 
 SOURCE_SCHEMA: Final = pa.schema(
     [field for field in arrow_schema(TABLES["bronze.record_batches"]) if field.name not in ADDED_BY_CAPTURE]

@@ -10,6 +10,7 @@ from schemas.tables.declare import (
     STRING,
     TIMESTAMP,
     TINYINT,
+    ArrayOf,
     Column,
     Table,
 )
@@ -58,6 +59,11 @@ RECORD_BATCHES = Table(
             "False where the checksum does not fit: kept, quarantined, and never replayed.",
         ),
         Column("redacted_at", TIMESTAMP, "When an erasure changed the batch; null: its bytes are Kafka's."),
+        Column(
+            "filled_offsets",
+            ArrayOf(BIGINT),
+            "Offsets of records that compaction took out of this copy and a dump of rows put back; null: none.",
+        ),
     ),
 )
 

@@ -294,6 +294,22 @@ LEADER_EPOCHS = Table(
     ),
 )
 
+DUMP_OFFSETS = Table(
+    layer="state",
+    name="dump_offsets",
+    comment="At which offsets dumps of rows had records: such a record stays in bronze where other batches replace the "
+    "one that has it.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("topic", STRING, "Internal topic."),
+        key("partition", INT, "Partition of the internal topic."),
+        key("from_offset", BIGINT, "First offset of a range with a record at each."),
+        Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
+        Column("source", STRING, "The dump that had them first."),
+    ),
+)
+
 READ_FILES = Table(
     layer="state",
     name="read_files",
@@ -341,6 +357,7 @@ STATE_TABLES = (
     AUDITED_LOGS,
     DROPPED,
     LEADER_EPOCHS,
+    DUMP_OFFSETS,
     READ_FILES,
     REWRITES,
     RUN_METRICS,

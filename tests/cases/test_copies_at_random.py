@@ -119,6 +119,15 @@ def cleaned(batches: Sequence[Written], before: int) -> tuple[Written, ...]:
     return tuple(left)
 
 
+def with_another_value(random: Random, batches: Sequence[Written]) -> tuple[Written, ...]:
+    """One record replaced by a later one."""
+    chosen = random.randrange(len(batches))
+    records = list(batches[chosen].records)
+    index = random.randrange(len(records))
+    records[index] = replace(records[index], value=b"another", timestamp_ms=records[index].timestamp_ms + 1)
+    return (*batches[:chosen], replace(batches[chosen], records=tuple(records)), *batches[chosen + 1 :])
+
+
 def copies_of_a_log(random: Random) -> list[Copy]:
     """Some copies; each epoch but the last has a leader that may have died with a tail of its own."""
     log: list[Written] = []
@@ -131,6 +140,7 @@ def copies_of_a_log(random: Random) -> list[Copy]:
         tail = batches_from(random, log[-1].last_offset + 1, random.randint(1, 4), epoch)
         tails.append((*log, *tail))
     copies = []
+    other = Random(str(log))
     for _ in range(random.randint(2, 4)):
         is_tail = len(starts) > 1 and random.random() < 0.3
         if is_tail:
@@ -148,8 +158,12 @@ def copies_of_a_log(random: Random) -> list[Copy]:
         if random.random() < 0.25 and len(batches) > 2:
             bad = random.randrange(1, len(batches) - 1)
             batches = (*batches[:bad], replace(batches[bad], is_damaged=True), *batches[bad + 1 :])
-        # rows without epochs say nothing of tails: those are put below all that has headers, and do not come back
         is_dump = len(starts) == 1 and random.random() < 0.3 and not any(batch.is_damaged for batch in batches)
+        if len(starts) > 1 and not any(batch.is_damaged for batch in batches):
+            # rows without epochs say nothing of tails: what the log has no record for is taken from them
+            is_dump = other.random() < 0.25
+        elif is_dump and other.random() < 0.3:
+            batches = with_another_value(other, batches)
         cuts = (random.randrange(1, len(batches)),) if len(batches) > 1 and random.random() < 0.4 else ()
         copies.append(Copy(batches, own if random.random() < 0.5 else (), is_dump, cuts))
     return copies
@@ -196,11 +210,11 @@ def expected(copies: Sequence[Copy]) -> Expected:
         ends = [start for newer, start in starts.items() if epoch is not None and newer > epoch]
         return {offset for offset in offsets if offset < min(ends, default=offset + 1)}
 
-    covered: set[int] = set()
+    epoch_at: dict[int, int] = {}
     for batch in best.values():
         records |= {it.offset: (batch.epoch, it.key, it.value) for it in batch.records}
         span = set(range(batch.base_offset, batch.last_offset + 1))
-        covered |= span
+        epoch_at |= dict.fromkeys(span, batch.epoch)
         holes |= span - set(batch.offsets)
     for copy in logs:
         position = copy.batches[0].base_offset
@@ -213,12 +227,21 @@ def expected(copies: Sequence[Copy]) -> Expected:
             elif is_of_the_log(batch):
                 holes |= span - set(batch.offsets)
             position = batch.last_offset + 1
+    of_dumps: dict[int, Record] = {}
     for copy in copies:
         if copy.is_dump:
             rows = [it for batch in copy.batches for it in batch.records]
-            records = {it.offset: (None, it.key, it.value) for it in rows if it.offset not in covered} | records
+            for it in rows:
+                of_dumps[it.offset] = max(it, of_dumps.get(it.offset, it), key=_later)
             holes |= set(range(rows[0].offset, rows[-1].offset + 1)) - {it.offset for it in rows}
+    # a row at an offset that a batch spans was in that batch before it was cleaned
+    records = {at: (epoch_at.get(at), it.key, it.value) for at, it in of_dumps.items()} | records
     return Expected(records, frozenset(holes - records.keys()), frozenset(bad - records.keys()))
+
+
+def _later(it: Record) -> tuple[Any, ...]:
+    """Of two dumps that differ the later record counts."""
+    return it.timestamp_ms, it.key, it.value
 
 
 # --- what the product says
