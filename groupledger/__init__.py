@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jobs import __version__
 
 if TYPE_CHECKING:
+    from coordinator_core.inference.settings import InferenceSettings
+    from groupledger.audit import GroupAudit, ShareAudit, audit_groups, audit_share_partitions
     from groupledger.decoding import decode
     from groupledger.records import RecordsError
     from groupledger.replay import GroupReplay, ShareReplay, replay_groups, replay_share_partitions
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
     from groupledger.tables import read
 
 __all__ = [
+    "GroupAudit",
     "GroupReplay",
+    "InferenceSettings",
     "RecordsError",
+    "ShareAudit",
     "ShareReplay",
     "__version__",
+    "audit_groups",
+    "audit_share_partitions",
     "decode",
     "read",
     "register",
@@ -29,9 +36,14 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "GroupAudit": "audit",
     "GroupReplay": "replay",
+    "InferenceSettings": "audit",
     "RecordsError": "records",
+    "ShareAudit": "audit",
     "ShareReplay": "replay",
+    "audit_groups": "audit",
+    "audit_share_partitions": "audit",
     "decode": "decoding",
     "read": "tables",
     "register": "sql",

@@ -81,51 +81,51 @@ ReplayKey = Callable[[Batches], Iterator[pa.Table]]
 class GroupReplay:
     """Silver of `__consumer_offsets`: a DataFrame a table, with the columns and types of the table in the warehouse."""
 
-    def __init__(self, keyed: "_Keyed", names: DataFrame | None) -> None:
-        self._keyed = keyed
+    def __init__(self, keyed: "Keyed", names: DataFrame | None) -> None:
+        self.keyed = keyed
         self._names = names
 
     @property
     def commits(self) -> DataFrame:
         """silver.offset_commits. An outcome UNDECIDED: a commit of a transaction, where the records have no markers."""
-        has_markers = self._keyed.records.has_markers
-        return self._keyed.table(OFFSET_COMMITS, _Commits(has_markers))
+        has_markers = self.keyed.records.has_markers
+        return self.keyed.table(OFFSET_COMMITS, _Commits(has_markers))
 
     @property
     def generations(self) -> DataFrame:
         """silver.group_generations."""
-        return self._keyed.table(GROUP_GENERATIONS, _Groups(GROUP_GENERATIONS))
+        return self.keyed.table(GROUP_GENERATIONS, _Groups(GROUP_GENERATIONS))
 
     @property
     def members(self) -> DataFrame:
         """silver.group_members."""
-        return self._keyed.table(GROUP_MEMBERS, _Groups(GROUP_MEMBERS))
+        return self.keyed.table(GROUP_MEMBERS, _Groups(GROUP_MEMBERS))
 
     @property
     def member_attributes(self) -> DataFrame:
         """silver.member_attributes."""
-        return self._keyed.table(MEMBER_ATTRIBUTES, _Groups(MEMBER_ATTRIBUTES))
+        return self.keyed.table(MEMBER_ATTRIBUTES, _Groups(MEMBER_ATTRIBUTES))
 
     @property
     def assignments(self) -> DataFrame:
         """silver.member_assignments; `topic` of an id by the `topics` given."""
-        return self._keyed.table(MEMBER_ASSIGNMENTS, _Groups(MEMBER_ASSIGNMENTS), self._names)
+        return self.keyed.table(MEMBER_ASSIGNMENTS, _Groups(MEMBER_ASSIGNMENTS), self._names)
 
     @property
     def events(self) -> DataFrame:
         """silver.group_events."""
-        return self._keyed.table(GROUP_EVENTS, _Groups(GROUP_EVENTS))
+        return self.keyed.table(GROUP_EVENTS, _Groups(GROUP_EVENTS))
 
     @property
     def topics(self) -> DataFrame:
         """silver.topics, as far as the records name topic ids: to be handed to the replay as `topics`. When a topic was
         deleted they do not tell."""
-        return _topics(self._keyed)
+        return _topics(self.keyed)
 
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
-        return self._keyed.errors(_group_findings)
+        return self.keyed.errors(_group_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -143,8 +143,8 @@ class GroupReplay:
 class ShareReplay:
     """Silver of `__share_group_state`: a DataFrame a table, with columns and types of the table in the warehouse."""
 
-    def __init__(self, keyed: "_Keyed", names: DataFrame | None) -> None:
-        self._keyed = keyed
+    def __init__(self, keyed: "Keyed", names: DataFrame | None) -> None:
+        self.keyed = keyed
         self._names = names
 
     @property
@@ -165,7 +165,7 @@ class ShareReplay:
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
-        return self._keyed.errors(_share_findings)
+        return self.keyed.errors(_share_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -173,7 +173,7 @@ class ShareReplay:
         return {table.full_name: self._table(table) for table in _ROWS_OF_SHARE_STATE}
 
     def _table(self, table: Table) -> DataFrame:
-        return self._keyed.table(table, _ShareState(table), self._names)
+        return self.keyed.table(table, _ShareState(table), self._names)
 
 
 def replay_groups(
@@ -196,7 +196,7 @@ def replay_groups(
     Raises RecordsError before any job runs where a column is missing or of another type.
     """
     read = read_records(records, columns)
-    return GroupReplay(_Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key), _names(topics))
+    return GroupReplay(Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key), _names(topics))
 
 
 def replay_share_partitions(
@@ -212,7 +212,7 @@ def replay_share_partitions(
     Arguments and errors as of `replay_groups`.
     """
     read = read_records(records, columns)
-    return ShareReplay(_Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
+    return ShareReplay(Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
 
 
 # --- the plan
@@ -254,7 +254,7 @@ def _text(value: Column) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Keyed:
+class Keyed:
     """Records of one internal topic, and how they are brought together by key."""
 
     records: Records
@@ -308,10 +308,11 @@ class _Keyed:
         if self.records.has_topic:
             frame = frame.where(F.col("topic") == F.lit(self.topic))
         if self.records.has_cluster:
-            frame = frame.withColumn("cluster_id", self._cluster())
+            frame = frame.withColumn("cluster_id", self.cluster())
         return frame.where(F.col("log_partition").isNotNull() & F.col("log_offset").isNotNull())
 
-    def _cluster(self) -> Column:
+    def cluster(self) -> Column:
+        """The cluster of each record."""
         named = F.lit(self.cluster_id)
         return F.coalesce(F.col("cluster_id"), named) if self.records.has_cluster else named
 
@@ -330,7 +331,7 @@ class _Keyed:
     def _bad_rows(self) -> Iterator[DataFrame]:
         frame = self.records.frame
         where = {"topic": F.col("topic") if self.records.has_topic else F.lit(self.topic)}
-        where["cluster_id"] = self._cluster()
+        where["cluster_id"] = self.cluster()
         is_lost = F.col("log_partition").isNull() | F.col("log_offset").isNull()
         if self.records.has_topic:
             is_other = ~F.col("topic").isin(*INTERNAL_TOPICS) | F.col("topic").isNull()
@@ -389,7 +390,7 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
     return topics.groupBy("topic_id").agg(F.min("topic").alias("name_of_topic"))
 
 
-def _topics(keyed: _Keyed) -> DataFrame:
+def _topics(keyed: Keyed) -> DataFrame:
     """One row a topic id: the name from the surest source, since any source gives it."""
     learned = keyed.apply(TOPICS, ["topic_id", "topic", "valid_from", "learned_from"], _learned_topics)
     sureness = reduce(

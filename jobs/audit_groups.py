@@ -34,7 +34,7 @@ from coordinator_core.inference.standing import Stood, decided_late, judge_stand
 from coordinator_core.log.chunk import BoolArray
 from jobs.audit_clocks import clock_steps, steps_before
 from jobs.audit_days import FormerDays
-from jobs.audit_log import LagWriter, write_broken_rules
+from jobs.audit_log import LagWriter, end_samples, write_broken_rules
 from jobs.audit_topic_ids import TopicIds
 from jobs.audit_work import NO_PLACE, AuditParts, AuditWork, TrialParts
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
@@ -58,7 +58,7 @@ GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMA
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known, removed = configs(work.files), removed_topics(work.files)
-    lags = LagWriter(work.files, work.inference, parts)
+    lags = LagWriter(end_samples(work.files), work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
@@ -77,7 +77,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
                 carried[table][log_partition] = made_anew
             hosts[log_partition] = audited.hosts
         else:
-            left = _audit_all(log_partition, work, parts, known, removed, lags)
+            left = audit_whole_log(log_partition, work, parts, known, removed, lags)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
     for table, of_logs in carried.items():
@@ -87,12 +87,12 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
 def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
     """Audit all groups of the log partitions from their beginning, but for those that cannot be: halves of them are
     tried until these are found."""
-    known, removed = configs(work.files), removed_topics(work.files)
+    known, removed, samples = configs(work.files), removed_topics(work.files), end_samples(work.files)
     for log_partition in work.log_partitions:
 
         def audit(into: AuditParts, only: Set[str] | None, log_partition: int = log_partition) -> SavedGroups:
-            lags = LagWriter(work.files, work.inference, into)
-            left = _audit_all(log_partition, work, into, known, removed, lags, only)
+            lags = LagWriter(samples, work.inference, into)
+            left = audit_whole_log(log_partition, work, into, known, removed, lags, only)
             left.packed()
             return left
 
@@ -125,7 +125,7 @@ def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
     return {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
 
 
-def _audit_all(
+def audit_whole_log(
     log_partition: int,
     work: AuditWork,
     parts: AuditParts,
@@ -208,6 +208,9 @@ class _Made:
 
     def find_clock_steps(self, from_log_offset: int) -> None:
         """Where the time of the log partition goes back: told from a place on; groups are judged by all."""
+        if self._work.clock_steps is not None:
+            self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
+            return
         steps = clock_steps(self._work, self._log_partition, from_log_offset)
         write_broken_rules(steps, self._work.topic, self._parts)
         if from_log_offset:

@@ -35,37 +35,44 @@ def hanging_transactions(warehouse: Warehouse, run: WholeRun, cluster_id: str) -
 
 def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str) -> Iterator[HangingRow]:
     pending = run.read(OFFSET_COMMITS, COLUMNS, is_settled=False, outcome="PENDING")
-    pending = pending.filter(pc.greater_equal(pending["producer_id"], 0))
-    if not pending.num_rows:
+    found = open_commits(pending)
+    if not found:
         return
-    key = ["group_id", "log_partition", "producer_id"]
-    counts = [("recorded_at", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]
     watermarks = read_watermarks(run, of_any_format=True)
     where = {"cluster_id": cluster_id, "topic": OFFSETS_TOPIC}
     coverage = warehouse.read(COVERAGE, where=where).to_pylist()
-    for row in pending.group_by(key).aggregate(counts).to_pylist():
-        ranges = [it for it in coverage if it["partition"] == row["log_partition"]]
+    for commits in found:
+        ranges = [it for it in coverage if it["partition"] == commits.log_partition]
         captured = [it for it in ranges if it["kind"] == "CAPTURED"]
-        watermark = watermarks.get((OFFSETS_TOPIC, row["log_partition"]))
+        watermark = watermarks.get((OFFSETS_TOPIC, commits.log_partition))
         next_offset = max((it["to_offset"] + 1 for it in captured), default=0)
         if watermark is None or watermark.next_offset < next_offset:
             continue  # what was captured since is not replayed yet, and may have the marker
         ends = [epoch_ms(it["last_timestamp"]) for it in captured if it["last_timestamp"] is not None]
-        since = row["recorded_at_min"]
-        commits = OpenCommits(
-            row["group_id"],
-            row["log_partition"],
-            row["producer_id"],
-            None if since is None else epoch_ms(since),
-            row["log_offset_min"],
-            row["log_offset_max"],
-            row["log_offset_count"],
-        )
-        found = hanging(
+        row = hanging(
             commits,
             max(ends, default=None),
             next_offset,
             has_hole_behind=any(it["kind"] in HOLES and it["to_offset"] > commits.first_log_offset for it in ranges),
         )
-        if found is not None:
-            yield found
+        if row is not None:
+            yield row
+
+
+def open_commits(pending: pa.Table) -> list[OpenCommits]:
+    """Pending commits (`COLUMNS`) by group, log partition and producer."""
+    pending = pending.filter(pc.greater_equal(pending["producer_id"], 0))
+    key = ["group_id", "log_partition", "producer_id"]
+    counts = [("recorded_at", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]
+    return [
+        OpenCommits(
+            row["group_id"],
+            row["log_partition"],
+            row["producer_id"],
+            None if row["recorded_at_min"] is None else epoch_ms(row["recorded_at_min"]),
+            row["log_offset_min"],
+            row["log_offset_max"],
+            row["log_offset_count"],
+        )
+        for row in pending.group_by(key).aggregate(counts).to_pylist()
+    ]

@@ -50,8 +50,8 @@ def end_samples(files: SilverFiles) -> Samples:
 class LagWriter:
     """gold.lag_history of many groups, written some at a time."""
 
-    def __init__(self, files: SilverFiles, settings: InferenceSettings, parts: AuditParts) -> None:
-        self._samples = end_samples(files)
+    def __init__(self, samples: Samples, settings: InferenceSettings, parts: AuditParts) -> None:
+        self._samples = samples
         self._settings = settings
         self._parts = parts
         self._waiting: list[pa.Table] = []

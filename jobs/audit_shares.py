@@ -56,7 +56,7 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
     members = share_members(work.files)
     try:
         for log_partition in work.log_partitions:
-            _audit_log(log_partition, work, parts, known, members)
+            audit_log(log_partition, work, parts, known, members)
     except PastDiffers:
         parts.done.has_differing = True
 
@@ -68,10 +68,10 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
         return
     known, members = configs(work.files), share_members(work.files)
     for log_partition in work.log_partitions:
-        _audit_by_group(log_partition, work, parts, known, members)
+        audit_by_group(log_partition, work, parts, known, members)
 
 
-def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
+def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
     """A log partition, from where the last audit left it. Where that fails, group by group: then it shows which one
     cannot be judged, and the others are."""
     before = parts.row_count, len(parts.done.share_counts)
@@ -84,10 +84,10 @@ def _audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Co
             raise PastDiffers("what is settled is to be judged again with what cannot be judged") from error
         if (parts.row_count, len(parts.done.share_counts)) != before:
             raise  # rows of it are in files: `audit_logs` drops these, and has `audit_shares_apart` make others
-        _audit_by_group(log_partition, work, parts, known, members)
+        audit_by_group(log_partition, work, parts, known, members)
 
 
-def _audit_by_group(
+def audit_by_group(
     log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
 ) -> None:
     """All of a log partition at once, of those groups that can be judged. Nothing is settled, and nothing kept: the

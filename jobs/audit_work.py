@@ -68,6 +68,9 @@ class AuditWork:
     """The metadata log tells since the last audit that topics were removed, at this time or later."""
     whole_to: Mapping[int, int] = field(default_factory=dict)
     """By log partition, the first offset that is missing; of those not here none is."""
+    clock_steps: Mapping[int, tuple[int, ...]] | None = None
+    """By log partition, where its time goes back, where that is known and recorded elsewhere; None: `batch_files` show
+    it."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)

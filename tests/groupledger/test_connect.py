@@ -7,15 +7,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from schemas.tables import TABLES
-from tests.conftest import PROJECT_ROOT
+from jobs.spark_settings import spark_defaults
+from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.groupledger.conftest import Recorded
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,40 @@ from pyspark import SparkContext
 assert SparkContext._gateway is None and SparkContext._jvm is None
 """
 
+MORE = """
+import sys
+from pyspark.sql import SparkSession
+import groupledger
+
+url, folder, cluster_id, warehouse = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+
+def read(name):
+    return groupledger.read(spark, name, warehouse=warehouse, cluster_id=cluster_id)
+
+read("gold.rebalances").write.parquet(f"{folder}/read")
+try:
+    groupledger.read(spark, "gold.rebalances", warehouse=f"{folder}/nowhere")
+except Exception as error:
+    print(type(error).__name__, error)
+records = spark.read.parquet(f"{folder}/raw")
+topics, configs = read("silver.topics"), read("silver.configs")
+groups = groupledger.replay_groups(records, cluster_id=cluster_id, topics=topics)
+shares = groupledger.replay_share_partitions(records, cluster_id=cluster_id, topics=topics)
+groupledger.audit_groups(groups, topics=topics, configs=configs).rebalances.write.parquet(f"{folder}/gold.rebalances")
+of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
+of_shares.redeliveries.write.parquet(f"{folder}/gold.redeliveries")
+groupledger.register(spark)
+records.where("topic = '__consumer_offsets' and not is_control").createOrReplaceTempView("api_records")
+spark.sql('''
+    SELECT * FROM replay_group(name => 'silver.group_members', records =>
+        TABLE(SELECT *, coordinator_key(key).group_id AS group_id FROM api_records)
+        PARTITION BY (partition, group_id) ORDER BY offset)
+''').write.parquet(f"{folder}/silver.group_members")
+from pyspark import SparkContext
+assert SparkContext._gateway is None and SparkContext._jvm is None
+"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -55,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    settings = {
+    settings = {name: value for name, value in spark_defaults().items() if not name.startswith("spark.driver")} | {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -96,26 +131,47 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait()
 
 
+def run_client(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a client where there is no Java."""
+    environment = {name: value for name, value in os.environ.items() if not re.match("JAVA|SPARK|PYSPARK", name)}
+    environment |= {"PYTHONPATH": str(PROJECT_ROOT), "PATH": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def assert_same_rows(made: Path, expected: pa.Table, left_out: Sequence[str] = ()) -> None:
+    """The rows of Parquet files are those of a table of nightly, some columns left out."""
+    expected = expected.select([name for name in expected.column_names if name not in left_out])
+    rows = pq.read_table(made).select(expected.column_names).cast(expected.schema)
+    assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+
+
 def test_tables_over_connect(server: str, recorded: Recorded, tmp_path: Path) -> None:
     """A client that has no Java makes nightly's tables on a Connect server, saves one in its catalogue, and learns of a
     missing column before anything runs."""
     ledger, records = recorded("full-a")
     (tmp_path / "raw").mkdir()
     pq.write_table(records, tmp_path / "raw" / "records.parquet")
-    environment = {name: value for name, value in os.environ.items() if not re.match("JAVA|SPARK|PYSPARK", name)}
-    environment |= {"PYTHONPATH": str(PROJECT_ROOT), "PATH": "/nowhere"}
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, server, str(tmp_path), ledger.cluster_id],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_client(CLIENT, server, str(tmp_path), ledger.cluster_id)
     assert "records have no column 'offset'" in done.stdout
     for name in ("silver.offset_commits", "silver.group_members", "silver.group_events", "silver.share_state_batches"):
-        columns = [column for column in TABLES[name].column_names if column != "topic"]
-        expected = ledger.table(name).select(columns)
-        made = pq.read_table(tmp_path / name).select(columns).cast(expected.schema)
-        assert sorted(map(repr, made.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+        assert_same_rows(tmp_path / name, ledger.table(name), ["topic"])
     assert pq.read_table(tmp_path / "decoded").num_rows > 2000
+
+
+@takes_minutes
+def test_gold_warehouse_and_sql_over_connect(server: str, recorded: Recorded, tmp_path: Path) -> None:
+    """The same client makes nightly's gold of a replay, reads a table of the warehouse as the last run left it, is told
+    where there is none, and replays in SQL."""
+    ledger, records = recorded("full-a")
+    (tmp_path / "raw").mkdir()
+    pq.write_table(records, tmp_path / "raw" / "records.parquet")
+    done = run_client(MORE, server, str(tmp_path), ledger.cluster_id, str(ledger.root))
+    assert "WarehouseError there is no table gold.rebalances in" in done.stdout
+    assert_same_rows(tmp_path / "read", ledger.table("gold.rebalances"))
+    assert_same_rows(tmp_path / "gold.rebalances", ledger.table("gold.rebalances"))
+    assert_same_rows(tmp_path / "gold.redeliveries", ledger.table("gold.redeliveries"), ["is_settled"])
+    assert_same_rows(tmp_path / "silver.group_members", ledger.table("silver.group_members"), ["cluster_id"])

@@ -7,15 +7,14 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
 from groupledger.replay import GroupReplay, ShareReplay
 from jobs.sources.kafka_log import KafkaLogDataSource
 from tests.cases.harness import Ledger
 from tests.conftest import takes_minutes
+from tests.groupledger.compare import assert_same, stored
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, as_spark_gives
 from tests.groupledger.raw import recording as logs_of
@@ -24,25 +23,6 @@ QUICK = "full-a"
 pytestmark = pytest.mark.slow
 
 REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)
-
-
-def stored(spark: SparkSession, ledger: Ledger, name: str) -> DataFrame:
-    """A table of a warehouse."""
-    return spark.read.format("delta").load(str(ledger.root / name.replace(".", "/")))
-
-
-def assert_same(spark: SparkSession, made: DataFrame, ledger: Ledger, name: str) -> None:
-    """The rows and types of a table of nightly, in its columns' order."""
-    expected = stored(spark, ledger, name)
-    assert made.schema == expected.select(made.columns).schema
-    assert made.columns == expected.columns
-    assert_df_equality(made, expected, ignore_row_order=True, transforms=[without_maps])
-
-
-def without_maps(frame: DataFrame) -> DataFrame:
-    """Maps as sorted entries: Spark neither sorts nor hashes maps."""
-    maps = [field.name for field in frame.schema if field.dataType.typeName() == "map"]
-    return frame.withColumns({name: F.array_sort(F.map_entries(name)) for name in maps}) if maps else frame
 
 
 def replayed(spark: SparkSession, ledger: Ledger, records: pa.Table) -> tuple[GroupReplay, ShareReplay]:

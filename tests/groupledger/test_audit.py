@@ -1,0 +1,171 @@
+"""Gold of DataFrames of silver, in Spark: the tables of nightly."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import groupledger
+from groupledger.audit import FACT_COLUMNS, GROUP_COLUMNS, SHARE_COLUMNS
+from groupledger.records import RecordsError
+from jobs.arrow_schemas import spark_schema
+from schemas.tables.declare import Table
+from tests.cases.harness import CASES, Ledger
+from tests.conftest import takes_minutes
+from tests.groupledger.compare import assert_same, stored
+from tests.groupledger.conftest import Recorded
+from tests.groupledger.raw import RECORDINGS, raw_records
+from tests.groupledger.test_replay import plan_of, replayed
+
+pytestmark = pytest.mark.slow
+QUICK = "full-a"
+OFFSETS, SHARES = "log_topic = '__consumer_offsets'", "log_topic = '__share_group_state'"
+
+
+def of_warehouse(spark: SparkSession, ledger: Ledger, *tables: Iterable[Table]) -> dict[str, DataFrame]:
+    """DataFrames of a warehouse by the tables' names."""
+    names = [table.full_name for some in tables for table in some]
+    return {name: stored(spark, ledger, name) for name in names if (ledger.root / name.replace(".", "/")).exists()}
+
+
+def assert_gold(
+    spark: SparkSession, ledger: Ledger, groups: groupledger.GroupAudit, shares: groupledger.ShareAudit
+) -> None:
+    """All tables of gold as nightly wrote them; what is settled only a whole log partition tells."""
+    for name, made in groups.tables.items():
+        where = OFFSETS if name == "gold.log_anomalies" else "true"
+        assert_same(spark, made, ledger, name, where=where)
+    for name, made in shares.tables.items():
+        where = SHARES if name == "gold.log_anomalies" else "true"
+        assert_same(spark, made, ledger, name, where=where, left_out=("is_settled",))
+
+
+def test_silver_gives_gold(spark: SparkSession, recorded: Recorded) -> None:
+    """DataFrames of silver give tables of gold as nightly wrote them, grouped by key."""
+    ledger, _ = recorded(QUICK)
+    silver = of_warehouse(spark, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
+    rebalances = groupledger.audit_groups(silver).rebalances
+    assert "FlatMapGroupsInArrow [cluster_id" in plan_of(rebalances)
+    assert_same(spark, rebalances, ledger, "gold.rebalances")
+    days = groupledger.audit_share_partitions(silver).share_group_summary
+    assert_same(spark, days, ledger, "gold.share_group_summary")
+
+
+@takes_minutes
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_all_of_silver_gives_all_of_gold(spark: SparkSession, recorded: Recorded, recording: str) -> None:
+    """Silver of a warehouse, with what else it knows, gives every table of gold as nightly wrote it."""
+    ledger, _ = recorded(recording)
+    silver = of_warehouse(spark, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
+    assert_gold(spark, ledger, groupledger.audit_groups(silver), groupledger.audit_share_partitions(silver))
+
+
+@takes_minutes
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_a_replay_gives_gold(spark: SparkSession, recorded: Recorded, recording: str) -> None:
+    """What the replay of raw records gave tells all of gold, with the topics and configs of the metadata log."""
+    ledger, records = recorded(recording)
+    groups, shares = replayed(spark, ledger, records)
+    configs = stored(spark, ledger, "silver.configs")
+    topics = stored(spark, ledger, "silver.topics")
+    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs)
+    of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
+    assert_gold(spark, ledger, of_groups, of_shares)
+
+
+PLANS = [(1, False), (2, True), (7, False), (200, True)]
+
+
+@takes_minutes
+@pytest.mark.parametrize(("partitions", "is_adaptive"), PLANS)
+def test_no_plan_changes_gold(spark: SparkSession, recorded: Recorded, partitions: int, is_adaptive: bool) -> None:
+    """However many shuffle partitions there are, whether Spark plans adaptively, and in whatever order rows of silver
+    come, the rows are the same."""
+    ledger, _ = recorded(QUICK)
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", partitions)
+    session.conf.set("spark.sql.adaptive.enabled", is_adaptive)
+    session.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 13)
+    silver = of_warehouse(session, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
+    silver = {name: frame.orderBy(F.xxhash64("cluster_id", *sorted_columns(frame))) for name, frame in silver.items()}
+    groups, shares = groupledger.audit_groups(silver), groupledger.audit_share_partitions(silver)
+    assert_same(session, groups.partition_owners, ledger, "gold.partition_owners")
+    assert_same(session, groups.commit_anomalies, ledger, "gold.commit_anomalies")
+    assert_same(session, shares.redeliveries, ledger, "gold.redeliveries", left_out=("is_settled",))
+
+
+def sorted_columns(frame: DataFrame) -> list[str]:
+    """Names of columns that Spark can hash."""
+    return sorted(item.name for item in frame.schema if item.dataType.typeName() != "map")
+
+
+def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
+    """A table that is not there, a column that is missing or of another type: one error before any job runs."""
+    silver = {
+        table.full_name: spark.createDataFrame([], spark_schema(table)) for table in (*GROUP_COLUMNS, *SHARE_COLUMNS)
+    }
+    members = silver["silver.group_members"]
+    for changed, message in (
+        ({"silver.group_members": None}, "silver has no silver.group_members: give what a replay gave, or DataFrames"),
+        ({"silver.group_members": members.drop("client_host")}, "group_members has no column 'client_ho"),
+        (
+            {"silver.group_members": members.withColumn("valid_from", F.lit("now"))},
+            "column 'valid_from' of silver.group_members is STRING: cast it to TIMESTAMP",
+        ),
+        ({"bronze.coverage": members}, "bronze.coverage has no column 'topic'"),
+    ):
+        given = {name: frame for name, frame in (silver | changed).items() if frame is not None}
+        with pytest.raises(RecordsError) as raised:
+            groupledger.audit_groups(given)
+        assert message in str(raised.value)
+    with pytest.raises(RecordsError, match=r"silver has no silver\.share_partition_states"):
+        groupledger.audit_share_partitions({"silver.group_members": members})
+    audit = groupledger.audit_groups(silver)
+    with pytest.raises(RecordsError, match="where the log ends is known from its records alone: give coverage="):
+        _ = audit.hanging_transactions
+    assert "gold.hanging_transactions" not in audit.tables
+
+
+def test_a_replay_tells_what_its_log_lacks(spark: SparkSession) -> None:
+    """Records show where their log ends, which offsets it lacks and where its time goes back: a transaction that nobody
+    ended hangs, likely where nothing is missing behind it, else it is a guess."""
+    key = bytes.fromhex("000100016700017400000000")
+    value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    rows = [
+        (key, value, 0, 0, 1_000, 7, False),
+        (key, value, 0, 1, 1_001_000, -1, False),
+        (key, value, 1, 0, 1_000, 7, False),
+        (key, value, 1, 2, 1_001_000, -1, False),
+        (key, value, 1, 3, 900_000, -1, False),
+    ]
+    schema = (
+        "key binary, value binary, partition int, offset bigint, timestamp bigint, producer_id bigint, "
+        "is_control boolean"
+    )
+    audit = groupledger.audit_groups(groupledger.replay_groups(spark.createDataFrame(rows, schema), cluster_id="a"))
+    found = {row.log_partition: row for row in audit.hanging_transactions.collect()}
+    assert {at: (row.confidence, row.open_ms, row.held_back_count) for at, row in found.items()} == {
+        0: ("LIKELY", 1_000_000, 2),
+        1: ("GUESS", 1_000_000, 4),
+    }
+    steps = audit.log_anomalies.where("rule = 'TIME_WENT_BACK'").collect()
+    assert [(row.cluster_id, row.log_topic, row.log_partition, row.log_offset) for row in steps] == [
+        ("a", "__consumer_offsets", 1, 3)
+    ]
+    assert steps[0].details.startswith("from 1001000 to 900000 (epoch ms): 101000 ms back, after log offset 2")
+
+
+@takes_minutes
+@pytest.mark.parametrize("case", ["S-skew", "C-expiry", "H-recreated", "X-compaction", "J-partitions"])
+def test_a_replay_of_odd_logs_gives_gold(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    """Leaders whose clocks differ, offsets that expired, topics made anew, compacted logs: gold is nightly's, told of
+    topics and configs."""
+    ledger = Ledger(tmp_path)
+    ledger.night(CASES / case / "logs")
+    groups, shares = replayed(spark, ledger, raw_records(ledger.warehouse))
+    configs, topics = stored(spark, ledger, "silver.configs"), stored(spark, ledger, "silver.topics")
+    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs)
+    assert_gold(spark, ledger, of_groups, groupledger.audit_share_partitions(shares, groups=groups, configs=configs))

@@ -1,0 +1,124 @@
+"""What an audit makes of the rows of one key in a worker, without Spark: the rows of nightly's gold."""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from coordinator_core.inference.settings import InferenceSettings
+from groupledger import audit
+from groupledger.audit import (
+    GROUP_COLUMNS,
+    OF_GROUPS,
+    OF_SHARE_GROUPS,
+    SHARE_COLUMNS,
+    SHARE_LIFE_COLUMNS,
+    TABLE,
+    Columns,
+    Judge,
+    _Facts,
+    _JudgeGroup,
+    _JudgeShareGroup,
+    _LogEnd,
+)
+from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    GROUP_SUMMARY,
+    LOG_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+    SHARE_GROUP_SUMMARY,
+)
+from tests.cases.harness import Ledger
+from tests.conftest import takes_minutes
+from tests.groupledger.conftest import Recorded
+from tests.groupledger.raw import RECORDINGS
+
+QUICK = ("full-a",)
+OF_GROUP = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LOG_ANOMALIES)
+OF_SHARES = (REDELIVERIES, ARCHIVED_RECORDS, SHARE_GROUP_SUMMARY, LOG_ANOMALIES)
+
+
+def under_one_another(ledger: Ledger, columns: Columns) -> pa.Table:
+    """Rows of several tables, as Spark hands them to a function."""
+    parts = []
+    for table, names in columns.items():
+        rows = ledger.table(table.full_name).select(list(dict.fromkeys(("cluster_id", *names))))
+        parts.append(rows.append_column(TABLE, pa.repeat(pa.scalar(table.full_name), rows.num_rows)))
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def by_key(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of each key."""
+    numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
+    for row in numbered.select([*keys, "row"]).group_by(list(keys)).aggregate([("row", "list")]).to_pylist():
+        yield rows.take(pa.array(row["row_list"]))
+
+
+def facts_of(ledger: Ledger, topic: str) -> _Facts:
+    """What no single group tells, from the tables of nightly."""
+    tables = {
+        name: ledger.table(name).select(["cluster_id", *audit.FACT_COLUMNS[TABLES[name]]])
+        for name in ("silver.topics", "silver.configs")
+    }
+    ends: dict[tuple[str | None, int], _LogEnd] = {}
+    for row in ledger.rows("bronze.coverage"):
+        place = row["cluster_id"], row["partition"]
+        missing = None if row["kind"] == "CAPTURED" else row["from_offset"]
+        if row["topic"] == topic:
+            known = ends.get(place, _LogEnd(None, None, None, None)).first_missing
+            first = min((it for it in (known, missing) if it is not None), default=None)
+            ends[place] = _LogEnd(first, None, None, None)
+    facts = _Facts(topic, tables, ends, {})
+    facts.of("case")
+    made: _Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
+    return made
+
+
+def rows_of(judge: Judge, keyed: Iterable[pa.Table], names: Sequence[str]) -> list[str]:
+    """What a judge makes of keys, as texts that can be compared."""
+    judge = pickle.loads(pickle.dumps(judge))
+    made = [part.select(names).to_pylist() for rows in keyed for part in judge(rows)]
+    return sorted(repr(row) for some in made for row in some)
+
+
+def expected(ledger: Ledger, table: Table, topic: str) -> tuple[list[str], list[str]]:
+    """Columns that are compared, and nightly's rows."""
+    rows = ledger.table(table.full_name)
+    if table is LOG_ANOMALIES:
+        rows = rows.filter(pc.equal(rows["log_topic"], topic))
+    names = [name for name in table.column_names if name not in ("cluster_id", "is_settled")]
+    return names, sorted(map(repr, rows.select(names).to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "recording", [name if name in QUICK else pytest.param(name, marks=takes_minutes) for name in RECORDINGS]
+)
+def test_rows_of_groups_are_those_of_nightly(recorded: Recorded, recording: str) -> None:
+    """Silver of one group at a time gives nightly's owners, rebalances, odd commits, days and broken rules."""
+    ledger, _ = recorded(recording)
+    keyed = list(by_key(under_one_another(ledger, GROUP_COLUMNS), OF_GROUPS))
+    facts = facts_of(ledger, OFFSETS_TOPIC)
+    for table in OF_GROUP:
+        names, rows = expected(ledger, table, OFFSETS_TOPIC)
+        assert rows_of(_JudgeGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
+
+
+@pytest.mark.parametrize(
+    "recording", [name if name in QUICK else pytest.param(name, marks=takes_minutes) for name in RECORDINGS]
+)
+def test_rows_of_share_groups_are_those_of_nightly(recorded: Recorded, recording: str) -> None:
+    """Silver of one share group at a time gives what nightly says of its share partitions and days."""
+    ledger, _ = recorded(recording)
+    keyed = list(by_key(under_one_another(ledger, {**SHARE_COLUMNS, **SHARE_LIFE_COLUMNS}), OF_SHARE_GROUPS))
+    facts = facts_of(ledger, SHARE_TOPIC)
+    for table in OF_SHARES:
+        names, rows = expected(ledger, table, SHARE_TOPIC)
+        assert rows_of(_JudgeShareGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
