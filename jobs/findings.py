@@ -23,7 +23,7 @@ from jobs.log_ends import log_ends
 from jobs.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.other_writers import ForeignWrite, written_by_others
 from jobs.other_writers import lines as lines_of_others
-from jobs.quarantine import open_count
+from jobs.quarantine import COPIES_PART, open_count
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import TableFile, Warehouse
 from schemas.tables.bronze import QUARANTINE
@@ -96,6 +96,10 @@ class Findings:
     """Offsets that look like transaction markers among those given up: no records, and not counted with them."""
     hanging_transactions: tuple[tuple[str, int], ...] = ()
     """Groups, and how many transactions hang that committed offsets of theirs."""
+    hanging_transaction_count: int = 0
+    """Each counted once, whatever groups it committed for: a producer has one at a time."""
+    parted_copies: tuple[tuple[str, int], ...] = ()
+    """Log partitions of which copies part ways, and at how many places."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """The last write of somebody else to each table."""
 
@@ -118,7 +122,8 @@ class Findings:
             _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(self.hole_count, "hole", "in coverage"),
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
-            _counted(sum(count for _, count in self.hanging_transactions), "hanging transaction", ""),
+            _counted(self.hanging_transaction_count, "hanging transaction", ""),
+            _counted(len(self.parted_copies), "log partition", "with copies that part ways"),
             _counted(self.quarantined_count, "row", "in quarantine"),
             _counted(len(self.foreign_writes), "table", "changed by somebody else"),
         ]
@@ -160,6 +165,8 @@ class Findings:
             "hole_count": self.hole_count,
             "missing_log_partitions": dict(self.missing_log_partitions),
             "hanging_transactions": dict(self.hanging_transactions),
+            "hanging_transaction_count": self.hanging_transaction_count,
+            "parted_copies": dict(self.parted_copies),
             "quarantined_count": self.quarantined_count,
             "foreign_writes": {write.table: write.version for write in self.foreign_writes},
         }
@@ -187,6 +194,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
     # connectors and tasks are no topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
+    hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
+    quarantined = warehouse.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"], where=where)
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
@@ -209,13 +218,15 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         client_notes=_counts_of(notes["details"]),
         not_judged=groups_not_judged(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
-        quarantined_count=open_count(warehouse.read(QUARANTINE, ["resolved_at"], where=where)),
+        quarantined_count=open_count(quarantined),
         missing_log_partitions=tuple(
             (topic, len(ends.missing))
             for topic, ends in log_ends(warehouse, cluster_id).items()
             if ends.ends and ends.missing
         ),
-        hanging_transactions=_counts_of(gold.read(HANGING_TRANSACTIONS, ["group_id"])["group_id"]),
+        hanging_transactions=_counts_of(hanging["group_id"]),
+        hanging_transaction_count=pc.count_distinct(hanging["producer_id"]).as_py(),
+        parted_copies=_parted_copies(quarantined),
         foreign_writes=tuple(written_by_others(warehouse, cluster_id)),
     )
 
@@ -275,6 +286,13 @@ def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
     """Groups that the newest audit could not judge."""
     rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
     return tuple(sorted(set(rows.filter(pc.equal(rows["rule"], NOT_JUDGED))["group_id"].to_pylist())))
+
+
+def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Log partitions of which copies part ways, and how often: each is put right when it is found, and lost records."""
+    rows = quarantined.filter(pc.equal(quarantined["code"], COPIES_PART)).select(["topic", "partition"]).to_pylist()
+    places = [f"{row['topic']}-{row['partition']}" for row in rows]
+    return tuple((place, places.count(place)) for place in sorted(set(places)))
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -421,6 +439,10 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.hanging_transactions:
         query = "select group_id, since, producer_id, held_back_count, meaning, remedy from gold.hanging_transactions"
         yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
+    if found.parted_copies:
+        query = f"select topic, partition, offset, message from bronze.quarantine where code = '{COPIES_PART}'"
+        what = f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}"
+        yield _line(what, _sql(query), options)
     if found.missing_log_partitions:
         query = "select topic, partition from bronze.log_partitions"
         yield _line(

@@ -16,7 +16,16 @@ from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.java.hash_codes import string_order
 from jobs.answers import Value, csv_line, printable, write_answers
-from jobs.as_of import GROUPS_LOG, SHARE, ArgumentError, CommittedOffset, NoSuchGroupError, SilverAt, TopicPartition
+from jobs.as_of import (
+    GROUPS_LOG,
+    SHARE,
+    ArgumentError,
+    CommittedOffset,
+    Group,
+    NoSuchGroupError,
+    SilverAt,
+    TopicPartition,
+)
 from jobs.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
 from jobs.errors import JobError
 from jobs.names import names_of, short, some_of
@@ -111,7 +120,9 @@ def restoration(
             name = short(group_id)
             if shares:
                 raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
-            raise NoSuchGroupError(f"{name} had no committed offsets then")
+            raise NoSuchGroupError(
+                f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"
+            )
     topics = _topics(warehouse, cluster_id)
     rows: list[Restored] = []
     caveats: dict[str, int] = {}
@@ -135,6 +146,14 @@ def restoration(
     if ambiguous:
         said.append(twice(passages[-1], ambiguous))
     return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))
+
+
+def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
+    """What an answer of no offsets cannot know, to be put behind it."""
+    if group_id not in present:
+        return ""
+    said = caveats_of(then, {group_id: present[group_id].log_partition}, with_offsets=True)
+    return "".join(f"; {caveat.text}" for caveat in said)
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]

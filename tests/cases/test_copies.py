@@ -86,6 +86,16 @@ def test_the_tail_that_a_newer_leader_never_had_is_cut_away(
     assert "broker2" in text
 
 
+def test_a_night_says_that_copies_part_ways(ledger: Ledger) -> None:
+    """What an unclean election lost is not in the ledger's silence: each night names the log partition and the rows."""
+    ledger.night(DIVERGED / "broker1", DIVERGED / "broker2")
+    for number in (2, 3):
+        night = ledger.night(DIVERGED / "broker2", number=number)
+        assert "found: 1 log partition with copies that part ways" in night.lines
+        assert night.facts["found"]["parted_copies"] == {"__consumer_offsets-12": 1}
+        assert "__consumer_offsets-12 (1): " in night.text
+
+
 def test_silver_and_gold_are_the_same_in_every_order(tmp_path: Path) -> None:
     """Batches that other ones replace leave nothing behind in silver and gold."""
     for case, names in ((COMPACTION, ("cleaned", "full")), (DIVERGED, ("broker1", "broker2"))):

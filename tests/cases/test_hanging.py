@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.as_of import NoSuchGroupError
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_answers import restored
 
 MINUTE = 60_000
 
@@ -61,3 +63,17 @@ def test_a_hole_may_hold_the_marker(ledger: Ledger, tmp_path: Path) -> None:
     log.batches[-2] = log.batches[-2][:-1] + bytes([log.batches[-2][-1] ^ 0xFF])
     ledger.night(log.write(tmp_path / "logs"))
     assert [row["confidence"] for row in ledger.rows("gold.hanging_transactions")] == ["GUESS"]
+
+
+def test_a_transaction_of_two_groups_is_one(ledger: Ledger, tmp_path: Path) -> None:
+    """The headline counts transactions, the line below it groups; and an answer of no offsets says what is pending."""
+    log = SmallLog()
+    for group_id in ("g", "h"):
+        log.commit(group_id, 0, 5, NOON_MS, producer_id=7)
+    log.commit("x", 0, 1, NOON_MS + 60 * MINUTE)
+    night = ledger.night(log.write(tmp_path / "logs"))
+    assert "found: 1 hanging transaction" in night.lines
+    assert "hanging transactions: g (1), h (1): " in night.text
+    assert night.facts["found"]["hanging_transaction_count"] == 1
+    with pytest.raises(NoSuchGroupError, match=r"g had no committed offsets then; 1 commits of transactions have no"):
+        restored(ledger, "g", "2100-01-01T00:00:00Z")
