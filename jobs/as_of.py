@@ -32,7 +32,6 @@ from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.moments import NO_TIME, filled, is_regular, log_ends_at, unplaced_at
 from jobs.arrow_columns import (
-    CODED,
     as_read,
     codes_of,
     columns_read,
@@ -45,7 +44,7 @@ from jobs.arrow_columns import (
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
 from jobs.audits import WholeAudit
 from jobs.errors import JobError
-from jobs.homes import LeftBehind, Move, PartitionCounts, Places, partition_counts
+from jobs.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
 from jobs.runs import WholeRun
 from jobs.sinks import TableFile, Warehouse
 from jobs.stores import filesystem_of
@@ -54,6 +53,7 @@ from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import STRING, Table
 from schemas.tables.silver import (
+    COORDINATOR_PARTITIONS,
     GROUP_EVENTS,
     GROUP_GENERATIONS,
     GROUP_MEMBERS,
@@ -288,6 +288,7 @@ class SilverAt:
         self._cluster_id = cluster_id
         self._whole = WholeRun.newest(warehouse, cluster_id)
         self._gold = cache(partial(WholeAudit.newest, warehouse, cluster_id))
+        self._places = cache(lambda: CoordinatorPartitions(self._whole.read(COORDINATOR_PARTITIONS)))
         self._counts = cache(partial(partition_counts, warehouse, cluster_id))
         self._log_ends: Mapping[LogPartition, int] = {}
         """Where the time is in log partitions in which it does not decide by itself, exclusive."""
@@ -380,7 +381,7 @@ class SilverAt:
     def groups(self, *, with_offsets: bool = False) -> list[Group]:
         """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
         newest = self._newest_commits() if with_offsets else None
-        left = self.left_behind(newest)
+        left = self.left_behind()
         generations = left.present(self.open_rows(GROUP_GENERATIONS))
         members = _by_group(left.present(self.open_rows(GROUP_MEMBERS)))
         held = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
@@ -411,33 +412,25 @@ class SilverAt:
 
     def committed_offsets(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Committed offsets in force, by group."""
-        newest = self._newest_commits()
-        return _committed(newest, self.left_behind(newest))
+        return _committed(self._newest_commits(), self.left_behind())
 
     def _newest_commits(self) -> pa.Table:
         """The commit or deletion of each group, log partition and partition that took effect last."""
         return _newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
 
-    def left_behind(self, newest: pa.Table | None = None) -> LeftBehind:
+    def left_behind(self) -> LeftBehind:
         """Log partitions of `__consumer_offsets` whose records of a group are of the past by then, since the topic got
-        more partitions. `newest`: newest commits, which count beside the groups' own records.
-
-        Of groups asked for by name all records until then count, of all groups those that hold: there may be many.
-        """
-        names = ("group_id", "log_partition", "valid_from")
-        rows = self.scan(GROUP_GENERATIONS, names, self.holds() if self._group_ids is None else self._has_begun())
-        places = Places()
-        places.add(_places_of(rows, "valid_from"))
-        if newest is not None and newest.num_rows:
-            places.add(_places_of(newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0)), "applied_at"))
-        if not places.several:
-            return LeftBehind()
-        if self._group_ids is None:
-            began = self.of_groups(places.several).scan(GROUP_GENERATIONS, names, self._has_begun())
-            places.add(_places_of(began, "valid_from"))
-        left = LeftBehind.of(places.moves(self._counts()[GROUPS_LOG], self.at_ms))
+        more partitions."""
+        left = self._places().left_behind(GROUPS_LOG, self.at_ms, self._asked())
         self.moves = tuple(left.moves.values())
         return left
+
+    def _asked(self) -> list[str] | None:
+        """The groups in question; None: all."""
+        if self._group_ids is None:
+            return None
+        group_ids: list[str] = self._group_ids.to_pylist()
+        return group_ids
 
     def partition_counts(self, topic: str) -> PartitionCounts:
         """The number of partitions of a coordinator topic."""
@@ -462,11 +455,6 @@ class SilverAt:
                 is_by_then = epoch_ms_column(rows["recorded_at"]) <= self.at_ms  # null: it may have been
                 is_chosen = is_asked & self._by_place(GROUPS_LOG, rows, "log_offset", is_by_then)
             yield rows.filter(pa.array(is_chosen))
-
-    def _left_states(self, states: Iterable[Row]) -> LeftBehind:
-        places = Places()
-        places.add((_share_key(row).as_coordinator_key(), row["log_partition"], row["valid_from"]) for row in states)
-        return LeftBehind.of(places.moves(self._counts()[SHARES_LOG], self.at_ms))
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Commits and deletions which had taken effect by the time, in no order; texts of `COMMIT_TEXTS` are coded."""
@@ -640,9 +628,8 @@ class SilverAt:
         """Start offsets of share partitions, by group; those whose state was deleted are not there."""
         starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
         newest: dict[SharePartitionKey, Row] = {}
-        states = list(self._share_states())
-        left = self._left_states(states)
-        for row in sorted(states, key=itemgetter("log_offset")):
+        left = self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
+        for row in sorted(self._share_states(), key=itemgetter("log_offset")):
             key = _share_key(row)
             if not left.is_past(key.as_coordinator_key(), row["log_partition"]):
                 newest[key] = row
@@ -744,15 +731,6 @@ def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
             time if is_known else None for time, is_known in zip(times, column.is_valid().to_pylist(), strict=True)
         ]
     return times
-
-
-def _places_of(rows: pa.Table, time: str) -> list[tuple[str, int, int | None]]:
-    """Groups, log partitions and times: the earliest of each group and log partition."""
-    places = rows.select(["group_id", "log_partition", time])
-    coded = places["group_id"].type == CODED
-    places = places.set_column(0, "group_id", places["group_id"].cast(pa.string())) if coded else places
-    found = places.group_by(["group_id", "log_partition"]).aggregate([(time, "min")]).to_pylist()
-    return [(row["group_id"], row["log_partition"], _ms_or_none(row[f"{time}_min"])) for row in found]
 
 
 def _times_of(rows: pa.Table, offset: str, time: str) -> tuple[I64, I64, I64]:

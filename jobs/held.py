@@ -20,6 +20,7 @@ from schemas.tables.state import (
     AUDITED_LOGS,
     AUDITS,
     CONFIG_CHANGES,
+    COORDINATOR_KEYS,
     GROUPS,
     LOGS,
     NAMES,
@@ -28,7 +29,7 @@ from schemas.tables.state import (
     WATERMARKS,
 )
 
-OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, CONFIG_CHANGES, WATERMARKS)
+OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFIG_CHANGES, WATERMARKS)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables which a run writes one after another, so that one which is under way has written some of them."""
 

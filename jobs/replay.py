@@ -33,10 +33,12 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
 from jobs.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.coordinator_keys import merged_keys, of_log, without_logs
 from jobs.copies import NO_REWRITES, Rewrites, last_capture
 from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
+from jobs.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.hot_logs import cut_hot_logs
 from jobs.locks import only_one
 from jobs.other_writers import later_writes, source_versions
@@ -84,8 +86,15 @@ from jobs.times import epoch_ms
 from jobs.told import ADMIN, ToldConfig, told_configs, told_topics, told_versions
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.silver import CONFIGS, MEMBER_ASSIGNMENTS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
-from schemas.tables.state import CONFIG_CHANGES, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
+from schemas.tables.silver import (
+    CONFIGS,
+    COORDINATOR_PARTITIONS,
+    MEMBER_ASSIGNMENTS,
+    PARTITION_COUNTS,
+    SILVER_TABLES,
+    TOPICS,
+)
+from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -102,7 +111,7 @@ PARTITIONS: Final = "PARTITIONS"
 """In state.names: rows that tell when a topic was deleted, under which name silver has rows of its id, and how many
 partitions it got."""
 
-DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, CONFIGS)
+DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, COORDINATOR_PARTITIONS, CONFIGS)
 """Small ones, which the driver writes from what all tasks found."""
 REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
 ALL_TABLES: Final = (
@@ -111,6 +120,7 @@ ALL_TABLES: Final = (
     *DRIVER_TABLES,
     QUARANTINE,
     NAMES,
+    COORDINATOR_KEYS,
     CONFIG_CHANGES,
     LOGS,
     GROUPS,
@@ -224,7 +234,9 @@ def _replay(
     whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
     broken = broken_off(warehouse, cluster_id, whole)
-    is_rebuild = rebuild or other is not None or not whole.is_known
+    # silver of a version that kept no keys cannot say where they are
+    lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
+    is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys
     repeated = None
     if broken is not None:
         if rebuild or not broken.is_repeatable or not warehouse.has_version(RECORD_BATCHES, broken.bronze_version):
@@ -261,7 +273,7 @@ def _replay(
     going_on = (
         None if is_rebuild else _plan(warehouse, cluster_id, bronze_version, whole, capture_version, is_rebuild=False)
     )
-    if going_on is not None and not going_on.logs and not is_told_more:
+    if going_on is not None and not (going_on.logs or is_told_more or _is_elsewhere(warehouse, cluster_id, whole)):
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
@@ -281,6 +293,14 @@ def _replay(
         session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, cut_records_min, hosts
     )
     return dataclasses.replace(summary, replaced_version=other)
+
+
+def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> bool:
+    """Does Kafka look elsewhere for a group or share partition than silver says, by what is known now of the numbers of
+    partitions?"""
+    counts = partition_counts(warehouse, cluster_id)
+    now = coordinator_partitions(whole.read(COORDINATOR_KEYS), counts, cluster_id)
+    return not is_same(now, whole.read(COORDINATOR_PARTITIONS))
 
 
 def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
@@ -383,12 +403,16 @@ def _run(
         name_of,
         {row["topic_id"]: row["valid_to"] for row in topics if row["valid_to"] is not None},
     )
+    keys = _keys(done, whole, plan)
+    partition_counts_now = counts_of(warehouse, cluster_id, counts_over_time, start.told_topics_version)
     in_use = dict.fromkeys(chain(before.in_use, (topic_id for task in done for topic_id, _ in task.names_given)))
     driver_rows = {
         TOPICS: _driver_table(TOPICS, topics, cluster_id),
         PARTITION_COUNTS: _driver_table(PARTITION_COUNTS, counts_over_time, cluster_id),
+        COORDINATOR_PARTITIONS: coordinator_partitions(keys, partition_counts_now, cluster_id),
         CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
         NAMES: _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id),
+        COORDINATOR_KEYS: keys.append_column("cluster_id", pa.array([cluster_id] * keys.num_rows, pa.string())),
         CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
         WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
     }
@@ -504,7 +528,9 @@ def make_plan(
 
 def _tables_of(log: LogPartition) -> tuple[Table, ...]:
     """What a run that goes back reads of the earlier one beside the state: settled rows, and changes of configs."""
-    return (CONFIG_CHANGES,) if log[0] == METADATA_TOPIC else TABLES_OF_TOPIC.get(log[0], ())
+    if log[0] == METADATA_TOPIC:
+        return (CONFIG_CHANGES,)
+    return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()
 
 
 FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
@@ -726,6 +752,16 @@ def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> 
     run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
     former = run.read(CONFIG_CHANGES, names).to_pylist()
     return [*(ConfigChanged(**row | {"at": _at_ms(row["at"])}) for row in former), *changes]
+
+
+def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
+    """Groups and share partitions of all log partitions: what the runs before found, and what the tasks did."""
+    found = list(chain.from_iterable(task.keys for task in done))
+    if plan.is_afresh:
+        return merged_keys(found)
+    former = without_logs(whole.read(COORDINATOR_KEYS), plan.made(*MADE_ANEW))
+    earlier = [of_log(stand.run.read(COORDINATOR_KEYS), *log) for log, stand in plan.earlier.items()]
+    return merged_keys([former, *earlier, *found])
 
 
 def _config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:

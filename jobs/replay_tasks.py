@@ -39,6 +39,7 @@ from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from coordinator_core.share_state.lane_states import lane_state_of
 from jobs.arrow_schemas import file_schema, stored_column
 from jobs.bronze_reader import BronzeChunk, read_log
+from jobs.coordinator_keys import GroupKeys, ShareStateKeys
 from jobs.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.privacy import HostPseudonyms
 from jobs.replay_state import SavedLog, log_name
@@ -185,6 +186,9 @@ class ReplayDone:
     """In the order of the metadata log."""
     partition_counts: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic id and time (epoch ms) -> how many partitions the topic had at least, once those of that time were made."""
+    keys: list[pa.Table] = field(default_factory=list)
+    """Groups and share partitions with records in the log partitions, as far as they were replayed: rows of
+    state.coordinator_keys."""
     names_given: set[tuple[str, str | None]] = field(default_factory=set)
     """Topic ids of which rows were written, each with the name that they have there, if any."""
 
@@ -350,17 +354,21 @@ def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, Reco
 def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log(log.bucket)
     replayer = OffsetsLogReplay(saved, bucket=log.bucket)
+    keys = GroupKeys()
     for bronze, chunk in _chunks(log, work):
         output = replayer.feed(chunk)
         told = bronze.are_headers_told(output.commits.log_offset)
         parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
+        keys.add(output.commits, output.groups.generations)
         parts.add_groups(output.groups, log, is_settled=True)
     state = replayer.export_state()
     unchanged = {group_id: versions[group_id] for group_id in replayer.asleep}
     parts.save(log, pack_offset_lane(state.lane), state.groups, unchanged)
     output = replayer.finish()
+    keys.add(output.commits, output.groups.generations)
+    parts.done.keys.append(keys.table(log.partition))
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     parts.add_groups(output.groups, log, is_settled=False)
     if replayer.asleep:
@@ -387,8 +395,10 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     if log.saved is not None:
         state = lane_state_of([unpack_share_lane(state) for state in log.saved.states()], log.bucket)
     lane = parts.share_lane = ShareStateLane(state, after=parts.share_lane)
+    found = ShareStateKeys()
 
     def write(output: LaneOutput, *, is_settled: bool) -> None:
+        found.add(output.keys, output.partition_states)
         keys = ShareKeys(output.keys, work.names)
         for table, rows in (
             (SHARE_PARTITION_STATES, share_states_table(output.partition_states, keys, log.partition)),
@@ -416,6 +426,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.save(log, pack_share_lane(lane.export_state()))
     output = lane.finish()
     write(output, is_settled=False)
+    parts.done.keys.append(found.table(log.partition))
     parts.done.names_given.update((topic_id, work.names.get(topic_id)) for topic_id in output.keys.topic_ids)
 
 

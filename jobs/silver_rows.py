@@ -133,7 +133,7 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
         "is_transactional": _masked(commits.is_transactional, told),
         "outcome": _named(pa.array(commits.outcome), OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
-        "applied_at": _masked_times(_applied_at_ms(commits), commits.applied_valid),
+        "applied_at": _masked_times(applied_at_ms(commits), commits.applied_valid),
         "change": _named(_masked(commits.change, commits.change >= 0), CHANGES),
         "previous_offset": _masked(commits.previous_offset, commits.previous_offset_valid),
         "delta": _masked(commits.delta, commits.delta_valid),
@@ -141,7 +141,7 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
     return _table(columns, _NEVER_NULL_IN_COMMITS)
 
 
-def _applied_at_ms(commits: CommitColumns) -> I64:
+def applied_at_ms(commits: CommitColumns) -> I64:
     """When commits took effect. A plain one did so when it was recorded; where its record bears no time, or none that
     can be, the value still tells when it was committed."""
     recorded, applied = commits.recorded_at_ms, commits.applied_at_ms

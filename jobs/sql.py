@@ -38,6 +38,7 @@ from jobs.views import DEFINITIONS, Definition, Kind, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.silver import COORDINATOR_PARTITIONS
 
 NEWEST: Final = "newest"
 """Database of tables as they stand, where their names stand for what a whole run left."""
@@ -103,6 +104,7 @@ class Catalogue:
         text = statement.lower().lstrip(" (")
         named = definitions_named_in(text)
         sources = {table for definition in named for table in definition.tables}
+        sources |= {COORDINATOR_PARTITIONS} if named else set()
         sources |= {LOG_ANOMALIES} if any(definition.kind is Kind.FUNCTION for definition in named) else set()
         is_all = text.startswith("show")
         self._make_known([table for table in self._tables if is_all or table.name in text or table in sources])
@@ -174,7 +176,10 @@ class Catalogue:
         is_able = all(table.full_name in self.table_names for table in definition.tables)
         if is_able and definition not in self._defined:
             is_audited = LOG_ANOMALIES.full_name in self.table_names
-            statement = definition.statement(is_persistent=self._is_persistent, is_audited=is_audited)
+            has_places = COORDINATOR_PARTITIONS.full_name in self.table_names
+            statement = definition.statement(
+                is_persistent=self._is_persistent, is_audited=is_audited, has_places=has_places
+            )
             self.session.sql(statement)
             self._defined.add(definition)
 

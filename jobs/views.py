@@ -40,12 +40,14 @@ class Definition(NamedTuple):
     """What its query reads."""
     query: str
 
-    def statement(self, *, is_persistent: bool, is_audited: bool = True) -> str:
-        """The DDL. `is_audited`: gold.log_anomalies is there, which says where the time of a log went back."""
+    def statement(self, *, is_persistent: bool, is_audited: bool = True, has_places: bool = True) -> str:
+        """The DDL. `is_audited`: gold.log_anomalies is there, which says where the time of a log went back;
+        `has_places`: silver.coordinator_partitions is."""
         temporary = "" if is_persistent else "TEMPORARY "
-        if self.kind is Kind.VIEW:
-            return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {self.query}"
         query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
+        query = query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
+        if self.kind is Kind.VIEW:
+            return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {query}"
         return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
 
 
@@ -103,55 +105,49 @@ def _holds_at(time: str, prefix: str = "") -> str:
     return f"{prefix}valid_from <= {time} AND ({prefix}valid_to IS NULL OR {time} < {prefix}valid_to)"
 
 
-def _homes(with_commits: str | None = None) -> str:
-    """From when (`began`) to when (`left_at`) each group was in which log partition (`home`).
-
-    Numbers of partitions only grow, and a group begins again in the log partition that it then hashes to.
-    `with_commits`: commits that meet this count, too; else generations alone.
-    """
-    began = "SELECT cluster_id, group_id, log_partition, valid_from AS began FROM silver.group_generations"
-    if with_commits is not None:
-        began += f"""
-            UNION ALL SELECT cluster_id, group_id, log_partition, min(applied_at) AS began
-            FROM silver.offset_commits WHERE {with_commits} GROUP BY cluster_id, group_id, log_partition
-        """
-    return _stays(f"({began})", "cluster_id, group_id", "began")
-
-
-def _stays(rows: str, key: str, began: str) -> str:
-    return f"""(
-        SELECT {key}, log_partition AS home, began,
-            lead(began) OVER (PARTITION BY {key} ORDER BY began NULLS FIRST, log_partition) AS left_at
-        FROM (
-            SELECT {key}, log_partition, min({began}) AS began FROM {rows} GROUP BY {key}, log_partition
-        )
+COORDINATOR_ROWS: Final = "(SELECT * FROM silver.coordinator_partitions)"
+"""Where Kafka looked for groups and share partitions that have records in several log partitions, and when. Others are
+where their records are."""
+NO_COORDINATOR_ROWS: Final = """(
+        SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic, CAST(NULL AS STRING) AS group_id,
+            CAST(NULL AS STRING) AS topic_id, CAST(NULL AS INT) AS partition, CAST(NULL AS TIMESTAMP) AS valid_from,
+            CAST(NULL AS TIMESTAMP) AS valid_to, CAST(NULL AS INT) AS log_partition WHERE false
     )"""
+"""The same of a warehouse of before the table."""
 
 
-SHARE_KEY: Final = "cluster_id, group_id, topic_id, partition"
+def _places(alias: str, topic: str) -> str:
+    """The intervals (`h`) of the group of a row, or of its share partition."""
+    share = f" AND h.topic_id = {alias}.topic_id AND h.partition = {alias}.partition" if topic == SHARE_TOPIC else ""
+    return f"""LEFT JOIN {COORDINATOR_ROWS} AS h
+        ON h.cluster_id = {alias}.cluster_id AND h.log_topic = '{topic}' AND h.group_id = {alias}.group_id{share}"""
+
+
+def _is_there(alias: str, time: str | None) -> str:
+    """Did Kafka look for the group or share partition of a row in the log partition of the row at a time (None: now)?
+    Of intervals of one key one holds."""
+    holds = "h.valid_to IS NULL"
+    if time is not None:
+        holds = f"(h.valid_from IS NULL OR h.valid_from <= {time}) AND (h.valid_to IS NULL OR {time} < h.valid_to)"
+    return f"(h.log_topic IS NULL OR (h.log_partition = {alias}.log_partition AND {holds}))"
 
 
 def _groups(condition: str, time: str | None) -> str:
     """Groups whose generations meet a condition, each where it is."""
     repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("g", OFFSETS_TOPIC))
     return f"""
-        SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g LEFT JOIN {_homes()} AS h
-            ON g.cluster_id = h.cluster_id AND g.group_id = h.group_id AND g.log_partition = h.home
+        SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g
+        {_places("g", OFFSETS_TOPIC)}
         {clocks}
-        WHERE {condition} AND {_is_home(time)}
+        WHERE {condition} AND {_is_there("g", time)}
     """
-
-
-def _is_home(time: str | None) -> str:
-    """Was the key in the log partition of a row (`h`) at a time (None: the newest)? So are rows without any."""
-    return "h.left_at IS NULL" if time is None else f"(h.left_at IS NULL OR {time} < h.left_at)"
 
 
 def _prefixed(columns: str, alias: str) -> str:
     return ", ".join(f"{alias}.{name.strip()}" for name in columns.split(","))
 
 
-def _offsets(condition: str, time: str | None, homes: str) -> str:
+def _offsets(condition: str, time: str | None) -> str:
     """The offsets in force after the commits which meet a condition: the last one applied to each partition, in the log
     partition where the group is."""
     repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("c", OFFSETS_TOPIC))
@@ -162,10 +158,10 @@ def _offsets(condition: str, time: str | None, homes: str) -> str:
                 PARTITION BY c.cluster_id, c.group_id, c.topic, c.partition
                 ORDER BY c.applied_log_offset DESC, c.log_offset DESC
             ) AS newness
-            FROM silver.offset_commits AS c LEFT JOIN {homes} AS h
-                ON c.cluster_id = h.cluster_id AND c.group_id = h.group_id AND c.log_partition = h.home
+            FROM silver.offset_commits AS c
+            {_places("c", OFFSETS_TOPIC)}
             {clocks}
-            WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_home(time)}
+            WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_there("c", time)}
         ) WHERE newness = 1 AND change <> 'DELETE'
     """
 
@@ -182,11 +178,9 @@ def _share_partitions(condition: str, batches_condition: str, time: str | None) 
             GROUP BY cluster_id, group_id, topic_id, partition, log_partition
         ) AS b ON s.cluster_id = b.cluster_id AND s.group_id = b.group_id
             AND s.topic_id = b.topic_id AND s.partition = b.partition AND s.log_partition <=> b.log_partition
-        LEFT JOIN {_stays("silver.share_partition_states", SHARE_KEY, "valid_from")} AS h
-            ON s.cluster_id = h.cluster_id AND s.group_id = h.group_id
-            AND s.topic_id = h.topic_id AND s.partition = h.partition AND s.log_partition = h.home
+        {_places("s", SHARE_TOPIC)}
         {clocks}
-        WHERE s.record_kind <> 'TOMBSTONE' AND {condition} AND {_is_home(time)}
+        WHERE s.record_kind <> 'TOMBSTONE' AND {condition} AND {_is_there("s", time)}
     """
 
 
@@ -204,8 +198,8 @@ CURRENT_OFFSETS: Final = Definition(
     "current_offsets",
     "Every committed offset that is in force.",
     "",
-    (OFFSET_COMMITS, GROUP_GENERATIONS),
-    _offsets("true", None, _homes("outcome = 'APPLIED'")),
+    (OFFSET_COMMITS,),
+    _offsets("true", None),
 )
 
 CURRENT_SHARE_PARTITIONS: Final = Definition(
@@ -231,14 +225,13 @@ OWNER_AT: Final = Definition(
     "owner_at",
     "Who owned a partition of a topic, given by name or id, in each group.",
     "(topic STRING, partition INT, time TIMESTAMP)",
-    (PARTITION_OWNERS, GROUP_GENERATIONS),
+    (PARTITION_OWNERS,),
     f"""
     SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("owner_at.time")} FROM gold.partition_owners AS o
-    LEFT JOIN {_homes()} AS h
-        ON o.cluster_id = h.cluster_id AND o.group_id = h.group_id AND o.log_partition = h.home
+    {_places("o", OFFSETS_TOPIC)}
     {_clocks("o", OFFSETS_TOPIC)}
-    WHERE {_is_home("owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id) AND o.partition = owner_at.partition
-        AND {_holds_at("owner_at.time", "o.")}
+    WHERE {_is_there("o", "owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id)
+        AND o.partition = owner_at.partition AND {_holds_at("owner_at.time", "o.")}
     """,
 )
 
@@ -247,11 +240,10 @@ OFFSETS_AT: Final = Definition(
     "offsets_at",
     "The committed offsets of a group which were in force.",
     "(`group` STRING, time TIMESTAMP)",
-    (OFFSET_COMMITS, GROUP_GENERATIONS),
+    (OFFSET_COMMITS,),
     _offsets(
         "c.group_id = offsets_at.`group` AND c.applied_at <= offsets_at.time",
         "offsets_at.time",
-        _homes("outcome = 'APPLIED'"),
     ),
 )
 

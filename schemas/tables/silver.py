@@ -370,6 +370,38 @@ PARTITION_COUNTS = Table(
     ),
 )
 
+COORDINATOR_PARTITIONS = Table(
+    layer="silver",
+    name="coordinator_partitions",
+    comment="In which partition of its coordinator topic Kafka looked for a group or a share partition, and when: one "
+    "row an interval, for those alone that have records in several partitions of the topic, since it got more of them.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("log_topic", STRING, "The coordinator topic: __consumer_offsets for groups, __share_group_state."),
+        GROUP_ID,
+        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
+        key("valid_from", TIMESTAMP, "Since when (inclusive); null: from the beginning."),
+        Column("valid_to", TIMESTAMP, "Until when (exclusive); null: Kafka looks for it there now."),
+        Column("log_partition", INT, "Partition of the coordinator topic where Kafka looked for it."),
+        Column(
+            "former_log_partitions",
+            ArrayOf(INT),
+            "Partitions of the coordinator topic with older records of it: they say nothing of this interval.",
+        ),
+        Column("partition_count", INT, "The number of partitions by which it is there; null for BEGAN_LAST."),
+        Column(
+            "learned_from",
+            STRING,
+            "What tells that number: CLUSTER_METADATA; ADMIN; SETTING: --partitions, or the partitions that a live "
+            "capture read; HIGHEST_SEEN: the highest partition that was found; EARLIER_COUNT: the newest one says a "
+            "partition without records of it, so an earlier one. BEGAN_LAST: no number explains it, and its records "
+            "there begin last.",
+        ),
+    ),
+)
+
 CONFIGS = Table(
     layer="silver",
     name="configs",
@@ -401,5 +433,6 @@ SILVER_TABLES = (
     SHARE_BATCH_TRANSITIONS,
     TOPICS,
     PARTITION_COUNTS,
+    COORDINATOR_PARTITIONS,
     CONFIGS,
 )

@@ -220,6 +220,28 @@ NAMES = Table(
     ),
 )
 
+COORDINATOR_KEYS = Table(
+    layer="state",
+    name="coordinator_keys",
+    comment="One row a group or share partition and log partition that has records of it, deleted ones too: what "
+    "silver.coordinator_partitions is made of.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("log_topic", STRING, "The coordinator topic."),
+        key("log_partition", INT, "Partition of it."),
+        key("group_id", STRING, "The group."),
+        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
+        Column(
+            "began_at",
+            TIMESTAMP,
+            "The earliest time of a generation, a committed offset in force or a share state there; null where one of "
+            "these has no time.",
+        ),
+    ),
+)
+
 CONFIG_CHANGES = Table(
     layer="state",
     name="config_changes",
@@ -353,6 +375,7 @@ STATE_TABLES = (
     LOGS,
     GROUPS,
     NAMES,
+    COORDINATOR_KEYS,
     CONFIG_CHANGES,
     AUDITED_LOGS,
     DROPPED,

@@ -67,6 +67,16 @@ DATA: dict[str, list[dict[str, Any]]] = {
         commit("g", 19, 400, topic="t2", applied_log_offset=25, applied_at=at(25)),
         *(commit(group, 100 + number, number) for number, group in enumerate(HOSTILE)),
     ],
+    "silver.coordinator_partitions": [
+        {
+            "log_topic": "__consumer_offsets",
+            "group_id": "moved",
+            "log_partition": log_partition,
+            "valid_from": since,
+            "valid_to": until,
+        }
+        for log_partition, since, until in ((0, None, at(40)), (50, at(40), None))
+    ],
     "silver.share_partition_states": [
         {
             "group_id": "s",
@@ -304,7 +314,7 @@ def test_the_same_tables_elsewhere(root: str) -> None:
 
 
 @pytest.mark.spark
-def test_a_group_is_in_the_log_partition_where_it_began_last(catalogue: Catalogue) -> None:
+def test_a_group_is_in_the_log_partition_where_kafka_looks_for_it(catalogue: Catalogue) -> None:
     """What a log partition has of before the internal topic grew is of no time after that."""
     groups = "SELECT generation FROM {} WHERE group_id = 'moved'"
     offsets = "SELECT committed_offset FROM {} WHERE group_id = 'moved'"

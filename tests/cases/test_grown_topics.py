@@ -1,0 +1,244 @@
+"""Internal topics that got more partitions: where groups and share partitions are, in tables, jobs and SQL alike."""
+
+import os
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_core.lookup import SharePartitionKey, key_partition
+from jobs.as_of import SilverAt, TopicPartition
+from jobs.owner import owners_at
+from jobs.sql import Catalogue
+from schemas.consumer_offsets import TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.tables.silver import GROUP_GENERATIONS
+from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_answers import described, owned, restored
+from tests.coordinator_core.group_records import T1
+
+HISTORIES: Final = int(os.environ.get("HISTORIES", "2"))
+MINUTE: Final = 60_000
+LATER: Final = "2100-01-01T00:00:00Z"
+PLACES: Final = "silver.coordinator_partitions"
+
+
+def group_in(*places: int, of: str = "g") -> str:
+    """A group that is in these partitions of a topic with 2, 3, ... partitions."""
+    names = (f"{of}{number}" for number in range(10_000))
+    return next(it for it in names if places == tuple(key_partition(it, 2 + index) for index in range(len(places))))
+
+
+def compacted_logs(root: Path, group: str) -> Path:
+    """A topic that grew from 2 to 3 partitions. The cleaner took the beginning of the former log partition, and the
+    coordinator of before wrote on: what is left there is younger than what is in the new one."""
+    former, new, other = SmallLog(0), SmallLog(2), SmallLog(1)
+    new.generation(group, 1, {"new": (0,)}, NOON_MS + MINUTE)
+    new.commit(group, 0, 12, NOON_MS + 2 * MINUTE)
+    former.skip(40)
+    former.generation(group, 7, {"old": (0,)}, NOON_MS + 5 * MINUTE)
+    former.commit(group, 0, 5000, NOON_MS + 6 * MINUTE)
+    other.commit(group_in(1, 1), 0, 3, NOON_MS)
+    for log in (former, new, other):
+        log.write(root)
+    return root
+
+
+def test_the_table_says_where_a_group_is_and_what_tells_it(ledger: Ledger, tmp_path: Path) -> None:
+    """By the number of partitions that the user says, whichever log partition begins last; others have no row."""
+    group = group_in(0, 2)
+    ledger.night(compacted_logs(tmp_path / "logs", group), partitions=(f"{TOPIC}=3",))
+    now = [row for row in ledger.rows(PLACES) if row["valid_to"] is None]
+    assert [(row["group_id"], row["log_partition"], row["former_log_partitions"]) for row in now] == [(group, 2, [0])]
+    assert (now[0]["partition_count"], now[0]["learned_from"], now[0]["topic_id"]) == (3, "SETTING", None)
+    offsets, remarks = described(ledger, group)
+    assert ",12," in offsets and "5000" not in offsets
+    assert any(f"{TOPIC}-2" in line and f"What {TOPIC}-0 has of it is of before" in line for line in remarks)
+
+
+def test_a_topic_that_never_grew_has_no_rows(ledger: Ledger) -> None:
+    """Each group is where its records are."""
+    ledger.night(CASES / "S-skew" / "logs")
+    assert ledger.rows(PLACES) == []
+    assert ledger.rows("state.coordinator_keys")
+
+
+def test_a_number_that_is_told_later_moves_groups(ledger: Ledger, tmp_path: Path) -> None:
+    """A night without a new record, but with --partitions, makes the table and gold again; the next does not."""
+    group = group_in(0, 2, 0)
+    ledger.night(compacted_logs(tmp_path / "logs", group))
+    assert place_now(ledger, group) == (2, [0])
+    ledger.night(tmp_path / "logs", number=2, partitions=(f"{TOPIC}=4",))
+    assert place_now(ledger, group) == (0, [2])
+    runs = len(ledger.rows("state.starts"))
+    ledger.night(tmp_path / "logs", number=3, partitions=(f"{TOPIC}=4",))
+    assert len(ledger.rows("state.starts")) == runs
+
+
+def place_now(ledger: Ledger, group: str) -> tuple[int, list[int]]:
+    """Where a group is, and where it was."""
+    (row,) = [row for row in ledger.rows(PLACES) if row["group_id"] == group and row["valid_to"] is None]
+    return row["log_partition"], row["former_log_partitions"]
+
+
+def test_owner_says_what_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
+    """The owner is a member of the group where it is now; the note names the log partition of before."""
+    group = group_in(0, 2)
+    ledger.night(compacted_logs(tmp_path / "logs", group), partitions=(f"{TOPIC}=3",))
+    owners, remarks = owned(ledger, "in", 0)
+    assert len(owners.splitlines()) == 2 and ",new," in owners
+    (line,) = [line for line in remarks if "is of before" in line]
+    assert f"it is in {TOPIC}-2" in line and f"What {TOPIC}-0 has" in line and group in line
+    plan, remarks = restored(ledger, group, LATER)
+    assert "12" in plan and "5000" not in plan
+    assert any("is of before" in line for line in remarks)
+
+
+# --- at random
+
+
+class GrownLogs:
+    """Logs of both coordinator topics that got more partitions twice, at random: groups with members, groups without,
+    share partitions; the cleaner took beginnings of log partitions."""
+
+    COUNTS: Final = (2, 3, 5)
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.logs = {(topic, number): SmallLog(number, topic) for topic in (TOPIC, SHARE_TOPIC) for number in range(5)}
+        self.groups = [f"{kind}{random.randrange(1000)}" for kind in "abcdefgh"]
+        self.at_ms = NOON_MS
+        self.times: list[int] = []
+        for step in range(60):
+            self.at_ms += random.randrange(1, MINUTE)
+            self.times.append(self.at_ms)
+            self._write(step // 20)
+        self.skipped = {
+            place: random.randrange(len(log.batches) // 2 + 1) if random.random() < 0.5 else 0
+            for place, log in self.logs.items()
+        }
+
+    def _write(self, age: int) -> None:
+        random = self.random
+        group = random.choice(self.groups)
+        # the coordinator of before goes on for a while
+        count = self.COUNTS[age if random.random() < 0.8 else max(age - 1, 0)]
+        match random.randrange(3):
+            case 0:
+                members = {f"m{random.randrange(3)}": (0,)} if random.random() < 0.8 else {}
+                self._log(TOPIC, group, count).generation(group, random.randrange(1, 99), members, self.at_ms)
+            case 1:
+                offset = random.randrange(1000) if random.random() < 0.9 else None
+                self._log(TOPIC, group, count).commit(group, random.randrange(2), offset, self.at_ms)
+            case _:
+                key = SharePartitionKey(group, T1, 0).as_coordinator_key()
+                start, epoch = random.randrange(1000), random.randrange(1, 99)
+                log = self._log(SHARE_TOPIC, key, count)
+                batches = ((start, start + 9, 0, 1),)
+                log.snapshot(group, self.at_ms, batches, start_offset=start, snapshot_epoch=epoch)
+
+    def _log(self, topic: str, key: str, count: int) -> SmallLog:
+        return self.logs[topic, key_partition(key, count)]
+
+    def write(self, root: Path, part: float = 1.0) -> Path:
+        """The first part of each log, as segments; log partitions without a record are there, too."""
+        for place, log in self.logs.items():
+            batches = log.batches
+            log.batches = batches[self.skipped[place] : max(self.skipped[place], round(len(batches) * part))]
+            log.write(root)
+            log.batches = batches
+        return root
+
+
+def grown_ledger(tmp_path: Path, seed: int, *parts: float) -> tuple[Ledger, GrownLogs]:
+    """A warehouse of random logs, a night a part."""
+    logs, ledger = GrownLogs(Random(seed)), Ledger(tmp_path / f"{seed}-{len(parts)}" / "warehouse")
+    for number, part in enumerate(parts, 1):
+        ledger.night(logs.write(tmp_path / f"{seed}-{len(parts)}" / "logs", part), number=number)
+    return ledger, logs
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_nights_find_what_one_run_finds(tmp_path: Path, seed: int) -> None:
+    """However the logs are cut: the same places, by the same keys, and the same marks in gold."""
+    whole, _ = grown_ledger(tmp_path, seed, 1.0)
+    nights, _ = grown_ledger(tmp_path, seed, 0.3, 0.7, 1.0)
+    for name in (PLACES, "state.coordinator_keys"):
+        assert sorted(map(repr, whole.rows(name))) == sorted(map(repr, nights.rows(name))), name
+    assert whole.rows(PLACES)
+
+
+@pytest.mark.spark
+def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -> None:
+    """Newest offsets, groups and share partitions, and those of a time, and owners: of random logs that grew."""
+    for seed in range(max(1, HISTORIES // 3)):
+        ledger, logs = grown_ledger(tmp_path, 100 + seed, 0.6, 1.0)
+        catalogue = Catalogue(own_session, ledger.warehouse)
+        assert sql_state(catalogue, logs.groups, None) == job_state(ledger, None)
+        moments = [logs.times[index] for index in (15, 35, 45, 59)]
+        for at_ms in moments[1:3]:
+            assert sql_state(catalogue, logs.groups, at_ms) == job_state(ledger, at_ms)
+        assert sql_owners(catalogue, moments) == {
+            (at_ms, row.group_id, row.member_id)
+            for at_ms in moments
+            for row in owners_at(ledger.warehouse, ledger.cluster_id, topic="in", partition=0, at_ms=at_ms)
+        }
+
+
+State = tuple[dict[tuple[str, TopicPartition], int], dict[str, int], dict[str, int]]
+
+
+def job_state(ledger: Ledger, at_ms: int | None) -> State:
+    """Offsets in force, generations, and start offsets of share partitions, as describe and restore find them."""
+    silver = SilverAt(ledger.warehouse, ledger.cluster_id, at_ms)
+    offsets = silver.committed_offsets()
+    starts = silver._share_starts()
+    generations = silver.left_behind().present(silver.open_rows(GROUP_GENERATIONS))
+    return (
+        {(group, place): it.offset for group, places in offsets.items() for place, it in places.items()},
+        {row["group_id"]: row["generation"] for row in generations},
+        {group: it.start_offset or 0 for group, places in starts.items() for it in places.values()},
+    )
+
+
+def sql_state(catalogue: Catalogue, groups: list[str], at_ms: int | None) -> State:
+    """The same by views, or by functions of the time."""
+    sources = ("current_offsets", "current_groups", "current_share_partitions")
+    if at_ms is not None:
+        time = f"timestamp_millis({at_ms})"
+        shares = [f"SELECT * FROM share_partition_at('{group}', '{T1}', 0, {time})" for group in groups]
+        sources = (
+            f"(SELECT DISTINCT group_id AS id FROM state.coordinator_keys) AS g, LATERAL offsets_at(g.id, {time})",
+            f"group_at({time})",
+            f"({' UNION ALL '.join(shares)})",
+        )
+    offsets, generations, states = sources
+    committed = asked(catalogue, f"SELECT group_id, topic, partition, committed_offset FROM {offsets}")
+    found = asked(catalogue, f"SELECT group_id, generation FROM {generations}")
+    starts = asked(catalogue, f"SELECT group_id, start_offset FROM {states}")
+    # of one group and partition there is one row, of one log partition
+    assert len({row[:3] for row in committed}) == len(committed)
+    assert len(dict(found)) == len(found) and len(dict(starts)) == len(starts)
+    return (
+        {(group, TopicPartition(topic, partition)): offset for group, topic, partition, offset in committed},
+        dict(found),
+        dict(starts),
+    )
+
+
+def sql_owners(catalogue: Catalogue, moments: list[int]) -> set[tuple[int, str, str]]:
+    """Who owned a partition at some moments, by group."""
+    times = ", ".join(map(str, moments))
+    query = f"""
+        SELECT t.at_ms, o.group_id, o.member_id FROM (SELECT explode(array({times})) AS at_ms) AS t,
+        LATERAL owner_at('in', 0, timestamp_millis(t.at_ms)) AS o
+    """
+    return set(asked(catalogue, query))
+
+
+def asked(catalogue: Catalogue, query: str) -> list[Any]:
+    """Rows of a query."""
+    return [tuple(row) for row in catalogue.frame(query).collect()]
