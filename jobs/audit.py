@@ -37,6 +37,7 @@ from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
 from jobs.copies import Rewrites
 from jobs.errors import JobError, WarehouseError
+from jobs.homes import CoordinatorPartitions
 from jobs.locks import only_one
 from jobs.other_writers import later_writes
 from jobs.replay import captured_files
@@ -59,7 +60,7 @@ from jobs.times import epoch_ms
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
-from schemas.tables.silver import CONFIGS, SILVER_TABLES, TOPICS
+from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, SILVER_TABLES, TOPICS
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
 
 AUDIT_FORMAT: Final = 12
@@ -193,6 +194,7 @@ def _audit(
         audited_version=newest.replay_version,
         removed_since_ms=_removed_since_ms(removals, newest.settings),
         group_files=_group_files(run),
+        places=_places(run),
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
     watermarks = read_watermarks(run, of_any_format=True)
@@ -242,6 +244,12 @@ def _audit(
     warehouse.write(AUDITS, _one_row(AUDITS, row), app_id=app_id, version=version)
     other = other_version(newest.settings.get("format", 0), AUDIT_FORMAT) if newest.is_known else None
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
+
+
+def _places(run: WholeRun) -> dict[str, int]:
+    """Groups with records in several log partitions, and the one where Kafka looks for each."""
+    left = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS)).left_behind(OFFSETS_TOPIC, None)
+    return {group_id: move.log_partition for group_id, move in left.moves.items()}
 
 
 def _first_missing(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, int]:

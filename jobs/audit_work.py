@@ -17,7 +17,7 @@ from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import ShareCounts
 from coordinator_core.log.chunk import I64
-from jobs.arrow_columns import epoch_ms_column, numbers_of
+from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
 from jobs.audit_hosts import with_hosts
 from jobs.part_files import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
@@ -25,6 +25,7 @@ from jobs.replay_state import Watermark, watermark_row
 from jobs.silver_reader import END_OF_LOG, SilverFiles, numbers_by_group
 from jobs.silver_rows import rows_table
 from jobs.sinks import TableFile
+from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
 from schemas.tables.state import AUDITED_LOGS
@@ -73,6 +74,8 @@ class AuditWork:
     it."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Groups with records in several log partitions, and the one where Kafka looks for each."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver is of it."""
 
@@ -145,7 +148,7 @@ class AuditParts:
         waiting = self._waiting.pop(table, [])
         if waiting:
             rows, log_partitions = zip(*waiting, strict=True)
-            self.write(table, rows_table(table, rows, {LOG_PARTITION: pa.array(log_partitions, pa.int32())}))
+            self.write(table, _rows_table(table, rows, log_partitions))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Append rows to the part file of a gold table, partition columns left out."""
@@ -163,7 +166,7 @@ class AuditParts:
             rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
             part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
-        writer.write(_coded(rows))
+        writer.write(_coded(with_former_log_partitions(table, rows, self._work.places)))
 
     def keep(self, log_partition: int, state: bytes) -> None:
         """Write what is left of a log partition for the next audit."""
@@ -222,15 +225,34 @@ class TrialParts(AuditParts):
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
         """Only make columns of them."""
         if rows:
-            self.write(
-                table, rows_table(table, rows, {LOG_PARTITION: pa.array([log_partition] * len(rows), pa.int32())})
-            )
+            self.write(table, _rows_table(table, rows, [log_partition] * len(rows)))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Only make what a file would have."""
         _coded(rows)
 
 
+def _rows_table(table: Table, rows: Sequence[NamedTuple], log_partitions: Sequence[int]) -> pa.Table:
+    """Rows of the core; which of them are of former log partitions is set when they are written."""
+    constants = {LOG_PARTITION: pa.array(log_partitions, pa.int32()), IS_FORMER_LOG_PARTITION.name: False}
+    return rows_table(table, rows, constants)
+
+
+def with_former_log_partitions(table: Table, rows: pa.Table, places: Mapping[str, int]) -> pa.Table:
+    """Rows of gold that say whether their group is in another log partition now (`places`), also those which the last
+    audit made."""
+    name = IS_FORMER_LOG_PARTITION.name
+    if name not in table.column_names:
+        return rows
+    is_former = np.zeros(rows.num_rows, np.bool_)
+    if places:
+        group, group_ids = codes_of(rows["group_id"])
+        now = np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
+        is_former = (now != NOWHERE) & (now != numbers_of(rows[LOG_PARTITION]))
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(is_former))
+
+
+NOWHERE: Final = -1
 NO_PLACE: Final = -(2**62)
 EVERY_PLACE: Final = 2**62
 

@@ -18,6 +18,12 @@ INSTANCE_ID = Column("instance_id", STRING, "Static member's group.instance.id, 
 CLIENT_ID = Column("client_id", STRING, "The member's client.id.", is_personal=True)
 CLIENT_HOST = Column("client_host", STRING, "The member's host as the broker saw it.", is_personal=True)
 LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic which holds the record.")
+IS_FORMER_LOG_PARTITION = Column(
+    "is_former_log_partition",
+    BOOLEAN,
+    "The group is in another log partition now, since __consumer_offsets got more partitions: the row is of before "
+    "that, and an interval that is open in it holds no more.",
+)
 FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the stretch.")
 TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
 VALID_FROM = Column("valid_from", TIMESTAMP, "When the stretch began (inclusive).")

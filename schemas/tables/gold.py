@@ -10,6 +10,7 @@ from schemas.tables.common import (
     GROUP_TYPE,
     INCARNATION,
     INSTANCE_ID,
+    IS_FORMER_LOG_PARTITION,
     IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
@@ -79,6 +80,7 @@ PARTITION_OWNERS = Table(
             "eager rebalances within it. A group's rows sum up to those of gold.rebalances and gold.group_summary.",
         ),
         LOG_PARTITION,
+        IS_FORMER_LOG_PARTITION,
     ),
 )
 
@@ -138,6 +140,7 @@ REBALANCES = Table(
         ),
         Column("rollout_confidence", STRING, "Of the rolling deployment: LIKELY GUESS; null without one."),
         LOG_PARTITION,
+        IS_FORMER_LOG_PARTITION,
     ),
 )
 
@@ -224,6 +227,7 @@ COMMIT_ANOMALIES = Table(
         METHOD,
         CONFIDENCE,
         LOG_PARTITION,
+        IS_FORMER_LOG_PARTITION,
     ),
 )
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.as_of import SilverAt, TopicPartition
+from jobs.choices import Listing
 from jobs.owner import owners_at
 from jobs.sql import Catalogue
 from schemas.consumer_offsets import TOPIC
@@ -18,12 +19,15 @@ from schemas.tables.silver import GROUP_GENERATIONS
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
+from tests.cases.test_caveats import audited
 from tests.coordinator_core.group_records import T1
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "2"))
 MINUTE: Final = 60_000
 LATER: Final = "2100-01-01T00:00:00Z"
 PLACES: Final = "silver.coordinator_partitions"
+MARKED: Final = ("gold.partition_owners", "gold.rebalances", "gold.commit_anomalies")
+"""Tables with a column that says which rows are of former log partitions."""
 
 
 def group_in(*places: int, of: str = "g") -> str:
@@ -97,6 +101,28 @@ def test_owner_says_what_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
     assert any("is of before" in line for line in remarks)
 
 
+def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
+    """In gold, and so in SQL and in the lists of audit; also rows that an audit made before the topic grew."""
+    group = group_in(0, 2)
+    logs = compacted_logs(tmp_path / "logs", group)
+    new = logs / f"{TOPIC}-2"
+    new.rename(tmp_path / "new")
+    ledger.night(logs)
+    assert {row["is_former_log_partition"] for name in MARKED for row in ledger.rows(name)} == {False}
+    (tmp_path / "new").rename(new)
+    ledger.night(logs, number=2)
+    marks = {
+        (row["group_id"], row["log_partition"], row["is_former_log_partition"])
+        for name in MARKED
+        for row in ledger.rows(name)
+    }
+    assert {mark for mark in marks if mark[0] == group} == {(group, 0, True), (group, 2, False)}
+    assert not any(is_former for group_id, _, is_former in marks if group_id != group)
+    header, *rows = [line.split(",") for line in audited(ledger, Listing.OWNERS).splitlines() if line[0] != "#"]
+    place, mark = header.index("log_partition"), header.index("is_former_log_partition")
+    assert {(row[place], row[mark]) for row in rows if row[0] == group} == {("0", "true"), ("2", "false")}
+
+
 # --- at random
 
 
@@ -109,7 +135,7 @@ class GrownLogs:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.logs = {(topic, number): SmallLog(number, topic) for topic in (TOPIC, SHARE_TOPIC) for number in range(5)}
-        self.groups = [f"{kind}{random.randrange(1000)}" for kind in "abcdefgh"]
+        self.groups = [f"{kind}{random.randrange(1000)}" for kind in "abcde"]
         self.at_ms = NOON_MS
         self.times: list[int] = []
         for step in range(60):
@@ -166,7 +192,7 @@ def test_nights_find_what_one_run_finds(tmp_path: Path, seed: int) -> None:
     """However the logs are cut: the same places, by the same keys, and the same marks in gold."""
     whole, _ = grown_ledger(tmp_path, seed, 1.0)
     nights, _ = grown_ledger(tmp_path, seed, 0.3, 0.7, 1.0)
-    for name in (PLACES, "state.coordinator_keys"):
+    for name in (PLACES, "state.coordinator_keys", *MARKED):
         assert sorted(map(repr, whole.rows(name))) == sorted(map(repr, nights.rows(name))), name
     assert whole.rows(PLACES)
 
@@ -178,8 +204,8 @@ def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -
         ledger, logs = grown_ledger(tmp_path, 100 + seed, 0.6, 1.0)
         catalogue = Catalogue(own_session, ledger.warehouse)
         assert sql_state(catalogue, logs.groups, None) == job_state(ledger, None)
-        moments = [logs.times[index] for index in (15, 35, 45, 59)]
-        for at_ms in moments[1:3]:
+        moments = [logs.times[index] for index in (15, 45, 59)]
+        for at_ms in moments[1:2]:
             assert sql_state(catalogue, logs.groups, at_ms) == job_state(ledger, at_ms)
         assert sql_owners(catalogue, moments) == {
             (at_ms, row.group_id, row.member_id)
