@@ -17,9 +17,10 @@ import numpy as np
 from coordinator_core.codec import uuid_bytes
 from coordinator_core.interning import Interned, hash_bytes
 from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk, RecordColumns
-from coordinator_core.log.fast import be16, be64, compiled, read_only
+from coordinator_core.log.fast import be16, be64, read_only
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.offsets.fast import is_utf8
+from coordinator_core.share_state.fast import borrowing, inlined
 
 SLOT_COUNT: Final = 1 << 12
 """A power of two; many more than there are tasks, so that slots of different weight make buckets of one weight."""
@@ -70,20 +71,29 @@ class KeyBucket:
     def own_records(self, chunk: RecordChunk) -> RecordChunk:
         """The chunk with the records of this bucket alone, and with markers; batches stay, with so many records."""
         records, batches = chunk.records, chunk.batches
-        is_control = batches.is_control[records.batch_index]
-        is_own = self._has(record_slots(chunk, is_share=self.is_share))
-        # share partitions have no transactions: their markers are only counted
-        is_own = is_own & ~is_control if self.is_share and not self.is_first else is_own | is_control
-        own = np.flatnonzero(is_own)
-        of_batch = np.bincount(records.batch_index, minlength=len(batches))
-        counts = np.bincount(records.batch_index[own], minlength=len(batches))
-        if self.is_first:
-            counts = np.where(of_batch == 0, batches.record_count, counts)
-        else:
-            counts[batches.is_control] = 0
+        own = np.empty(len(records), np.int64)
+        counts = np.zeros(len(batches), np.int32)
+        count = _own_rows(
+            read_only(chunk.data),
+            np.ascontiguousarray(batches.is_control),
+            records.batch_index,
+            records.key_position,
+            records.key_length,
+            self.is_share,
+            np.frombuffer(self.owners, np.uint8),
+            self.number,
+            self.is_first,
+            own,
+            counts,
+        )
+        own = own[:count]
+        if self.is_first and chunk.findings:
+            # batches that cannot be read have no records: what their headers say counts here
+            readable = np.bincount(records.batch_index, minlength=len(batches)) > 0
+            counts = np.where(readable, counts, batches.record_count).astype(np.int32)
         return RecordChunk(
             chunk.data,
-            replace(batches, record_count=counts.astype(np.int32)),
+            replace(batches, record_count=counts),
             RecordColumns(
                 records.batch_index[own],
                 records.offset[own],
@@ -135,50 +145,23 @@ def slot_weights(chunk: RecordChunk, *, is_share: bool) -> I64:
 def record_slots(chunk: RecordChunk, *, is_share: bool) -> I16:
     """The slot of each record's key; of markers it means nothing."""
     records = chunk.records
-    return _record_slots(read_only(chunk.data), records.key_position, records.key_length, is_share)
-
-
-@compiled
-def _record_slots(data: U8, positions: I64, lengths: I32, is_share: bool) -> I16:
-    slots = np.empty(len(positions), np.int16)
-    for i in range(len(positions)):
-        slots[i] = SLOT_OF_OTHERS
-        position, length = positions[i], int(lengths[i])
-        if length < _GROUP_PLACE:
-            continue
-        if is_share and not 0 <= be16(data, position) <= _SHARE_TYPE_LAST:
-            continue
-        group_bytes = be16(data, position + 2)
-        more_bytes = _SHARE_KEY_BYTES if is_share else 0
-        if 0 <= group_bytes <= length - _GROUP_PLACE - more_bytes:
-            slots[i] = _slot(data, position + _GROUP_PLACE, group_bytes, more_bytes)
+    slots = np.empty(len(records), np.int16)
+    _fill_slots(read_only(chunk.data), records.key_position, records.key_length, is_share, slots)
     return slots
 
 
-@compiled
-def _slots_of(data: U8, starts: I64, more_bytes: int) -> I16:
-    """Of keys side by side."""
-    slots = np.empty(len(starts) - 1, np.int16)
-    for i in range(len(slots)):
-        slots[i] = _slot(data, starts[i], starts[i + 1] - starts[i] - more_bytes, more_bytes)
-    return slots
+@borrowing
+def _is_utf8_as_written(data: U8, position: int, length: int) -> bool:
+    """The same of bytes that are not all ASCII."""
+    if not is_utf8(data, position, length):
+        return False
+    for first in range(position, position + length - 2):
+        if data[first] == 0xEF and data[first + 1] == 0xBF and data[first + 2] == 0xBD:
+            return False
+    return True
 
 
-def _slots_of_texts(keys: Sequence[bytes], more_bytes: int) -> I16:
-    starts = np.zeros(len(keys) + 1, np.int64)
-    np.cumsum([len(key) for key in keys], out=starts[1:])
-    return _slots_of(np.frombuffer(b"".join(keys), np.uint8), starts, more_bytes)
-
-
-@compiled
-def _slot(data: U8, position: int, group_bytes: int, more_bytes: int) -> int:
-    """Slot of a group id's bytes and those that follow it."""
-    if not _is_read_as_written(data, position, group_bytes):
-        return SLOT_OF_OTHERS
-    return int(hash_bytes(data, position, group_bytes + more_bytes) & np.uint64(SLOT_COUNT - 1))
-
-
-@compiled
+@inlined
 def _is_read_as_written(data: U8, position: int, length: int) -> bool:
     """Is a text such bytes alone? Not where some are read as U+FFFD, nor where it has U+FFFD itself."""
     end = position + length
@@ -189,11 +172,80 @@ def _is_read_as_written(data: U8, position: int, length: int) -> bool:
         at += 8
     while at < end and data[at] < 0x80:
         at += 1
-    if at == end:
-        return True
-    if not is_utf8(data, position, length):
-        return False
-    for first in range(at, end - 2):
-        if data[first] == 0xEF and data[first + 1] == 0xBF and data[first + 2] == 0xBD:
-            return False
-    return True
+    return at == end or _is_utf8_as_written(data, position, length)
+
+
+@inlined
+def _slot(data: U8, position: int, group_bytes: int, more_bytes: int) -> np.int64:
+    """Slot of a group id's bytes and those that follow it."""
+    if not _is_read_as_written(data, position, group_bytes):
+        return np.int64(SLOT_OF_OTHERS)
+    return np.int64(hash_bytes(data, position, group_bytes + more_bytes) & np.uint64(SLOT_COUNT - 1))
+
+
+@inlined
+def _slot_of_key(data: U8, position: int, length: int, is_share: bool) -> np.int64:
+    if length < _GROUP_PLACE or (is_share and not 0 <= be16(data, position) <= _SHARE_TYPE_LAST):
+        return np.int64(SLOT_OF_OTHERS)
+    group_bytes = be16(data, position + 2)
+    more_bytes = _SHARE_KEY_BYTES if is_share else 0
+    if group_bytes < 0 or group_bytes > length - _GROUP_PLACE - more_bytes:
+        return np.int64(SLOT_OF_OTHERS)
+    return _slot(data, position + _GROUP_PLACE, group_bytes, more_bytes)
+
+
+@borrowing
+def _fill_slots(data: U8, positions: I64, lengths: I32, is_share: bool, slots: I16) -> None:
+    for i in range(len(positions)):
+        slots[i] = _slot_of_key(data, positions[i], int(lengths[i]), is_share)
+
+
+@borrowing
+def _own_rows(
+    data: U8,
+    is_control: BoolArray,
+    batch_index: I32,
+    positions: I64,
+    lengths: I32,
+    is_share: bool,
+    owners: U8,
+    number: int,
+    is_first: bool,
+    own: I64,
+    counts: I32,
+) -> int:
+    """Fill in the rows of a bucket's records and how many count of each batch; gives how many rows there are."""
+    count = 0
+    for i in range(len(positions)):
+        batch = batch_index[i]
+        if is_control[batch]:
+            # share partitions have no transactions: there markers are only counted
+            if is_share and not is_first:
+                continue
+            counts[batch] += is_first
+        elif owners[_slot_of_key(data, positions[i], int(lengths[i]), is_share)] == number:
+            counts[batch] += 1
+        else:
+            continue
+        own[count] = i
+        count += 1
+    return count
+
+
+@borrowing
+def _fill_slots_of(data: U8, starts: I64, more_bytes: int, slots: I16) -> None:
+    for i in range(len(slots)):
+        slots[i] = _slot(data, starts[i], starts[i + 1] - starts[i] - more_bytes, more_bytes)
+
+
+def _slots_of(data: U8, starts: I64, more_bytes: int) -> I16:
+    """Of keys side by side."""
+    slots = np.empty(len(starts) - 1, np.int16)
+    _fill_slots_of(data, starts, more_bytes, slots)
+    return slots
+
+
+def _slots_of_texts(keys: Sequence[bytes], more_bytes: int) -> I16:
+    starts = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum([len(key) for key in keys], out=starts[1:])
+    return _slots_of(np.frombuffer(b"".join(keys), np.uint8), starts, more_bytes)

@@ -38,6 +38,7 @@ from jobs.audits import WholeAudit
 from jobs.copies import Rewrites
 from jobs.errors import JobError, WarehouseError
 from jobs.homes import CoordinatorPartitions
+from jobs.hot_logs import CutRule, cut_hot_logs
 from jobs.locks import only_one
 from jobs.other_writers import later_writes
 from jobs.replay import captured_files
@@ -128,18 +129,19 @@ def audit(
     inference: InferenceSettings,
     run_id: str,
     started_at: datetime,
+    cut: CutRule,
     rebuild: bool = False,
 ) -> AuditSummary:
     """Make the gold tables of a cluster from its silver tables; the row in state.audits is written last.
 
     What is new in silver since the last audit is audited. With `rebuild`, where settings or formats changed, and after
-    an audit that broke off, all of it is.
+    an audit that broke off, all of it is. `cut`: which log partitions several tasks may audit.
 
     Raises WarehouseError where silver is of another version (replay makes it anew), and when another audit of the
     cluster is at work.
     """
     with only_one(warehouse, "audit", cluster_id, since=started_at):
-        return _audit(session, warehouse, cluster_id, inference, run_id, started_at, rebuild)
+        return _audit(session, warehouse, cluster_id, inference, run_id, started_at, cut, rebuild)
 
 
 def _audit(
@@ -149,6 +151,7 @@ def _audit(
     inference: InferenceSettings,
     run_id: str,
     started_at: datetime,
+    cut: CutRule,
     rebuild: bool,
 ) -> AuditSummary:
     require_current_silver(warehouse, cluster_id)
@@ -199,12 +202,13 @@ def _audit(
     )
     watermarks = read_watermarks(run, of_any_format=True)
     whole_to = _first_missing(warehouse, cluster_id)
-    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to), LABEL)
+    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to, cut), LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
         done = [task for task in done if task.topic != SHARE_TOPIC]
         work = dataclasses.replace(work, number=len(plan.logs))
-        done += run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to, (SHARE_TOPIC,)), LABEL)
+        again = _works(session, plan, work, watermarks, whole_to, cut, (SHARE_TOPIC,))
+        done += run_tasks(session, audit_logs, again, LABEL)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
 
@@ -355,29 +359,31 @@ def _works(
     work: AuditWork,
     watermarks: Mapping[LogPartition, Watermark],
     whole_to: Mapping[LogPartition, int],
+    cut: CutRule,
     topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
     """Tasks, the heaviest of a topic first, none with log partitions of both topics."""
     works: list[AuditWork] = []
     for topic in topics:
         former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
-        of_topic = [log for log in plan.logs if log.topic == topic]
+        of_topic, hot = _cut(session, plan, topic, cut)
         new = [new_bytes(log, plan, watermarks) for log in of_topic]
         bins = tapered(
             [LOG_BYTES + size_bytes for size_bytes in new],
             session.sparkContext.defaultParallelism,
             new_bytes=sum(new),
         )
-        for indices in bins:
+        for logs in (*([log] for log in hot), *([of_topic[index] for index in indices] for indices in bins)):
             works.append(
                 dataclasses.replace(
                     work,
                     number=work.number + len(works),
                     topic=topic,
                     former=former,
-                    log_partitions=tuple(of_topic[index].partition for index in indices),
+                    log_partitions=tuple(log.partition for log in logs),
+                    bucket=logs[0].bucket,
                     whole_to={log[1]: offset for log, offset in whole_to.items() if log[0] == topic},
-                    batch_files={of_topic[index].partition: of_topic[index].files for index in indices},
+                    batch_files={log.partition: log.files for log in logs},
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
                     watermarks={log[1]: place for log, place in watermarks.items() if log[0] == topic},
@@ -385,6 +391,24 @@ def _works(
                 )
             )
     return works
+
+
+def _cut(session: SparkSession, plan: AuditPlan, topic: str, cut: CutRule) -> tuple[list[LogFiles], list[LogFiles]]:
+    """The log partitions of a topic, and apart from them the buckets of those that are cut by group: they are out of
+    proportion, and audited from their beginning."""
+    logs = [log for log in plan.logs if log.topic == topic]
+    if topic != OFFSETS_TOPIC:
+        return logs, []
+    new = [
+        log
+        if plan.steps[log.topic, log.partition] is Step.AFRESH
+        else dataclasses.replace(log, from_offset=plan.next_offsets.get((log.topic, log.partition), 0))
+        for log in logs
+    ]
+    whole = {place for place, step in plan.steps.items() if step is not Step.AFRESH}
+    hot = [log for log in cut_hot_logs(session, new, cut, whole) if log.bucket is not None]
+    are_cut = {log.partition for log in hot}
+    return [log for log in logs if log.partition not in are_cut], hot
 
 
 def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:

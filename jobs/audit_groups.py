@@ -40,7 +40,16 @@ from jobs.audit_work import NO_PLACE, AuditParts, AuditWork, TrialParts
 from jobs.group_state import SavedGroups, packed_settled, unpacked_settled
 from jobs.replay_state import changed_versions
 from jobs.share_reader import configs, removed_topics
-from jobs.silver_reader import OPEN_ROWS, GroupBundle, bundles, bundles_with, group_bundles, group_ids, new_commits
+from jobs.silver_reader import (
+    GROUP_WEIGHTS,
+    OPEN_ROWS,
+    GroupBundle,
+    bundles,
+    bundles_with,
+    group_bundles,
+    group_ids,
+    new_commits,
+)
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -63,8 +72,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
-        packed = work.saved(log_partition)
-        saved = None if packed is None else SavedGroups.unpacked(packed)
+        packed = work.all_saved(log_partition)
+        saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
         if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
             for table in GROUP_GOLD:
                 carried[table][log_partition] = {}
@@ -77,11 +86,20 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
                 carried[table][log_partition] = made_anew
             hosts[log_partition] = audited.hosts
         else:
-            left = audit_whole_log(log_partition, work, parts, known, removed, lags)
+            own, only = _own_groups(work, log_partition)
+            left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
     for table, of_logs in carried.items():
         parts.carry(table, of_logs, hosts)
+
+
+def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str] | None]:
+    """The groups to be audited, None for all, and the work with the files of silver that have any of them."""
+    if work.bucket is None:
+        return work, None
+    files, own = work.files.of_bucket(GROUP_WEIGHTS, log_partition, work.bucket)
+    return replace(work, files=files), own
 
 
 def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
@@ -89,10 +107,14 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
     tried until these are found."""
     known, removed, samples = configs(work.files), removed_topics(work.files), end_samples(work.files)
     for log_partition in work.log_partitions:
+        own, only = _own_groups(work, log_partition)
+        groups = group_ids(own.files, log_partition) if only is None else sorted(only)
 
-        def audit(into: AuditParts, only: Set[str] | None, log_partition: int = log_partition) -> SavedGroups:
-            lags = LagWriter(samples, work.inference, into)
-            left = audit_whole_log(log_partition, work, into, known, removed, lags, only)
+        def audit(
+            into: AuditParts, only: Set[str] | None, log_partition: int = log_partition, own: AuditWork = own
+        ) -> SavedGroups:
+            lags = LagWriter(samples, own.inference, into)
+            left = audit_whole_log(log_partition, own, into, known, removed, lags, only)
             left.packed()
             return left
 
@@ -109,11 +131,10 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
                 yield from failing(groups[:middle])
                 yield from failing(groups[middle:])
 
-        groups = group_ids(work.files, log_partition)
         failed = list(failing(groups)) if groups else []
         write_broken_rules(failed, work.topic, parts)
         names = frozenset(str(row.group_id) for row in failed)
-        left = audit(parts, frozenset(groups) - names if names else None)
+        left = audit(parts, frozenset(groups) - names if names else only)
         left = replace(left, not_judged=left.not_judged | names)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
@@ -212,7 +233,8 @@ class _Made:
             self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
             return
         steps = clock_steps(self._work, self._log_partition, from_log_offset)
-        write_broken_rules(steps, self._work.topic, self._parts)
+        if self._work.is_first:
+            write_broken_rules(steps, self._work.topic, self._parts)
         if from_log_offset:
             before = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset)
             self._clock_steps = tuple(before)

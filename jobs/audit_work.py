@@ -16,6 +16,7 @@ from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import ShareCounts
+from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.arrow_schemas import arrow_schema, text_columns
@@ -78,21 +79,36 @@ class AuditWork:
     """Groups with records in several log partitions, and the one where Kafka looks for each."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver is of it."""
+    bucket: KeyBucket | None = None
+    """Which groups of the one log partition are audited; None: all groups of all."""
+
+    @property
+    def is_first(self) -> bool:
+        """Does the task tell what is of no group?"""
+        return self.bucket is None or self.bucket.is_first
 
     def saved(self, log_partition: int) -> bytes | None:
-        """What the last audit left of a log partition; None: it is audited from its beginning."""
+        """What the last audit left of a log partition that one task audited; None: it is audited from its beginning."""
+        states = self.all_saved(log_partition)
+        if states is None:
+            return None
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
+        return states[0]
+
+    def all_saved(self, log_partition: int) -> list[bytes] | None:
+        """The same, of each task that audited groups of it."""
         if log_partition not in self.going_on:
             return None
-        states = [
+        states: list[bytes] = [
             state
             for rows in self.former.iterate(AUDITED_LOGS, ("topic", "state"), log_partition)
             for topic, state in zip(rows["topic"].to_pylist(), rows["state"].to_pylist(), strict=True)
             if topic == self.topic
         ]
-        if len(states) != 1:
-            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
-        found: bytes = states[0]
-        return found
+        if not states:
+            raise StateUnreadable(f"no state of {self.topic}-{log_partition}")
+        return states
 
 
 @dataclass(slots=True)
@@ -171,7 +187,9 @@ class AuditParts:
     def keep(self, log_partition: int, state: bytes) -> None:
         """Write what is left of a log partition for the next audit."""
         topic, watermark = self._work.topic, self._work.watermarks.get(log_partition, Watermark(0, ()))
-        row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "state": state}
+        bucket = 0 if self._work.bucket is None else self._work.bucket.number
+        row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "bucket": bucket}
+        row |= {"state": state}
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
     def carry(

@@ -1,6 +1,8 @@
 """What an audit keeps of a log partition of `__consumer_offsets`, as bytes (see `inference.group_past`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, Self
 
 import msgpack
@@ -33,6 +35,20 @@ class SavedGroups:
     """Of groups whose past is settled until a place, by `packed_settled`: it is needed of few of them."""
     not_judged: frozenset[str] = frozenset()
     """Groups that could not be judged: nothing is kept of them, the next audit judges them from their beginning."""
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Of the groups of several tasks; no two have groups in common."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            {group_id: past for part in parts for group_id, past in part.pasts.items()},
+            {group_id: days for part in parts for group_id, days in part.days.items()},
+            GroupedCommits.of([part.commits.piece for part in parts]),
+            MembersHeard.together([part.heard for part in parts]),
+            {group_id: settled for part in parts for group_id, settled in part.settled.items()},
+            frozenset(chain.from_iterable(part.not_judged for part in parts)),
+        )
 
     def packed(self) -> bytes:
         """As bytes."""

@@ -1,5 +1,5 @@
 """Log partitions out of proportion, cut by key: several tasks replay one, each the records of its own groups or share
-partitions (`coordinator_core.key_buckets`).
+partitions, and audit one, each its own groups (`coordinator_core.key_buckets`).
 
 Each of these tasks reads and frames all that is new of the log partition, which takes a fifth of a replay, so that only
 those are cut for which a whole stage would wait. How a log partition is cut may change from run to run: what a run
@@ -7,7 +7,7 @@ leaves is put together by whoever goes on from it.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -25,6 +25,7 @@ from coordinator_core.key_buckets import (
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.records import decode_chunk
 from jobs.bronze_reader import read_log
+from jobs.replay_state import LogPartition
 from jobs.replay_tasks import CHUNK_DECOMPRESSED_BYTES_MAX, OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.tasks import run_tasks
 
@@ -48,16 +49,24 @@ class WeighWork:
     batch_decompressed_bytes_max: int
 
 
-def cut_hot_logs(
-    session: SparkSession, logs: Sequence[LogFiles], *, cut_records_min: int, batch_decompressed_bytes_max: int
-) -> list[LogFiles]:
-    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one.
+@dataclass(frozen=True, slots=True)
+class CutRule:
+    """Which log partitions are cut."""
 
-    `cut_records_min`: those with fewer new records stay whole.
-    """
-    counts = bucket_counts(logs, session.sparkContext.defaultParallelism, cut_records_min)
+    records_min: int
+    """Those with fewer new records stay whole."""
+    batch_decompressed_bytes_max: int
+
+
+def cut_hot_logs(
+    session: SparkSession, logs: Sequence[LogFiles], rule: CutRule, whole: Container[LogPartition] = ()
+) -> list[LogFiles]:
+    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one; some are
+    not to be cut."""
+    counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
+    counts = [1 if (log.topic, log.partition) in whole else count for log, count in zip(logs, counts, strict=True)]
     hot = [index for index, count in enumerate(counts) if count > 1]
-    work = [WeighWork(logs[index], batch_decompressed_bytes_max) for index in hot]
+    work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in hot]
     weights = dict(zip(hot, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))
     cut: list[LogFiles] = []
     for index, (log, count) in enumerate(zip(logs, counts, strict=True)):

@@ -14,6 +14,7 @@ from jobs.capture import CaptureSummary, capture
 from jobs.coverage import hole_count
 from jobs.entry import command
 from jobs.findings import findings, groups_not_judged, lines
+from jobs.hot_logs import CutRule
 from jobs.ledger import ledger_line, total
 from jobs.log_ends import LogEnds, log_ends, missing_lines
 from jobs.metrics import Metrics, job_of
@@ -136,6 +137,7 @@ def run_audit(
             inference=settings.inference,
             run_id=run_id,
             started_at=started_at,
+            cut=CutRule(settings.cut_records_min, settings.batch_decompressed_bytes_max),
             rebuild=rebuild,
         )
         told.row_counts = summary.row_counts

@@ -39,7 +39,7 @@ from jobs.dropped import dropped_ranges
 from jobs.entry import command
 from jobs.errors import WarehouseError
 from jobs.homes import coordinator_partitions, counts_of, is_same, partition_counts
-from jobs.hot_logs import cut_hot_logs
+from jobs.hot_logs import CutRule, cut_hot_logs
 from jobs.locks import only_one
 from jobs.other_writers import later_writes, source_versions
 from jobs.part_files import WrittenFile, write_parts
@@ -367,12 +367,8 @@ def _run(
     )
 
     def round_of(*topics: str) -> list[LogFiles]:
-        return cut_hot_logs(
-            session,
-            [log for log in plan.logs if log.topic in topics],
-            cut_records_min=cut_records_min,
-            batch_decompressed_bytes_max=batch_decompressed_bytes_max,
-        )
+        rule = CutRule(cut_records_min, batch_decompressed_bytes_max)
+        return cut_hot_logs(session, [log for log in plan.logs if log.topic in topics], rule)
 
     first = round_of(*FIRST_ROUND)
     second = round_of(SHARE_TOPIC)

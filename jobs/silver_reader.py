@@ -7,7 +7,7 @@ that they hold none of the wanted log partitions are not read.
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from coordinator_core.inference.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.ordering import is_ascending, ordered_by
 from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
 from coordinator_core.inference.settled import Settled
+from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
 from jobs.arrow_columns import (
@@ -142,6 +143,35 @@ class SilverFiles:
 
         of_table = tuple(filter(may_have, self._files.get(table.full_name, ())))
         return type(self)({**self._files, table.full_name: of_table})
+
+    def of_bucket(self, tables: Iterable[Table], log_partition: int, bucket: KeyBucket) -> tuple[Self, Set[str] | None]:
+        """The same, without those files of some tables that have no groups of a bucket in a log partition; and its
+        groups that they have, None where these are all groups that they have. A replay in buckets leaves files of the
+        groups of one."""
+        own: set[str] = set()
+        others: set[str] = set()
+        kept = dict(self._files)
+        for table in tables:
+            of_table = []
+            for file in self._files.get(table.full_name, ()):
+                found = type(self)({table.full_name: (file,)}).group_ids(table, log_partition)
+                has = bucket.has_groups(found).tolist()
+                if any(has):
+                    of_table.append(file)
+                    own.update(compress(found, has))
+                    others.update(found)
+            kept[table.full_name] = tuple(of_table)
+        return type(self)(kept), None if own and own == others else own
+
+    def group_ids(self, table: Table, log_partition: int) -> list[str]:
+        """The groups of a log partition of which a table has rows, in order."""
+        found: set[str] = set()
+        for rows in self.iterate(table, ["group_id"], log_partition, ["group_id"]):
+            group, texts = codes_of(rows["group_id"])
+            # filtered rows keep the texts of all
+            present = np.flatnonzero(np.bincount(group, minlength=len(texts)))
+            found.update(texts[code] for code in present.tolist())
+        return sorted(found)
 
     def read(
         self,
@@ -540,9 +570,7 @@ class GroupBundle:
 
 def group_ids(files: SilverFiles, log_partition: int) -> list[str]:
     """All groups of one log partition of `__consumer_offsets`, in order."""
-    tables = (*GROUP_ROWS, OFFSET_COMMITS)
-    columns = (rows["group_id"] for table in tables for rows in files.iterate(table, ("group_id",), log_partition))
-    return sorted({group_id for column in columns for group_id in column.unique().to_pylist()})
+    return sorted({group_id for table in GROUP_WEIGHTS for group_id in files.group_ids(table, log_partition)})
 
 
 def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:

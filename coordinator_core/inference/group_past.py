@@ -20,7 +20,7 @@ anew (`commit_anomalies.HostsNow`), which takes no commits.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise, starmap
+from itertools import chain, count, pairwise, starmap
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -429,6 +429,21 @@ class MembersHeard:
     topic: I64 = field(default_factory=lambda: NO_NUMBERS)
     """Index into `topics`."""
     partition: I64 = field(default_factory=lambda: NO_NUMBERS)
+
+    @classmethod
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """Of several tasks, each with groups of its own."""
+        numbers: dict[str, int] = {}
+        topics = [_numbered(part.topics, numbers)[part.topic] for part in parts]
+        begins = np.cumsum([0, *(len(part.members) for part in parts)])
+        return cls(
+            tuple(chain.from_iterable(part.members for part in parts)),
+            np.concatenate([part.latest for part in parts]),
+            tuple(numbers),
+            np.concatenate([part.member + begin for part, begin in zip(parts, begins[:-1], strict=True)]),
+            np.concatenate(topics),
+            np.concatenate([part.partition for part in parts]),
+        )
 
     def by_group(self) -> dict[str, dict[Stretch, Times]]:
         """By group, as `heard.heard_of` has it."""

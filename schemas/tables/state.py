@@ -106,12 +106,14 @@ AUDIT_STARTS = Table(
 AUDITED_LOGS = Table(
     layer="state",
     name="audited_logs",
-    comment="One row a log partition: how far gold is of it, and what the next audit needs of what it was made from.",
+    comment="One row a log partition, or a bucket of its groups where several tasks audited it: how far gold is of it, "
+    "and what the next audit needs of what it was made from.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
         key("log_partition", INT, "Partition of the internal topic."),
+        key("bucket", INT, "Number of the bucket; 0 where one task audited all groups."),
         Column("next_offset", BIGINT, "The first offset which is not audited."),
         Column(
             "replayed",

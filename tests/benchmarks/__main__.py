@@ -123,6 +123,7 @@ def main() -> None:
                 compare(topic, folder, lib, options.turns, Path(scratch))
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
         executors.compare(logs, options.turns, Path(scratch) / "executors")
+        executors.compare_hot(options.turns, Path(scratch) / "hot")
         growth.tell(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
         skewed.compare(Path(scratch) / "skewed")
 

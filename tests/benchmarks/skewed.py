@@ -37,6 +37,7 @@ JVM_BYTES_MAX: Final = 4 * 2**30
 """The aims: resident sets of one Python worker, and of the JVM."""
 
 BATCHES_AT_ONCE: Final = 1 << 14
+BATCH_PARTS_PER_SEGMENT: Final = 4
 CRC_POSITION: Final = 17
 BASE_TIMESTAMP_POSITION: Final = 27
 MAX_TIMESTAMP_POSITION: Final = 35
@@ -213,7 +214,14 @@ def hot_log_partition(folder: Path, commit_count: int = 10_000_000, group_count:
                 values[f"time-{number}"] = _bytes_of(at, 8)
             yield made.rows(COMMITS_PER_BATCH * batch, at, values).tobytes()
 
-    _write(_segment(folder, OFFSETS_TOPIC, 0), parts())
+    # segments of about 100 MB, as brokers roll those of internal topics
+    for number, part in enumerate(parts()):
+        if number % BATCH_PARTS_PER_SEGMENT == 0:
+            name = f"{number * BATCHES_AT_ONCE * COMMITS_PER_BATCH:020d}.log"
+            segment = folder / f"{OFFSETS_TOPIC}-0" / name
+            segment.parent.mkdir(parents=True, exist_ok=True)
+        with segment.open("ab") as out:
+            out.write(part)
     return COMMITS_PER_BATCH * batch_count
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from jobs.audit import audit
 from jobs.capture import capture
+from jobs.hot_logs import CutRule
 from jobs.part_files import write_part
 from jobs.replay import replay
 from jobs.session import start_session
@@ -74,7 +75,15 @@ def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list
         batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
         cut_records_min=settings.cut_records_min,
     )
-    audit(session, warehouse, cluster_id=CLUSTER, inference=settings.inference, run_id="r", started_at=STARTED_AT)
+    audit(
+        session,
+        warehouse,
+        cluster_id=CLUSTER,
+        inference=settings.inference,
+        run_id="r",
+        started_at=STARTED_AT,
+        cut=CutRule(settings.cut_records_min, settings.batch_decompressed_bytes_max),
+    )
     found = digests(warehouse)
     return {table.full_name: list(found[table.full_name]) for table in (*SILVER_TABLES, *GOLD_TABLES)}
 

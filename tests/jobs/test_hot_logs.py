@@ -7,7 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from jobs import hot_logs
+from coordinator_core.inference.broken_rules import NOT_JUDGED
+from coordinator_core.inference.groups import judge_group
+from coordinator_core.inference.life import GroupLife
+from jobs import audit_groups, hot_logs
 from jobs.hot_logs import bucket_counts
 from jobs.replay_tasks import LogFiles
 from jobs.sinks import TableFile
@@ -17,7 +20,7 @@ from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import GROUPS, NAMES, RUNS
 from tests.benchmarks import skewed
-from tests.cases.harness import Ledger
+from tests.cases.harness import CASES, Ledger
 from tests.conftest import RECORDINGS
 from tests.jobs.slices import slices_of
 
@@ -76,6 +79,41 @@ def test_nights_in_buckets_make_the_tables_of_nights_without(
     assert max(made) == 4
     assert tables(cut) == tables(whole)
     assert ledger_counts(cut) == ledger_counts(whole)
+
+
+@pytest.mark.parametrize("case", ["S-skew", "G-first", "C-expiry"])
+def test_cases_in_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """Clocks that went back are told once; what groups are told by them is the same."""
+    whole, cut = Ledger(tmp_path / "whole"), Ledger(tmp_path / "cut")
+    whole.night(CASES / case / "logs")
+    cut_at_random(monkeypatch, Random(case))
+    cut.night(CASES / case / "logs")
+    assert tables(cut) == tables(whole)
+    assert ledger_counts(cut) == ledger_counts(whole)
+
+
+def test_a_group_that_cannot_be_judged_keeps_no_other_task_from_gold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task of its bucket says so, and the next night judges it with all others."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.95])
+    whole, cut = Ledger(tmp_path / "whole"), Ledger(tmp_path / "cut")
+
+    def failing(life: GroupLife, *arguments: Any, **options: Any) -> Any:
+        if life.group_id == "k03-static":
+            raise ArithmeticError
+        return judge_group(life, *arguments, **options)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(audit_groups, "judge_group", failing)
+        whole.night(parts[0])
+        cut_at_random(planted, Random(5))
+        cut.night(parts[0])
+    assert tables(cut) == tables(whole)
+    assert [row["group_id"] for row in cut.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED] == ["k03-static"]
+    for ledger in (whole, cut):
+        ledger.night(parts[1], number=2)
+    assert tables(cut) == tables(whole)
 
 
 def log_of(topic: str, partition: int, size_bytes: int, record_count: int, *, batch_count: int = 0) -> LogFiles:
