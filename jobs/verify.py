@@ -269,8 +269,9 @@ class Judge:
 
     `gaps` say in words what the warehouse lacks of log partitions, `compacted` where compaction was faster than
     capture, `behind` which of them go on at the broker;
-    `unlisted` is what the broker says when it is asked for groups which it did not list; `hidden` are topics which this
-    principal may not describe.
+    `former` are log partitions with records of a group or share partition, by coordinator topic and key, for which the
+    broker looks elsewhere; `unlisted` is what the broker says when it is asked for groups which it did not list;
+    `hidden` are topics which this principal may not describe.
     """
 
     def __init__(
@@ -282,6 +283,7 @@ class Judge:
         behind: Mapping[LogPartition, str],
         unlisted: Mapping[str, GroupDescription | Refusal],
         hidden: Collection[str] = (),
+        former: Mapping[tuple[str, str], Collection[int]] | None = None,
     ) -> None:
         self._asked = asked
         self._gaps = gaps
@@ -289,6 +291,7 @@ class Judge:
         self._behind = behind
         self._unlisted = unlisted
         self._hidden = frozenset(hidden)
+        self._former = former or {}
         self._names = {topic.topic_id: topic.topic for topic in asked.topics.values()}
 
     def groups(self, known: Mapping[str, GroupHistory]) -> Iterator[Finding]:
@@ -312,7 +315,10 @@ class Judge:
             explain = partial(explain_group, told_state=state, topic_ids=frozenset(self._names))
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
-            yield from self._findings(partial(_of_description, group_id), told, unlike, [log], explain, lacks)
+            of_before = self._of_before(log, group_id)
+            yield from self._findings(
+                partial(_of_description, group_id), told, unlike, [log], explain, lacks, of_before
+            )
             if isinstance(answer, GroupDescription):
                 for member in answer.members:
                     if member.is_unread:
@@ -333,7 +339,10 @@ class Judge:
             unlike = differences(told, history.base, history.changes)
             lacks = self._lacks_deletions(group_id, history.applied, unlike)
             log = self._asked.group_log(group_id)
-            yield from self._findings(partial(_of_offset, group_id), told, unlike, [log], lacks=lacks)
+            of_before = self._of_before(log, group_id)
+            yield from self._findings(
+                partial(_of_offset, group_id), told, unlike, [log], lacks=lacks, of_before=of_before
+            )
 
     def shares(
         self, known: Mapping[SharePartitionKey, ShareHistory], initialized: Collection[SharePartitionKey]
@@ -411,7 +420,8 @@ class Judge:
         logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
         explain = partial(self._explain_share, key, initialized)
         lacks = None if history.is_complete else NO_SNAPSHOT
-        yield from self._findings(lambda _: thing, told, unlike, logs, explain, lambda _: lacks)
+        of_before = self._of_before(logs[0], key.as_coordinator_key())
+        yield from self._findings(lambda _: thing, told, unlike, logs, explain, lambda _: lacks, of_before)
 
     def _explain_share(
         self, key: SharePartitionKey, initialized: Collection[SharePartitionKey], difference: Difference
@@ -421,6 +431,18 @@ class Judge:
         if key.topic_id not in self._names:
             return Reason.TOPIC_DELETED
         return None if key in initialized else Reason.SHARE_INITIALIZING
+
+    def _of_before(self, log: LogPartition, key: str) -> str | None:
+        """In words: the log partitions with records of a group or share partition that were not compared."""
+        topic, number = log
+        former = sorted(self._former.get((topic, key), ()))
+        if not former:
+            return None
+        there = " and ".join(f"{topic}-{partition}" for partition in former)
+        return (
+            f"it is in {topic}-{number} now that the topic has {self._asked.partition_count(topic)} partitions: what "
+            f"{there} has of it is of before, and was not compared"
+        )
 
     def _place(self, key: SharePartitionKey) -> str:
         return f"{self._names.get(key.topic_id, key.topic_id)}-{key.partition}"
@@ -450,9 +472,10 @@ class Judge:
         logs: Sequence[LogPartition],
         explain: Explain = _nothing,
         lacks: Lacks = _nothing,
+        of_before: str | None = None,
     ) -> Iterator[Finding]:
         """A finding for each difference, and for each thing that has none. `logs` are those which the facts are from,
-        `lacks` what else the ledger cannot know."""
+        `lacks` what else the ledger cannot know, `of_before` what of it did not count."""
         missing = {thing_of(it.path) for it in unlike if it.path[-1] == EXISTS[0]}
         # of what one side has not, the other side's facts say nothing more
         if any(it.path == EXISTS for it in unlike):
@@ -464,6 +487,8 @@ class Judge:
             thing = thing_of(it.path)
             is_hidden = thing.what is What.OFFSET and it.told is None and it.path[1] in self._hidden
             verdict, why = _verdict(it, explain(it), HIDDEN if is_hidden else lacks(it) or gap, behind)
+            if verdict in (Verdict.DIFFERENT, Verdict.CANNOT_TELL) and of_before is not None:
+                why = of_before if why is None else f"{why}; {of_before}"
             yield Finding(verdict, thing, _field(it.path), it.told, it.known, why)
         differing = {thing_of(it.path) for it in unlike}
         for thing in dict.fromkeys(thing_of(path) for path in told):
@@ -590,6 +615,7 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
         behind=behind,
         unlisted=admin.describe_groups(unlisted),
         hidden=hidden,
+        former=ledger.former,
     )
     findings = [*judge.groups(groups), *judge.offsets(offsets), *judge.shares(shares, ledger.initialized())]
     order = list(What)

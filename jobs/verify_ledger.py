@@ -222,6 +222,8 @@ class Ledger:
         self._windows = windows
         self._counts = {topic: count for topic, count in (partition_counts or {}).items() if count > 0}
         self._homes: dict[tuple[str, str], int] = {}
+        self.former: dict[tuple[str, str], set[int]] = defaultdict(set)
+        """By coordinator topic and key, log partitions whose rows did not count: the cluster looks elsewhere."""
 
     def groups(self) -> dict[str, GroupHistory]:
         """Groups which were there, in whole or in part of their windows."""
@@ -292,10 +294,17 @@ class Ledger:
         """Does the cluster look for a key in a log partition?"""
         if topic not in self._counts:
             return True
+        home = self._home(topic, key)
+        if home != log_partition:
+            self.former[topic, key].add(log_partition)
+        return home == log_partition
+
+    def _home(self, topic: str, key: str) -> int:
+        """The log partition in which the cluster looks for a key."""
         home = self._homes.get((topic, key))
         if home is None:
             home = self._homes[topic, key] = key_partition(key, self._counts[topic])
-        return home == log_partition
+        return home
 
     def _at_home(self, commits: pa.RecordBatch) -> pa.RecordBatch:
         """Commits of groups that are in the log partition in which the cluster looks for them."""
@@ -303,12 +312,17 @@ class Ledger:
         if topic not in self._counts or not commits.num_rows:
             return commits
         groups = commits["group_id"]
-        homes = np.full(len(groups.dictionary) + 1, NOT_SET, np.int64)
-        for index, group_id in enumerate(groups.dictionary.to_pylist()):
-            self._is_home(topic, group_id, NOT_SET)
-            homes[index] = self._homes[topic, group_id]
-        is_home = homes[pc.fill_null(groups.indices, NOT_SET).to_numpy(zero_copy_only=False)]
-        return commits.filter(pa.array(is_home == commits["log_partition"].to_numpy()))
+        names = groups.dictionary.to_pylist()
+        homes = np.full(len(names) + 1, NOT_SET, np.int64)
+        for index, group_id in enumerate(names):
+            homes[index] = self._home(topic, group_id)
+        group = pc.fill_null(groups.indices, NOT_SET).to_numpy(zero_copy_only=False)
+        log_partition = commits["log_partition"].to_numpy()
+        is_home = homes[group] == log_partition
+        if not is_home.all():
+            for index, number in np.unique(np.stack([group, log_partition])[:, ~is_home], axis=1).T.tolist():
+                self.former[topic, names[index]].add(number)
+        return commits.filter(pa.array(is_home))
 
     def _window(self, topic: str, partition: int) -> Window:
         return self._windows.get((topic, partition), NOTHING)

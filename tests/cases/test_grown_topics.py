@@ -1,6 +1,7 @@
 """Internal topics that got more partitions: where groups and share partitions are, in tables, jobs and SQL alike."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -12,7 +13,17 @@ from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.as_of import SilverAt, TopicPartition
 from jobs.choices import Listing
 from jobs.owner import owners_at
+from jobs.sources.admin import (
+    AssignedPartition,
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    ShareOffset,
+    Topic,
+    TopicPartitionId,
+)
 from jobs.sql import Catalogue
+from jobs.verify import Asked, verify
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.silver import GROUP_GENERATIONS
@@ -21,6 +32,7 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
 from tests.cases.test_caveats import audited
 from tests.coordinator_core.group_records import T1
+from tests.jobs.test_verify import FakeAdmin
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "2"))
 MINUTE: Final = 60_000
@@ -121,6 +133,64 @@ def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) ->
     header, *rows = [line.split(",") for line in audited(ledger, Listing.OWNERS).splitlines() if line[0] != "#"]
     place, mark = header.index("log_partition"), header.index("is_former_log_partition")
     assert {(row[place], row[mark]) for row in rows if row[0] == group} == {("0", "true"), ("2", "false")}
+
+
+# --- verify
+
+
+def broker_says(counts: dict[str, int], **answers: Any) -> Asked:
+    """A cluster whose coordinator topics have so many partitions, none of them written to meanwhile."""
+    topics = {name: Topic(name, f"{number:022d}", count) for number, (name, count) in enumerate(counts.items())}
+    logs = [(name, number) for name, count in counts.items() for number in range(count)]
+    nothing: dict[str, Any] = {"descriptions": {}, "offsets": {}, "share_offsets": {}, "share_states": {}}
+    starts, ends = dict.fromkeys(logs, 0), dict.fromkeys(logs, 1_000)
+    return Asked(None, starts, ends, ends, topics | {"in": Topic("in", T1, 4)}, **(nothing | answers))
+
+
+def verified(ledger: Ledger, asked: Asked) -> list[tuple[str, str, str | None]]:
+    """What verify finds: verdict, thing and reason."""
+    findings = verify(ledger.warehouse, ledger.cluster_id, asked, FakeAdmin({}))
+    return [(it.verdict.name, it.thing.what.value, it.reason) for it in findings]
+
+
+def test_verify_equals_the_broker_of_a_topic_that_grew(ledger: Ledger) -> None:
+    """The group as the broker has it, where the broker looks for it; a difference names the former log partition."""
+    ledger.night(CASES / "J-partitions" / "logs")
+    held = frozenset({AssignedPartition(None, "in", 0, None)})
+    member = GroupMember("new", None, "c", "/10.0.0.1", assigned=held)
+    group = GroupDescription("grp3", "CLASSIC", "Stable", (member,), "consumer", "range")
+
+    def answers(offset: int, told: GroupDescription) -> Asked:
+        committed = {"grp3": {("in", 0): CommittedOffset(offset, None, "")}}
+        return broker_says({TOPIC: 60}, descriptions={"grp3": told}, offsets=committed)
+
+    assert {(verdict, reason) for verdict, _, reason in verified(ledger, answers(12, group))} == {("EQUAL", None)}
+    found = verified(ledger, answers(5000, replace(group, members=(replace(member, member_id="old"),))))
+    unlike = [(what, reason or "") for verdict, what, reason in found if verdict == "DIFFERENT"]
+    assert {"member", "offset"} <= {what for what, _ in unlike}
+    for _, reason in unlike:
+        assert f"it is in {TOPIC}-50 now that the topic has 60 partitions" in reason
+        assert f"what {TOPIC}-0 has of it is of before, and was not compared" in reason
+
+
+def test_verify_names_the_log_partition_of_what_is_in_none_of_now(ledger: Ledger, tmp_path: Path) -> None:
+    """A group and a share partition of which nothing was captured but what is of before."""
+    group = group_in(0, 2)
+    key = SharePartitionKey(group, T1, 0)
+    log, shares = SmallLog(0), SmallLog(key_partition(key.as_coordinator_key(), 2), SHARE_TOPIC)
+    log.commit(group, 0, 5000, NOON_MS)
+    shares.snapshot(group, NOON_MS, (), start_offset=900)
+    log.write(tmp_path / "logs")
+    ledger.night(shares.write(tmp_path / "logs"))
+    count = next(it for it in range(3, 9) if key_partition(key.as_coordinator_key(), it) != shares.partition)
+    asked = broker_says(
+        {TOPIC: 3, SHARE_TOPIC: count},
+        offsets={group: {("in", 0): CommittedOffset(12, None, "")}},
+        share_offsets={group: {TopicPartitionId(T1, "in", 0): ShareOffset(10, 0)}},
+    )
+    reasons = {what: reason or "" for verdict, what, reason in verified(ledger, asked) if verdict != "EQUAL"}
+    assert f"what {TOPIC}-0 has of it is of before" in reasons["offset"]
+    assert f"what {SHARE_TOPIC}-{shares.partition} has of it is of before" in reasons["share-offset"]
 
 
 # --- at random
