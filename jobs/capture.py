@@ -52,7 +52,7 @@ from jobs.settings import Settings, require_source
 from jobs.sinks import OVERWRITE, TableFile, Warehouse
 from jobs.sources.segments import PartitionLog, Segment, find_partitions
 from jobs.stores import delete_folder
-from jobs.tasks import run_tasks, tapered
+from jobs.tasks import TASKS_PER_CORE, run_tasks, tapered
 from jobs.times import epoch_ms
 from jobs.told import first_topic_ids
 from schemas.tables import TABLES
@@ -308,10 +308,11 @@ def capture_logs(
     """Add to bronze what it lacks of some logs; what was done, and bronze as it is then. `may_cut`: several tasks may
     share the log partition of one source."""
     started = perf_counter()
-    work = plan(sources, bronze, settings.task_bytes_max, may_cut=may_cut)
+    core_count = session.sparkContext.defaultParallelism
+    work = plan(sources, bronze, settings.task_bytes_max, core_count, may_cut=may_cut)
     bins = tapered(
         [item.size_bytes for item in work],
-        session.sparkContext.defaultParallelism,
+        core_count,
         new_bytes=sum(item.unread_bytes for item in work),
         new_bytes_min=TASK_BYTES_MIN,
     )
@@ -446,11 +447,14 @@ def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sourc
             )
 
 
-def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool = True) -> list[LogWork]:
+def plan(
+    sources: Sources, bronze: Bronze, task_bytes_max: int, core_count: int = 1, *, may_cut: bool = True
+) -> list[LogWork]:
     """The work of a capture: one item a log partition; large ones which only one source has, cut, unless they are to be
     compared with bronze first.
 
-    Segments are cut between files, a live log at any offset: a batch belongs where its last offset lies.
+    Segments are cut between files, and finer where one log partition has most of them, so that no core waits for
+    another; a live log at any offset: a batch belongs where its last offset lies.
     """
     segments: dict[LogPartition, list[PartitionLog]] = {}
     for log in sources.segments:
@@ -459,7 +463,7 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool
     dumps: dict[LogPartition, list[DumpLog]] = {}
     for dump in sources.all_dumps:
         dumps.setdefault((dump.topic, dump.partition), []).append(dump)
-    work = []
+    items = []
     for partition in sorted({*segments, *live, *dumps}):
         item = LogWork(
             *partition,
@@ -479,11 +483,17 @@ def plan(sources: Sources, bronze: Bronze, task_bytes_max: int, *, may_cut: bool
             lineage=bronze.copies.lineages.get(partition),
             dumped=tuple(bronze.copies.dumped.get(partition, ())),
         )
+        items.append(item)
+    share_bytes = sum(item.size_bytes for item in items) // (TASKS_PER_CORE * core_count)
+    segment_bytes_max = min(task_bytes_max, max(share_bytes, TASK_BYTES_MIN))
+    work = []
+    for item in items:
+        bytes_max = segment_bytes_max if item.live is None else task_bytes_max
         is_compared = bool(item.known) and item.has_unread
-        if item.source_count > 1 or item.dumps or is_compared or not may_cut or item.size_bytes <= task_bytes_max:
+        if item.source_count > 1 or item.dumps or is_compared or not may_cut or item.size_bytes <= bytes_max:
             work.append(item)
         elif item.live is None:
-            parts = _cut(item.segments[0], task_bytes_max)
+            parts = _cut(item.segments[0], bytes_max)
             ends = [part.segments[0].base_offset for part in parts[1:]]
             work += [
                 replace(item, segments=(part,), offset_end=end) for part, end in zip(parts, [*ends, None], strict=True)

@@ -18,6 +18,7 @@ from jobs.durations import parse_duration
 from jobs.errors import SettingsError, SourceError
 from jobs.sources.broker import BrokerAddress
 from jobs.sources.broker_log import BrokerLog
+from jobs.sources.segments import PartitionLog, Segment
 
 TOPIC, SHARE = "__consumer_offsets", "__share_group_state"
 CAPTURED, COMPACTED, CORRUPT, MISSING = (
@@ -103,6 +104,34 @@ def test_parts_of_a_large_live_log_lie_side_by_side(task_bytes_max: int) -> None
     assert works[0].from_offset == 0
     assert [work.offset_end for work in works[:-1]] == [work.from_offset for work in works[1:]]
     assert works[-1].offset_end is None
+
+
+@pytest.mark.parametrize(
+    ("segment_counts", "core_count", "expected"),
+    [
+        pytest.param([6], 2, [1] * 6, id="one log partition: by segments, as its share is less than two"),
+        pytest.param([24], 2, [2] * 12, id="at most task_bytes_max"),
+        pytest.param([1] * 8, 2, [1] * 8, id="even"),
+        pytest.param([2] * 8, 2, [2] * 8, id="even, and below task_bytes_max"),
+        pytest.param([4, 1, 1], 4, [1] * 6, id="the large one alone is cut"),
+    ],
+)
+def test_a_log_partition_with_most_of_the_segments_is_cut_finer(
+    segment_counts: list[int], core_count: int, expected: list[int]
+) -> None:
+    """No core waits for one: a share of half a core's, but not less than 64 MiB and not more than a task may have."""
+
+    def segment(number: int) -> Segment:
+        return Segment("f", f"{number}", 1_000 * number, 100 << 20, is_last=False)
+
+    logs = [
+        PartitionLog(TOPIC, partition, tuple(map(segment, range(count))), None)
+        for partition, count in enumerate(segment_counts)
+    ]
+    works = plan(Sources(segments=logs), bronze(), 256 << 20, core_count)
+    assert [len(work.segments[0].segments) for work in works] == expected
+    found = [(work.partition, segment.base_offset) for work in works for segment in work.segments[0].segments]
+    assert found == [(log.partition, segment.base_offset) for log in logs for segment in log.segments]
 
 
 def test_lag_is_told_by_topic() -> None:
