@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -53,6 +53,7 @@ from jobs.replay_state import (
 )
 from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.runs import WholeRun, is_renamed_since
+from jobs.share_reader import topic_growth
 from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
@@ -61,8 +62,8 @@ from jobs.times import epoch_ms
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
-from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, SILVER_TABLES, TOPICS
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS
+from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
+from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, GROUPS, LEADER_EPOCHS
 
 AUDIT_FORMAT: Final = 12
 """Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
@@ -81,7 +82,8 @@ LABEL: Final = "owners, causes, anomalies"
 """What the tasks are called while they run."""
 END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
-SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS})
+GROWN_TOPICS: Final = "grown_topics"
+SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS})
 """In `settings` of state.audits: what came from tables. The rest are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
@@ -159,11 +161,13 @@ def _audit(
     if run.replay_version < 0:
         return AuditSummary({}, skipped=True)
     newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
+    growth = topic_growth(SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)}))
     sources = {
         "format": AUDIT_FORMAT,
         "silver_format": SILVER_FORMAT,
         END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
         SESSION_CONFIGS: _session_configs(run),
+        GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
     }
     removals = _removals(run)
     sources |= {REMOVED_TOPICS: _sum_of(removals), REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1)}
@@ -198,16 +202,17 @@ def _audit(
         removed_since_ms=_removed_since_ms(removals, newest.settings),
         group_files=_group_files(run),
         places=_places(run),
+        topic_growth=growth,
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
     watermarks = read_watermarks(run, of_any_format=True)
-    whole_to = _first_missing(warehouse, cluster_id)
-    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks, whole_to, cut), LABEL)
+    seen = _LogsSeen.load(warehouse, cluster_id)
+    done = run_tasks(session, audit_logs, _works(session, plan, work, watermarks, seen, cut), LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
         done = [task for task in done if task.topic != SHARE_TOPIC]
         work = dataclasses.replace(work, number=len(plan.logs))
-        again = _works(session, plan, work, watermarks, whole_to, cut, (SHARE_TOPIC,))
+        again = _works(session, plan, work, watermarks, seen, cut, (SHARE_TOPIC,))
         done += run_tasks(session, audit_logs, again, LABEL)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
@@ -256,15 +261,49 @@ def _places(run: WholeRun) -> dict[str, int]:
     return {group_id: move.log_partition for group_id, move in left.moves.items()}
 
 
-def _first_missing(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, int]:
-    """The first offset of each log partition that is not there, whatever the reason."""
-    rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where={"cluster_id": cluster_id})
-    first: dict[LogPartition, int] = {}
-    for row in rows.to_pylist():
-        if row["kind"] != CoverageKind.CAPTURED.name:
+@dataclass(frozen=True, slots=True)
+class _LogsSeen:
+    """How whole log partitions are, and who wrote them."""
+
+    whole_to: Mapping[LogPartition, int]
+    """The first offset of each that is not there, whatever the reason."""
+    gaps: Mapping[LogPartition, tuple[int, ...]]
+    """Where parts begin that were never captured or cannot be read."""
+    leader_changes: Mapping[LogPartition, tuple[int, ...]]
+    """Where leader epochs begin, as the batches that were read show it."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str) -> "_LogsSeen":
+        """As captures left it."""
+        of_cluster = {"cluster_id": cluster_id}
+        rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where=of_cluster)
+        missing: dict[LogPartition, list[int]] = {}
+        gaps: dict[LogPartition, list[int]] = {}
+        for row in rows.to_pylist():
             place = row["topic"], row["partition"]
-            first[place] = min(first.get(place, row["from_offset"]), row["from_offset"])
-    return first
+            if row["kind"] != CoverageKind.CAPTURED.name:
+                missing.setdefault(place, []).append(row["from_offset"])
+            if row["kind"] in _GAP_KINDS:
+                gaps.setdefault(place, []).append(row["from_offset"])
+        changes: dict[LogPartition, list[int]] = {}
+        for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
+            if not row["is_checkpoint"]:
+                changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+        return cls(
+            {log: min(offsets) for log, offsets in missing.items()},
+            {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
+            {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
+        )
+
+
+_GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
+"""What compaction took is not among them: it leaves the newest record of each key."""
+
+_OfLog = TypeVar("_OfLog")
+
+
+def _of_topic(of_logs: Mapping[LogPartition, _OfLog], topic: str) -> dict[int, _OfLog]:
+    return {partition: value for (name, partition), value in of_logs.items() if name == topic}
 
 
 def audit_application(cluster_id: str) -> str:
@@ -358,7 +397,7 @@ def _works(
     plan: AuditPlan,
     work: AuditWork,
     watermarks: Mapping[LogPartition, Watermark],
-    whole_to: Mapping[LogPartition, int],
+    seen: "_LogsSeen",
     cut: CutRule,
     topics: Sequence[str] = (OFFSETS_TOPIC, SHARE_TOPIC),
 ) -> list[AuditWork]:
@@ -382,7 +421,9 @@ def _works(
                     former=former,
                     log_partitions=tuple(log.partition for log in logs),
                     bucket=logs[0].bucket,
-                    whole_to={log[1]: offset for log, offset in whole_to.items() if log[0] == topic},
+                    whole_to=_of_topic(seen.whole_to, topic),
+                    gaps=_of_topic(seen.gaps, topic),
+                    leader_changes=_of_topic(seen.leader_changes, topic),
                     batch_files={log.partition: log.files for log in logs},
                     going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
                     resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),

@@ -242,8 +242,14 @@ class _Made:
 
     def of_log(self, life: GroupLife) -> GroupLife:
         """The same, with what is to be known of its log partition."""
-        whole_to = self._work.whole_to.get(self._log_partition, WHOLE)
-        return life._replace(clock_steps=self._clock_steps, whole_to=whole_to)
+        work, log_partition = self._work, self._log_partition
+        return life._replace(
+            clock_steps=self._clock_steps,
+            whole_to=work.whole_to.get(log_partition, WHOLE),
+            leader_changes=work.leader_changes.get(log_partition, ()),
+            gaps=work.gaps.get(log_partition, ()),
+            topic_growth=work.topic_growth,
+        )
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
         """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found

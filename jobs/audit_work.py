@@ -73,6 +73,12 @@ class AuditWork:
     clock_steps: Mapping[int, tuple[int, ...]] | None = None
     """By log partition, where its time goes back, where that is known and recorded elsewhere; None: `batch_files` show
     it."""
+    gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By log partition, where parts of it begin that were never captured or cannot be read."""
+    leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By log partition, where its leader epochs begin."""
+    topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By topic, when (ms) it got more partitions."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     places: Mapping[str, int] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,7 +35,14 @@ from jobs.arrow_columns import (
 )
 from jobs.share_state import SavedShares
 from jobs.silver_reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
-from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES, TOPICS
+from schemas.tables.silver import (
+    CONFIGS,
+    GROUP_MEMBERS,
+    PARTITION_COUNTS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    TOPICS,
+)
 
 SHARE: Final = "SHARE"
 STILL_THERE_MS: Final = 2**62
@@ -243,6 +251,23 @@ def removed_topics(files: SilverFiles) -> Removed:
         if topic is not None:
             removed.setdefault(topic, []).append(at_ms)
     return {topic: sorted(times) for topic, times in removed.items()}
+
+
+def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
+    """By topic, when (ms) it got more partitions than it had before, where the metadata log was captured."""
+    rows = files.scan(PARTITION_COUNTS, ("topic_id", "topic", "partition_count", "valid_from", "learned_from"))
+    counts: dict[str, list[tuple[int, int, str | None, str]]] = {}
+    columns = (rows[name].to_pylist() for name in ("topic_id", "partition_count", "topic", "learned_from"))
+    times = epoch_ms_column(rows["valid_from"]).tolist()
+    for topic_id, count, topic, learned_from, at_ms in zip(*columns, times, strict=True):
+        counts.setdefault(topic_id, []).append((count, at_ms, topic, learned_from))
+    growth: dict[str, list[int]] = {}
+    for of_topic in counts.values():
+        # the first number is that with which the topic was made, or first seen
+        for _, at_ms, topic, learned_from in sorted(of_topic, key=itemgetter(0))[1:]:
+            if topic is not None and learned_from == CLUSTER_METADATA and at_ms >= 0:
+                growth.setdefault(topic, []).append(at_ms)
+    return {topic: sorted(times) for topic, times in growth.items()}
 
 
 def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:

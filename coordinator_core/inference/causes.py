@@ -5,6 +5,9 @@ came, a subscription changed, the metadata hash did. That somebody went is as ce
 A classic generation in which nothing of the kind changed was asked for by a member that joined again: its leader, which
 saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
 client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
+A leader may also learn late of partitions that were there before, so that they are new is certain only where the
+metadata log shows that the topic grew between the two generations.
+A static member that comes back makes no rebalance by itself (KIP-345): the coordinator only gives it another member id.
 A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
 (convertToClassicGroup), and what the last leaver had is assigned then.
 
@@ -58,10 +61,10 @@ ORDER: Final = (
     "FIRST",
     "MEMBER_JOINED",
     "SUBSCRIPTION_CHANGED",
-    "STATIC_MEMBER_REPLACED",
     "MEMBER_LEFT",
     "MEMBER_EXPIRED",
     "PARTITIONS_CHANGED",
+    "STATIC_MEMBER_REPLACED",
     "PROTOCOL_CHANGED",
     "UNKNOWN",
 )
@@ -94,6 +97,10 @@ class Step(NamedTuple):
     """Have its records no time, by which they are known to be of one operation?"""
     has_unread: bool = False
     """Does the log not tell what one of them subscribes to?"""
+    has_gap: bool = False
+    """Is a part of the log missing between the generation before and this one?"""
+    has_grown: bool = False
+    """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
 
     def has(self, event_type: str) -> bool:
         """Did the operation bring such an event?"""
@@ -125,7 +132,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
         causes.extend(_by_assignment(step))
     if not causes:
         causes.append(_by_default(step, before))
-    if not step.row.is_contiguous or step.is_timeless:
+    if not step.row.is_contiguous or step.is_timeless or step.has_gap:
         causes = [weaker(cause) for cause in causes]
     surest: dict[str, Cause] = {}
     for cause in sorted(set(causes), key=_order):
@@ -166,12 +173,15 @@ def _by_events(step: Step) -> Iterable[Cause]:
     if step.has("GROUP_CONVERTED"):
         yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
     if not step.member_count:
-        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN)
+        # one that had none before may have had some that are in no record
+        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if step.had_members else LIKELY)
     elif _is_first(step):
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
-    for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED", "STATIC_MEMBER_REPLACED"):
+    for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
             yield Cause(event_type, "IN_LOG", CERTAIN)
+    if step.has("STATIC_MEMBER_REPLACED"):
+        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.departures else LIKELY)
     if step.has("TOPOLOGY_CHANGED") and not step.has("MEMBER_JOINED"):
         yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
     if step.has("PROTOCOL_CHANGED"):
@@ -195,7 +205,10 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
     elif step.has_pattern:
         yield _by_pattern(step)
     elif step.row.metadata_hash != step.previous.metadata_hash:
-        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", CERTAIN)
+        # Kafka before 4.1 wrote no hash: the first one after an upgrade differs, whatever the topics are
+        is_unwritten = not (step.row.metadata_hash and step.previous.metadata_hash)
+        has_owned = step.movement.total > step.movement.came
+        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_unwritten and has_owned else CERTAIN)
     elif step.row.group_type == CONSUMER and not step.row.metadata_hash:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 
@@ -222,9 +235,8 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
     has_new = movement.came > movement.came_back
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
-        # what had an owner before, or has none now, may as well be told by a leader that knew less of the topics; one
-        # that learns late of a topic that a member had asked for assigns all of it at once
-        is_sure = movement.grew and not step.has_unread
+        # a leader that knew less of the topics would have assigned the same
+        is_sure = bool(movement.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and has_new:
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)

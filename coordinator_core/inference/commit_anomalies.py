@@ -93,7 +93,7 @@ def find_anomalies(
     verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
     verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
-    verdicts |= _resets(commits, groups)
+    verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
@@ -147,6 +147,11 @@ class GenerationsAt:
         """The generation which holds a place in the log, or None."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
+
+    def begin_at(self, log_offset: int) -> int:
+        """Where the generation begins which holds a place in the log; -1 where none does."""
+        index = bisect_right(self._begins, log_offset) - 1
+        return self._begins[index] if index >= 0 else -1
 
     def type_at(self, log_offset: int) -> str | None:
         """The group's type at a place in the log; that of the nearest generation where none holds it."""
@@ -301,16 +306,22 @@ def _anomaly(
 _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
-def _resets(commits: GroupCommits, groups: GenerationsAt) -> dict[int, Verdict]:
-    """Plain commits while an emptied group had no member."""
+def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
+    """Plain commits while an emptied group had no member. Behind a part of the log that is missing it may have got
+    members again."""
+    commits = life.commits
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     verdicts: dict[int, Verdict] = {}
     for first, end in groups.emptied_rows(commits.log_offset):
         mine, starts = by_partition(commits.taken(slice(first, end)), is_plain[first:end])
         for begin, to in pairwise(starts.tolist()):
             if to - begin <= RESETS_MAX:
-                verdict = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", CERTAIN)
-                verdicts |= dict.fromkeys((first + mine[begin:to]).tolist(), verdict)
+                for row in (first + mine[begin:to]).tolist():
+                    is_sure = not life.has_gap(
+                        groups.begin_at(int(commits.log_offset[row])), int(commits.log_offset[row])
+                    )
+                    confidence = CERTAIN if is_sure else LIKELY
+                    verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", confidence)
             else:
                 row = first + int(mine[begin])
                 verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)

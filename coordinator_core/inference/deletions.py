@@ -13,10 +13,12 @@ What expires hangs on the broker. Before 2.1 the value itself says when (expireT
 topic or not; brokers since write that too where a client asks for a retention. From 2.1 on `offsets.retention.minutes`
 counts, and a subscribed topic is spared; but until 3.1 not while its classic group rebalances (KAFKA-13636).
 
-So it is proven that a topic was deleted where the metadata log shows it, or where the group was subscribed to it,
-nothing of it was kept, and it cannot have expired: groups other than classic have no such gap, and no retention is
-shorter than a minute. It is proven that an offset expired where its own expiry had passed at the check. The rest is as
-likely as the settings of the broker are known.
+So it is proven that a topic was deleted where the metadata log shows it, and nowhere else: that a group was
+subscribed to the topic and kept nothing of it is likely at best, since other groups may have kept their offsets,
+which the log of one group does not show. An operation that took an offset of another topic too, or one that was
+committed after the topic was removed, is no proof either: then the topic was made again, or the whole group was
+deleted. It is proven that an offset expired where its own expiry had passed at the check. The rest is as likely as
+the settings of the broker are known.
 """
 
 import json
@@ -116,16 +118,17 @@ class Deletions:
         for step in self._steps(rows):
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
             offsets = {row: self._deleted(row, generation) for row in step.rows}
+            removals = self._removals(step, offsets)
             may_have_expired = all(offset.may_have_expired for offset in offsets.values())
             age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
             # of one topic in one operation nothing differs but what the values themselves say
-            alike: dict[tuple[int, int | None], Why] = {}
+            alike: dict[tuple[int, int | None, str | None], Why] = {}
             for row in step.rows:
-                expire_at_ms = offsets[row].expire_at_ms
-                kind = int(self._life.commits.topic[row]), expire_at_ms
+                expire_at_ms, removal = offsets[row].expire_at_ms, removals[row]
+                kind = int(self._life.commits.topic[row]), expire_at_ms, removal
                 if kind not in alike:
                     expired = self._expired(expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
-                    alike[kind] = self._why(row, step, expired, may_have_expired, generation)
+                    alike[kind] = self._why(row, step, expired, may_have_expired, generation, removal)
                 causes[row] = alike[kind]
         return causes
 
@@ -136,22 +139,21 @@ class Deletions:
         expired: Why | None,
         may_have_expired: bool,
         generation: GenerationRow | None,
+        removal: str | None,
     ) -> Why:
-        commits = self._life.commits
-        removal = self._removal_before(commits.topics[commits.topic[row]], step.at_ms)
-        if removal == CERTAIN and not self._life.has_clock_step(-1, step.last_log_offset):
+        others = self._others(row, step)
+        if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
         if expired is not None and expired.method == EXPIRE_TIME:
-            return expired
-        others = self._others(row, step)
+            # a check takes all that has expired
+            return expired._replace(confidence=LIKELY) if others.outlived_expiry else expired
         if self._subscriptions.holds(row, step.at_ms):
             if others.are_kept:
                 return self._of_some_subscribed(expired, may_have_expired)
-            is_proven = not may_have_expired or (generation is not None and generation.group_type != CLASSIC)
-            if expired is not None and not is_proven:
+            is_spared = generation is not None and generation.group_type != CLASSIC
+            if expired is not None and not is_spared:
                 return expired
-            is_proven = is_proven and not others.came_later
-            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, CERTAIN if is_proven else LIKELY)
+            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS if others.came_later else LIKELY)
         if removal is not None and not others.are_kept:
             return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
         if not may_have_expired:
@@ -183,12 +185,33 @@ class Deletions:
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
         return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
-    def _removal_before(self, topic: str, at_ms: int) -> str | None:
-        """CERTAIN: the topic was removed just before; LIKELY: about then."""
-        times = self._removed.get(topic, ())
-        if any(0 <= at_ms - removed_ms <= REMOVAL_MS for removed_ms in times):
+    def _removals(self, step: _Step, offsets: Mapping[int, "_Deleted"]) -> Mapping[int, str | None]:
+        """For each row of an operation: was its topic removed then, as far as the metadata log shows it?
+
+        An operation that took an offset of a topic that was not removed was not caused by the removal of another one.
+        """
+        if not self._removed:
+            return dict.fromkeys(step.rows)
+        found = {row: self._removal_before(row, step.at_ms, offsets[row].committed_ms) for row in step.rows}
+        if None not in found.values():
+            return found
+        return {row: None if removal is None else LIKELY for row, removal in found.items()}
+
+    def _removal_before(self, row: int, at_ms: int, committed_ms: int | None) -> str | None:
+        """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about then."""
+        commits = self._life.commits
+        times = self._removed.get(commits.topics[commits.topic[row]], ())
+        if any(
+            0 <= at_ms - removed_ms <= REMOVAL_MS and (committed_ms is None or committed_ms <= removed_ms)
+            for removed_ms in times
+        ):
             return CERTAIN
-        return LIKELY if any(0 < removed_ms - at_ms <= CLOCKS_MS for removed_ms in times) else None
+        is_near = any(
+            -CLOCKS_MS <= at_ms - removed_ms <= REMOVAL_MS
+            and (committed_ms is None or committed_ms <= removed_ms + CLOCKS_MS)
+            for removed_ms in times
+        )
+        return LIKELY if is_near else None
 
     def _steps(self, rows: Sequence[int]) -> Iterable[_Step]:
         """Tombstones which follow each other in the log at one millisecond are of one operation."""
@@ -241,40 +264,42 @@ class Deletions:
         rows = self._applied[int(commits.topic[row]), int(commits.partition[row])]
         place = self._last_before(rows, row)
         if place < 0 or commits.change[rows[place]] == _DELETE:
-            return _Deleted(None, None, True)
+            return _Deleted(None, None, True, None)
         at_ms, base_ms = int(commits.recorded_at_ms[row]), int(commits.recorded_at_ms[rows[place]])
         if base_ms == NONE_MS:
             # a record that bears no time still carries that of its commit
             base_ms = int(commits.applied_at_ms[rows[place]])
+        committed_ms = None if base_ms == NONE_MS else base_ms
         if NONE_MS in {at_ms, base_ms}:
-            return _Deleted(None, None, True)
+            return _Deleted(None, None, True, committed_ms)
         expire_at_ms = int(commits.expire_at_ms[rows[place]])
         if expire_at_ms != NO_EXPIRY:
             # the leader that wrote the tombstone went by its own clock, whatever that of the leader before
-            return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms)
+            return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms, committed_ms)
         if self._life.has_clock_step(int(commits.log_offset[rows[place]]), int(commits.log_offset[row])):
-            return _Deleted(None, None, True)
+            return _Deleted(None, None, True, committed_ms)
         if generation is not None and generation.group_type == CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
-                return _Deleted(None, None, True)
+                return _Deleted(None, None, True, committed_ms)
             base_ms = min(base_ms, generation.valid_from)
-        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS)
+        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
 
     def _others(self, row: int, step: _Step) -> "_Others":
         """What became of the other partitions of the topic."""
         commits = self._life.commits
         deleted = {int(commits.partition[other]) for other in step.rows if commits.topic[other] == commits.topic[row]}
-        are_kept = came_later = False
+        are_kept = came_later = outlived_expiry = False
         for partition, rows, last in self._of_topic[int(commits.topic[row])]:
             if partition in deleted:
                 continue
             place = self._last_before(rows, row)
             if place >= 0 and commits.change[rows[place]] != _DELETE:
-                are_kept |= not self._is_deleted_with(step, rows[place + 1 :])
+                is_kept = not self._is_deleted_with(step, rows[place + 1 :])
+                expire_at_ms = int(commits.expire_at_ms[rows[place]])
+                are_kept |= is_kept
+                outlived_expiry |= is_kept and expire_at_ms != NO_EXPIRY and expire_at_ms < step.at_ms
             came_later |= last > place
-            if are_kept and came_later:
-                break
-        return _Others(are_kept, came_later)
+        return _Others(are_kept, came_later, outlived_expiry)
 
     def _is_deleted_with(self, step: _Step, rows: I32) -> bool:
         """Is the next that becomes of a partition that its offset is deleted, soon after others?"""
@@ -293,6 +318,8 @@ class _Deleted(NamedTuple):
     expire_at_ms: int | None
     """What its own value says."""
     may_have_expired: bool
+    committed_ms: int | None
+    """When it was committed; None where the log does not show it."""
 
 
 class _Others(NamedTuple):
@@ -302,6 +329,8 @@ class _Others(NamedTuple):
     """One kept its offset: the topic is there."""
     came_later: bool
     """One was committed after."""
+    outlived_expiry: bool
+    """One kept its offset though its own expiry had passed."""
 
 
 class _Subscriptions:

@@ -17,8 +17,9 @@ same records). What else it shows:
   of a session sent none: it expired.
 
 Proof there is one only: a classic member cannot have expired sooner than its time-outs allow, so it left, by itself or
-by an admin's hand. All else is likely at best. Where nothing speaks for one or the other, the cause is UNKNOWN: clients
-that are killed are as common in a log as clients that close.
+by an admin's hand; and only while one leader wrote the log, since two have two clocks. All else is likely at best.
+Where nothing speaks for one or the other, the cause is UNKNOWN: clients that are killed are as common in a log as
+clients that close.
 """
 
 from bisect import bisect_right
@@ -178,8 +179,10 @@ class _Departures:
         return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
 
     def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
-        """Did the time of the log go back between two generations? Then nobody knows how long it was."""
-        return self._life.has_clock_step(-1 if previous is None else previous.from_log_offset, now.from_log_offset)
+        """Did the time of the log go back between two generations, or did another leader take over, whose clock may
+        differ? Then nobody knows how long it was."""
+        begin, end = -1 if previous is None else previous.from_log_offset, now.from_log_offset
+        return self._life.has_clock_step(begin, end) or self._life.has_leader_change(begin, end)
 
     def _by_own_session(
         self,

@@ -40,7 +40,7 @@ from coordinator_core.inference.commit_anomalies import (
     jumps,
 )
 from coordinator_core.inference.days import SHARE, UNKNOWN_TYPE, DayCounts
-from coordinator_core.inference.deletions import CERTAIN, SUBSCRIBED_TOPIC, TOGETHER_MS, TOPIC_DELETED
+from coordinator_core.inference.deletions import LIKELY, SUBSCRIBED_TOPIC, TOGETHER_MS, TOPIC_DELETED
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
@@ -101,7 +101,7 @@ class GroupFacts(NamedTuple):
     tombstone_ms: int
     """When the last tombstone of its offsets was written; -1: nobody knows; NO_TOMBSTONE: none was."""
     has_lost_topic: bool
-    """One of its tombstones is called certain proof that a subscribed topic was deleted."""
+    """One of its tombstones is said to be likely of a subscribed topic that was deleted."""
     changed_ms: int
     """When a member came or went last; -1: never."""
     member_count: int
@@ -196,9 +196,9 @@ class GroupBefore:
 
 
 def has_lost_topic(anomalies: Iterable[AnomalyRow]) -> bool:
-    """Is a subscribed topic said to have been deleted, certainly, and yet not because the metadata log shows it?"""
-    certain = TOPIC_DELETED, SUBSCRIBED_TOPIC, CERTAIN
-    return any((row.likely_cause, row.method, row.confidence) == certain for row in anomalies)
+    """Is a subscribed topic said to have been deleted, likely, and yet not because the metadata log shows it?"""
+    likely = TOPIC_DELETED, SUBSCRIBED_TOPIC, LIKELY
+    return any((row.likely_cause, row.method, row.confidence) == likely for row in anomalies)
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:

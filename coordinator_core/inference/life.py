@@ -1,6 +1,7 @@
 """All that silver holds of one group."""
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ NONE_MS = -1
 _DELETE: Final = CHANGES.index("DELETE")
 WHOLE: Final = 2**63 - 1
 """Behind all offsets."""
+NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
 NO_EXPIRY: Final = 0
 """The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
 
@@ -85,6 +87,22 @@ class GroupLife(NamedTuple):
     not there proves nothing."""
     clock_steps: tuple[int, ...] = ()
     """Places where the time of its log partition went back, ascending."""
+    leader_changes: tuple[int, ...] = ()
+    """Places from which on another leader, or another term of one, wrote its log partition, ascending. Each goes by its
+    own clock, and loads the group with new time-outs."""
+    gaps: tuple[int, ...] = ()
+    """Where parts of its log partition begin that were never captured or cannot be read, ascending."""
+    topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
+    """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
+
+    def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """Did another leader write a place than one before it? Then their times may be of two clocks."""
+        changes = self.leader_changes
+        return bisect_right(changes, from_log_offset) < bisect_right(changes, to_log_offset)
+
+    def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """Is a part of the log missing between two places? Then anything may have happened there."""
+        return bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Did the time go back behind a place and up to another? Then their times do not tell how long it was."""

@@ -41,8 +41,8 @@ class Movement(NamedTuple):
     """How many of those had an owner in some plan before that one."""
     went: int = 0
     """How many had an owner in the plan before, and have none now."""
-    grew: int = 0
-    """How many never had an owner, of topics of which others had one in the plan before."""
+    grown_topics: frozenset[str] = frozenset()
+    """Topics of which a partition has an owner for the first time, and others had one in the plan before."""
 
     @property
     def stickiness(self) -> float | None:
@@ -94,7 +94,8 @@ class Plans:
         if planned_at is None:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
-        moved = new = came = went = grew = 0
+        moved = new = came = went = 0
+        grown: set[str] = set()
         more: Counter[str] = Counter()
         identities: dict[str, str] = {}
         """Of members that hold something then."""
@@ -112,12 +113,15 @@ class Plans:
             owners = frozenset(map(identities.__getitem__, holders))
             before = self._owners.get(key)
             new += before is None
-            grew += before is None and self._topics[key[0]] > 0
+            if before is None and self._topics[key[0]] > 0:
+                grown.add(key[0])
             moved += before is not None and before != owners
             self._owners[key] = owners
         self._touched.clear()
         self._topics.update(more)
-        return Movement(len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went, grew)
+        return Movement(
+            len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went, frozenset(grown)
+        )
 
     def planned_at(self, row: GenerationRow) -> int | None:
         """The last record of the operation that made the plan of a generation; None where none did."""

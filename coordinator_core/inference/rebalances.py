@@ -6,7 +6,7 @@ their members one by one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from coordinator_core.history.groups import LEFT_OR_EXPIRED
@@ -107,6 +107,7 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
         left = [m for m in present.ended_at(row.from_log_offset) if m.ended_by == LEFT_OR_EXPIRED]
         had_members = present.count > 0
         present.move_to(row.from_log_offset)
+        movement = plans.movement(row, is_empty=not present.count)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
             Step(
@@ -117,15 +118,28 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
                 departures=tuple(departed[stretch_of(member)] for member in left),
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
-                movement=plans.movement(row, is_empty=not present.count),
+                movement=movement,
                 had_members=had_members,
                 # a classic group is one record
                 is_timeless=row.group_type != CLASSIC and row.from_log_offset in life.timeless,
                 has_unread=present.unread_count > 0,
+                has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
+                has_grown=_has_grown(life, movement.grown_topics, previous, row),
             ),
             left,
         )
         before = row
+
+
+def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow | None, row: GenerationRow) -> bool:
+    """Did one of these topics get more partitions after a generation was written, and before the next one was?"""
+    if previous is None or life.has_clock_step(previous.from_log_offset, row.from_log_offset):
+        return False
+    if not life.timeless.isdisjoint((previous.from_log_offset, row.from_log_offset)):
+        return False
+    return any(
+        previous.valid_from < at_ms <= row.valid_from for topic in topics for at_ms in life.topic_growth.get(topic, ())
+    )
 
 
 def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:

@@ -39,6 +39,7 @@ class SmallLog:
         self.partition = partition
         self.batches: list[bytes] = []
         self.next_offset = 0
+        self.leader_epoch = 0
 
     def write(self, root: Path) -> Path:
         """As a segment under a folder of logs, which is given back."""
@@ -65,7 +66,11 @@ class SmallLog:
             is_transactional = producer_id >= 0
             epoch = 0 if is_transactional else -1
             batch = build_batch(
-                records, is_transactional=is_transactional, producer_id=producer_id, producer_epoch=epoch
+                records,
+                leader_epoch=self.leader_epoch,
+                is_transactional=is_transactional,
+                producer_id=producer_id,
+                producer_epoch=epoch,
             )
             self.batches.append(batch)
         self.next_offset += 1
@@ -113,7 +118,9 @@ class SmallLog:
     def generation(
         self, group_id: str, generation: int, members: dict[str, tuple[int, ...]], at_ms: int | None, **how: Any
     ) -> None:
-        """A generation of a classic group whose members read topic `in`. `state_ms`: of its state."""
+        """A generation of a classic group whose members read topic `in`. `state_ms`: of its state; `instances`: group
+        instance ids by member."""
+        instances = how.pop("instances", {})
         state_ms = how.pop("state_ms", at_ms)
         value = {
             "protocol_type": "consumer",
@@ -124,7 +131,7 @@ class SmallLog:
             "members": tuple(
                 {
                     "member_id": member_id,
-                    "group_instance_id": None,
+                    "group_instance_id": instances.get(member_id),
                     "client_id": member_id,
                     "client_host": f"/{member_id}",
                     "rebalance_timeout": REBALANCE_MS,

@@ -83,10 +83,10 @@ CLASSIC_CASES = {
         ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS"),
     ),
     "everybody went": (classic(2, {}, state_at=2_000), (), ("GROUP_EMPTIED", "NO_MEMBERS_LEFT", "CERTAIN")),
-    "more partitions": (
+    "more partitions, or a leader that learned late of them": (
         classic(2, {"a": (0, 1, 4), "b": (2, 3, 5)}),
         (),
-        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "CERTAIN"),
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
     ),
     "other topics": (
         classic(2, A_AND_B, topics={"a": ("t", "u")}),
@@ -159,6 +159,25 @@ def test_cooperative_members_hand_over_in_two_steps(protocol: str, confidence: s
     ]
 
 
+@pytest.mark.parametrize(
+    ("grown_ms", "partitions", "confidence"),
+    [
+        pytest.param(2_000, (0, 1, 4), "CERTAIN", id="between the two"),
+        pytest.param(500, (0, 1, 4), "LIKELY", id="before: its leader learned late"),
+        pytest.param(500_000, (0, 1, 4), "LIKELY", id="after"),
+        pytest.param(2_000, (0,), "LIKELY", id="no new one was assigned"),
+    ],
+)
+def test_a_topic_that_the_metadata_log_shows_to_grow(
+    grown_ms: int, partitions: tuple[int, ...], confidence: str
+) -> None:
+    """New partitions are certain where the topic got more of them between the two generations."""
+    first, second = classic(1, A_AND_B, state_at=1_000), classic(2, {"a": partitions, "b": (2, 3)})
+    life = life_of([(0, classic(0, {})), (1_000, first), (400_000, second)], ())
+    row = audit_group(life._replace(topic_growth={"t": (grown_ms,)}), SETTINGS).rebalances[-1]
+    assert (row.cause, row.confidence) == ("PARTITIONS_CHANGED", confidence)
+
+
 def test_partitions_that_come_back_are_no_new_ones() -> None:
     """That the topic has more partitions is certain only where one is assigned that never was before."""
     two, one = {"a": (0, 1)}, {"a": (0,)}
@@ -188,7 +207,7 @@ def test_a_group_that_was_converted_back() -> None:
     assert [(row.cause, row.method, row.confidence) for row in rows[1:]] == [
         ("GROUP_CONVERTED", "CONVERTED", "CERTAIN"),
         ("GROUP_CONVERTED", "CONVERSION_FOLLOW_UP", "LIKELY"),
-        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "CERTAIN"),
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
     ]
 
 

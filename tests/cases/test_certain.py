@@ -1,0 +1,207 @@
+"""What is not proven is not CERTAIN: logs in which what looks like a proof has another cause."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core import codec
+from schemas import cluster_metadata as metadata
+from schemas.consumer_offsets import RecordType
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.coordinator_core.group_records import T1
+from tests.jobs.builders import batch, write_segment
+
+MINUTE_MS = 60_000
+REMOVED_MS = NOON_MS + 10 * MINUTE_MS
+
+
+def deleted(ledger: Ledger, group_id: str = "g") -> list[tuple[str | None, str]]:
+    """Why offsets of a group went, and how sure that is."""
+    return [
+        (row["likely_cause"], row["confidence"])
+        for row in sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+        if row["kind"] == "DELETED" and row["group_id"] == group_id
+    ]
+
+
+def last_rebalance(ledger: Ledger) -> tuple[str, str]:
+    """Cause of the newest rebalance, and how sure it is."""
+    row = max(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    return row["cause"], row["confidence"]
+
+
+def topic_removed(root: Path) -> Path:
+    """A metadata log in which topic `in` is made and removed."""
+    made = codec.make(metadata.TOPIC_RECORD, topic_id=T1, name="in")
+    gone = codec.make(metadata.REMOVE_TOPIC_RECORD, topic_id=T1)
+    data = batch(0, timestamp_ms=NOON_MS, value=codec.encode_metadata(metadata.TOPIC_RECORD, made, 0))
+    data += batch(1, timestamp_ms=REMOVED_MS, value=codec.encode_metadata(metadata.REMOVE_TOPIC_RECORD, gone, 0))
+    write_segment(root, "__cluster_metadata", 0, 0, data)
+    return root
+
+
+def test_a_topic_that_another_group_goes_on_with(ledger: Ledger, tmp_path: Path) -> None:
+    """That a subscribed topic of which the group keeps nothing was deleted is not certain: another group reads on."""
+    log = SmallLog()
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.commit("other", 0, 5, NOON_MS + 1_000)
+    log.commit("g", 0, None, NOON_MS + 2_000)
+    log.commit("other", 0, 9, NOON_MS + 3_000)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert deleted(ledger) == [("TOPIC_DELETED", "LIKELY")]
+
+
+def test_a_topic_that_was_made_again(ledger: Ledger, tmp_path: Path) -> None:
+    """What was committed after the topic was removed is of another topic, and did not go with that one."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.commit("g", 0, None, REMOVED_MS + 44)
+    log.commit("g", 0, 7, REMOVED_MS + 10_000)
+    log.commit("g", 0, None, REMOVED_MS + 20_000)
+    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
+    first, second = deleted(ledger)
+    assert first == ("TOPIC_DELETED", "CERTAIN")
+    assert second[0] != "TOPIC_DELETED"
+
+
+def test_offsets_of_other_topics_in_the_same_operation(ledger: Ledger, tmp_path: Path) -> None:
+    """A group that is deleted just after a topic was removed loses offsets of all topics at once."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.commit("g", 0, 5, NOON_MS + 1_000, topic="kept")
+    log.commit("g", 0, None, REMOVED_MS + 20_000)
+    log.commit("g", 0, None, REMOVED_MS + 20_000, topic="kept")
+    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
+    assert ("TOPIC_DELETED", "CERTAIN") not in deleted(ledger)
+
+
+def test_another_partition_of_a_removed_topic_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+    """The coordinator deletes the offsets of all partitions: one that stays shows that it was something else."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.commit("g", 1, 5, NOON_MS + 1_000)
+    log.commit("g", 0, None, REMOVED_MS + 44)
+    log.commit("g", 1, 6, REMOVED_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
+    assert deleted(ledger) != [("TOPIC_DELETED", "CERTAIN")]
+
+
+@pytest.mark.parametrize(("leader_epoch", "confidence"), [(0, "CERTAIN"), (1, "LIKELY")])
+def test_a_member_that_goes_under_another_leader(
+    ledger: Ledger, tmp_path: Path, leader_epoch: int, confidence: str
+) -> None:
+    """Between records of two leaders nobody knows how long it was: the clock of the second may be far behind."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.leader_epoch = leader_epoch
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("MEMBER_LEFT", confidence)
+
+
+def with_gap(ledger: Ledger, root: Path, first: SmallLog, second: SmallLog) -> None:
+    """Two captures with offsets between them that nobody saw."""
+    first.write(root / "first")
+    folder = root / "second" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    begin = second.next_offset - len(second.batches)
+    (folder / f"{begin:020d}.log").write_bytes(b"".join(second.batches))
+    ledger.night(root / "first", number=1)
+    ledger.night(root / "second", number=2)
+    assert "MISSING" in {row["kind"] for row in ledger.rows("bronze.coverage")}
+
+
+def test_commits_to_an_empty_group_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """Where a part of the log is missing, an emptied group may have got members that committed: no certain reset."""
+    first, second = SmallLog(), SmallLog()
+    first.generation("g", 1, {"m": (0,)}, NOON_MS)
+    first.commit("g", 0, 5, NOON_MS + 1_000)
+    first.generation("g", 2, {}, NOON_MS + 2_000)
+    second.skip(40)
+    second.commit("g", 0, 9, NOON_MS + MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    found = {row["confidence"] for row in ledger.rows("gold.commit_anomalies") if row["kind"] == "EMPTY_GROUP_RESET"}
+    assert found == {"LIKELY"}
+
+
+def test_a_rebalance_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """Where a part of the log is missing, the group may have been made again in it, with numbers that fit by chance."""
+    first, second = SmallLog(), SmallLog()
+    first.generation("g", 1, {"a": (0, 1)}, NOON_MS)
+    second.skip(40)
+    second.generation("g", 2, {"a": (0,), "b": (1,)}, NOON_MS + 60 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    assert last_rebalance(ledger) == ("MEMBER_JOINED", "LIKELY")
+
+
+def test_a_leader_that_learned_late_of_partitions(ledger: Ledger, tmp_path: Path) -> None:
+    """Partitions assigned for the first time may have been there for long: without the metadata log it is likely."""
+    log = SmallLog()
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.generation("g", 2, {"m": (0, 1)}, NOON_MS + 6 * MINUTE_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "LIKELY")
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_a_topic_that_grew_between_two_generations(ledger: Ledger, tmp_path: Path, nights: int) -> None:
+    """The metadata log proves it, be it read a night later."""
+    made = codec.make(metadata.TOPIC_RECORD, topic_id=T1, name="in")
+    data = batch(0, timestamp_ms=NOON_MS, value=codec.encode_metadata(metadata.TOPIC_RECORD, made, 0))
+    for offset, at_ms in ((1, NOON_MS), (2, NOON_MS + 5 * MINUTE_MS)):
+        partition = codec.make(metadata.PARTITION_RECORD, partition_id=offset - 1, topic_id=T1)
+        value = codec.encode_metadata(metadata.PARTITION_RECORD, partition, 0)
+        data += batch(offset, timestamp_ms=at_ms, value=value)
+    write_segment(tmp_path / "metadata", "__cluster_metadata", 0, 0, data)
+    log = SmallLog()
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.generation("g", 2, {"m": (0, 1)}, NOON_MS + 6 * MINUTE_MS)
+    logs = log.write(tmp_path / "logs")
+    if nights == 1:
+        ledger.night(logs, tmp_path / "metadata")
+    else:
+        ledger.night(logs, number=1)
+        assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "LIKELY")
+        ledger.night(tmp_path / "metadata", number=2)
+    assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "CERTAIN")
+
+
+def group_epoch(log: SmallLog, epoch: int, metadata_hash: int, at_ms: int) -> None:
+    """A group epoch of a consumer group."""
+    fields = {"epoch": epoch, "metadata_hash": metadata_hash}
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, fields, at_ms)
+
+
+def target(log: SmallLog, epoch: int, at_ms: int) -> None:
+    """A target assignment of partition 0 to the one member."""
+    value: dict[str, Any] = {"topic_partitions": [{"topic_id": T1, "partitions": (0,)}]}
+    kind = RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER
+    log.group_record(kind, {"group_id": "g", "member_id": "m"}, value, at_ms)
+    kind = RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA
+    log.group_record(kind, {"group_id": "g"}, {"assignment_epoch": epoch}, at_ms)
+
+
+def test_the_first_hash_after_an_upgrade(ledger: Ledger, tmp_path: Path) -> None:
+    """Kafka before 4.1 wrote no hash of the topics: that one is there now does not show that they changed."""
+    log = SmallLog()
+    member = {"client_id": "c", "client_host": "/h", "subscribed_topic_names": ("in",), "rebalance_timeout_ms": 300_000}
+    kind = RecordType.CONSUMER_GROUP_MEMBER_METADATA
+    log.group_record(kind, {"group_id": "g", "member_id": "m"}, member, NOON_MS)
+    group_epoch(log, 1, 0, NOON_MS)
+    target(log, 1, NOON_MS)
+    group_epoch(log, 2, 77, NOON_MS + MINUTE_MS)
+    target(log, 2, NOON_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger)[1] != "CERTAIN"
+
+
+def test_a_static_member_that_comes_back(ledger: Ledger, tmp_path: Path) -> None:
+    """By itself it makes no rebalance (KIP-345), so it is not certain that it made this one."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, instances={"b": "i"})
+    log.generation("g", 2, {"a": (0,), "b2": (1,)}, NOON_MS + MINUTE_MS, instances={"b2": "i"})
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("STATIC_MEMBER_REPLACED", "LIKELY")
