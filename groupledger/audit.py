@@ -51,6 +51,7 @@ from jobs.share_reader import (
     configs,
     removed_topics,
     share_members,
+    topic_growth,
 )
 from jobs.silver_reader import COMMIT_COLUMNS, GROUP_ROWS, group_lives
 from jobs.silver_rows import rows_table
@@ -72,6 +73,7 @@ from schemas.tables.silver import (
     CONFIGS,
     GROUP_MEMBERS,
     OFFSET_COMMITS,
+    PARTITION_COUNTS,
     SHARE_BATCH_TRANSITIONS,
     SHARE_PARTITION_STATES,
     TOPICS,
@@ -339,9 +341,9 @@ class _Silver:
         tables = {
             table.full_name: self._collected(self._frames[table.full_name].select("cluster_id", *names), table)
             for table, names in FACT_COLUMNS.items()
-            if table in (TOPICS, CONFIGS, END_OFFSETS) and self.has(table)
+            if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
         }
-        return _Facts(self._topic, tables, self._log_ends(), self._steps())
+        return _Facts(self._topic, tables, self._log_ends(), self._steps(), self._leader_changes())
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
         schema = arrow_schema(table)
@@ -360,6 +362,18 @@ class _Silver:
             (row["cluster_id"], row["log_partition"]): _LogEnd(*(row[name] for name in _LogEnd._fields))
             for row in rows.toArrow().to_pylist()
         }
+
+    def _leader_changes(self) -> "dict[LogPlace, tuple[int, ...]]":
+        """Where leader epochs of log partitions begin, as batches show it; records do not."""
+        if not self.has(RECORD_BATCHES):
+            return {}
+        frame = self._frames[RECORD_BATCHES.full_name]
+        frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("leader_epoch").isNotNull())
+        epochs = frame.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION), "leader_epoch")
+        changes: dict[LogPlace, list[int]] = {}
+        for row in epochs.agg(F.min("base_offset").alias("log_offset")).toArrow().to_pylist():
+            changes.setdefault((row["cluster_id"], row[LOG_PARTITION]), []).append(row["log_offset"])
+        return {log: tuple(sorted(offsets)) for log, offsets in changes.items()}
 
     def _steps(self) -> "dict[LogPlace, list[LogAnomalyRow]]":
         """Where the time of log partitions goes back."""
@@ -406,7 +420,8 @@ FACT_COLUMNS: Final[Columns] = {
     CONFIGS: tuple(name for name in CONFIGS.column_names if name not in ("cluster_id", "to_log_offset")),
     COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "last_timestamp"),
     END_OFFSETS: ("topic", "partition", "sampled_at", "end_offset"),
-    RECORD_BATCHES: ("topic", "partition", "base_offset", "max_timestamp"),
+    RECORD_BATCHES: ("topic", "partition", "base_offset", "max_timestamp", "leader_epoch"),
+    PARTITION_COUNTS: ("topic_id", "topic", "partition_count", "valid_from", "learned_from"),
 }
 
 
@@ -448,6 +463,8 @@ class _LogEnd(NamedTuple):
     next_offset: int | None
     end_ms: int | None
     """When its newest record was written."""
+    gaps: Sequence[int] = ()
+    """Where parts of it begin that were never read, or could not be, ascending."""
 
 
 def _ends_of_coverage(coverage: DataFrame) -> DataFrame:
@@ -458,6 +475,7 @@ def _ends_of_coverage(coverage: DataFrame) -> DataFrame:
         F.max(F.when(is_hole, F.col("to_offset"))).alias("last_missing"),
         F.max(F.when(is_captured, F.col("to_offset") + 1)).alias("next_offset"),
         F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
+        F.sort_array(F.collect_list(F.when(is_hole, F.col("from_offset")))).alias("gaps"),
     )
 
 
@@ -472,6 +490,8 @@ def _ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
+        # compaction left them, as far as records show
+        F.array().cast("array<bigint>").alias("gaps"),
     )
 
 
@@ -497,6 +517,7 @@ class _OfCluster(NamedTuple):
     samples: Samples
     topics: pa.Table
     """silver.topics, of names that several topic ids had."""
+    topic_growth: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -507,6 +528,7 @@ class _Facts:
     tables: Mapping[str, pa.Table]
     ends: Mapping[LogPlace, _LogEnd] | None
     steps: Mapping[LogPlace, Sequence[LogAnomalyRow]]
+    leader_changes: Mapping[LogPlace, tuple[int, ...]]
     _found: dict[str | None, _OfCluster] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -528,6 +550,7 @@ class _Facts:
                 removed_topics(files),
                 end_samples(files),
                 named.filter(pc.is_in(named["topic"], value_set=several)),
+                topic_growth(files) if PARTITION_COUNTS.full_name in rows else {},
             )
         return self._found[cluster_id]
 
@@ -544,6 +567,7 @@ class _Facts:
 
     def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
         """The audit of one log partition."""
+        end = self.end(cluster_id, at)
         return AuditWork(
             cluster_id=cluster_id or "",
             number=0,
@@ -553,6 +577,9 @@ class _Facts:
             targets={},
             inference=inference,
             whole_to={at: self.whole_to(cluster_id, at)},
+            gaps={at: () if end is None else tuple(end.gaps)},
+            leader_changes={at: self.leader_changes.get((cluster_id, at), ())},
+            topic_growth=self.of(cluster_id).topic_growth,
             clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},
         )
 

@@ -27,11 +27,13 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.errors import CoreError
 from coordinator_core.history.simple_log import CLUSTER_METADATA
+from coordinator_core.inference.broken_rules import LogAnomalyRow
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.arrow_schemas import arrow_schema
 from jobs.audit_groups import audit_groups, audit_groups_apart
 from jobs.audit_hanging import hanging_transactions
+from jobs.audit_log import write_broken_rules
 from jobs.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.audit_work import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.audits import WholeAudit
@@ -53,7 +55,7 @@ from jobs.replay_state import (
 )
 from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.runs import WholeRun, is_renamed_since
-from jobs.share_reader import topic_growth
+from jobs.share_reader import SHARE, topic_growth
 from jobs.silver_format import SILVER_FORMAT, other_version, require_current_silver
 from jobs.silver_reader import SilverFiles
 from jobs.sinks import OVERWRITE, Committed, TableFile, Warehouse
@@ -74,6 +76,8 @@ LOG_BYTES: Final = 400_000
 
 DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
 """Small ones, which the driver writes."""
+DRIVER_NUMBER: Final = 10**9
+"""In the names of its files; no task has so high a number."""
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
 """Written by tasks."""
 ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
@@ -217,10 +221,13 @@ def _audit(
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
 
+    failed: list[LogAnomalyRow] = []
     driver_rows = {
-        HANGING_TRANSACTIONS: hanging_transactions(warehouse, run, cluster_id),
-        SHARE_GROUP_SUMMARY: share_days(done, cluster_id),
+        HANGING_TRANSACTIONS: hanging_transactions(warehouse, run, cluster_id, failed),
+        SHARE_GROUP_SUMMARY: share_days(done, cluster_id, failed),
     }
+    if failed:
+        done.append(_said_of(failed, dataclasses.replace(work, number=DRIVER_NUMBER)))
 
     def put(table: Table) -> Committed:
         if table in driver_rows:
@@ -259,6 +266,15 @@ def _places(run: WholeRun) -> dict[str, int]:
     """Groups with records in several log partitions, and the one where Kafka looks for each."""
     left = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS)).left_behind(OFFSETS_TOPIC, None)
     return {group_id: move.log_partition for group_id, move in left.moves.items()}
+
+
+def _said_of(failed: Sequence[LogAnomalyRow], work: AuditWork) -> AuditDone:
+    """Groups that the driver could not judge, in a file of their own of gold.log_anomalies."""
+    of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
+    with AuditParts(work) as parts:
+        for is_share, topic in of_topics.items():
+            write_broken_rules([row for row in failed if (row.group_type == SHARE) == is_share], topic, parts)
+    return parts.done
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Of a log partition that was audited before, the commits which came since are rea
 anything else says more than that they commit on, the other tables. `inference.group_past` says what is kept for that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -32,6 +33,7 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import Settled
 from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
 from coordinator_core.log.chunk import BoolArray
+from jobs.audit_apart import failing
 from jobs.audit_clocks import clock_steps, steps_before
 from jobs.audit_days import FormerDays
 from jobs.audit_log import LagWriter, end_samples, write_broken_rules
@@ -118,20 +120,10 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
             left.packed()
             return left
 
-        def failing(groups: Sequence[str]) -> Iterator[LogAnomalyRow]:
-            try:
-                audit(TrialParts(work), frozenset(groups))
-            except (MemoryError, OSError):
-                raise
-            except Exception as error:
-                if len(groups) == 1:
-                    yield not_judged(error, groups[0], None, log_partition, 0)  # noqa: B023
-                    return
-                middle = len(groups) // 2
-                yield from failing(groups[:middle])
-                yield from failing(groups[middle:])
-
-        failed = list(failing(groups)) if groups else []
+        failed = [
+            not_judged(error, group_id, None, log_partition, 0)
+            for group_id, error in failing(groups, partial(audit, TrialParts(work)))
+        ]
         write_broken_rules(failed, work.topic, parts)
         names = frozenset(str(row.group_id) for row in failed)
         left = audit(parts, frozenset(groups) - names if names else only)

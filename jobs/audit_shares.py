@@ -1,6 +1,6 @@
 """The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
+from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
 from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups
 from coordinator_core.inference.share_past import (
@@ -30,6 +31,7 @@ from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from jobs.arrow_columns import numbers_of
 from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.audit_apart import failing
 from jobs.audit_clocks import clock_steps
 from jobs.audit_log import share_anomalies, write_broken_rules
 from jobs.audit_work import AuditDone, AuditParts, AuditWork
@@ -214,11 +216,31 @@ def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(wanted)).set_column(column, TOLD_LAST, pa.array(told_last))
 
 
-def share_days(done: Iterable[AuditDone], cluster_id: str) -> pa.Table:
-    """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day."""
-    rows = merged_days(
-        [counts for task in done for counts in task.share_counts], [row for task in done for row in task.days]
-    )
+def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
+    """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day. Groups for which
+    that fails are added to `failed`."""
+    tasks = list(done)
+    counts = [counts for task in tasks for counts in task.share_counts]
+    days = [row for task in tasks for row in task.days]
+    try:
+        return _days_table(counts, days, cluster_id)
+    except (MemoryError, OSError):
+        raise
+    except Exception:
+        group_ids = {place.group_id for part in counts for place in part.places} | {row.group_id for row in days}
+
+    def some(of: Set[str]) -> pa.Table:
+        own = [row for row in days if row.group_id in of]
+        return _days_table([part.of_groups(of) for part in counts], own, cluster_id)
+
+    found = list(failing(sorted(group_ids), some))
+    # what the days are of lies in log partitions of both topics
+    failed += [not_judged(error, group_id, SHARE, 0, 0) for group_id, error in found]
+    return some(group_ids - {group_id for group_id, _ in found})
+
+
+def _days_table(counts: Sequence[ShareCounts], days: Iterable[ShareGroupDayRow], cluster_id: str) -> pa.Table:
+    rows = merged_days(counts, days)
     schema = arrow_schema(SHARE_GROUP_SUMMARY)
     if not rows:
         return schema.empty_table()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -219,6 +220,8 @@ class AuditParts:
         """The same of gold.log_anomalies, of records before a place in the log."""
         for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
+            # a group that could not be judged is judged again each time
+            is_kept = pc.and_(is_kept, pc.not_equal(rows["rule"], NOT_JUDGED))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
 
     def former(self, table: Table, log_partition: int) -> pa.Table:

@@ -3,7 +3,7 @@
 Share partitions times days: what is old grows, and is added to by a few rows a night. So all of it is columns.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple, Self
@@ -66,6 +66,14 @@ class ShareCounts:
         days, *counts = (np.concatenate([_NONE, *(getattr(part, name) for part in parts)]) for name in _COLUMNS)
         place, day, row = distinct_pairs(np.concatenate([_NONE, *codes]), days)
         return cls(places, place, day, *(sums(row, numbers, len(place)) for numbers in counts))
+
+    def of_groups(self, group_ids: Set[str]) -> "ShareCounts":
+        """Those of some groups."""
+        is_kept = np.array([one.group_id in group_ids for one in self.places], np.bool_)
+        number, rows = np.cumsum(is_kept) - 1, is_kept[self.place]
+        columns = (getattr(self, name)[rows] for name in _COLUMNS)
+        places = tuple(one for one in self.places if one.group_id in group_ids)
+        return ShareCounts(places, number[self.place[rows]], *columns)
 
 
 _COLUMNS: Final = ("day", "acknowledged", "redelivered", "archived")

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
-from jobs import audit_groups, audit_shares, audit_work
+from jobs import audit_groups, audit_hanging, audit_shares, audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -208,4 +208,67 @@ def test_a_fault_in_what_is_done_for_many_groups_at_once(
     more(log, 3)
     assert ledger.night(log.write(tmp_path / "logs"), number=3).exit_code == 0
     assert whole.night(log.write(tmp_path / "logs")).exit_code == 0
+    assert gold(ledger) == gold(whole)
+
+
+def planted(real: Callable[..., Any], is_bad: Callable[..., bool]) -> Callable[..., Any]:
+    """A function that fails where something of a group whose id begins with `bad` is in what it is given."""
+
+    def failing(*args: Any, **more: Any) -> Any:
+        if is_bad(*args):
+            raise PlantedError("planted")
+        return real(*args, **more)
+
+    return failing
+
+
+def test_an_open_transaction_that_cannot_be_judged(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver says of transactions is said of all other groups; once it can be judged, no row is left."""
+    log = SmallLog()
+    for number, group_id in enumerate(("bad", "good")):
+        log.commit(group_id, 0, 10, NOON_MS, producer_id=7 + number)
+    log.commit("good", 1, 1, NOON_MS + 60 * 60_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            audit_hanging,
+            "hanging",
+            planted(audit_hanging.hanging, lambda commits, *_: commits.group_id == "bad"),
+        )
+        assert ledger.night(log.write(tmp_path / "logs")).exit_code == 3
+        assert [row["group_id"] for row in ledger.rows("gold.hanging_transactions")] == ["good"]
+        rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
+        assert [(row["group_id"], row["log_topic"], row["log_offset"]) for row in rows] == [
+            ("bad", "__consumer_offsets", 0)
+        ]
+    log.commit("good", 1, 2, NOON_MS + 61 * 60_000)
+    assert ledger.night(log.write(tmp_path / "logs"), number=2).exit_code == 0
+    assert sorted(row["group_id"] for row in ledger.rows("gold.hanging_transactions")) == ["bad", "good"]
+
+
+def test_days_of_a_share_group_that_cannot_be_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have their days, and gold is whole as soon as they can be."""
+    ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
+    log = SmallLog(0, SHARE_TOPIC)
+
+    def goes_on(night: int) -> Path:
+        for group_id in ("bad", "good", "other"):
+            batches = tuple((10 * at, 10 * at + 9, 4 * (at % 2), 1 + at % 2) for at in range(2 * night))
+            log.snapshot(group_id, NOON_MS + night * DAY_MS, batches, snapshot_epoch=night)
+        return log.write(tmp_path / "logs")
+
+    def is_bad(counts: Any, days: Any) -> bool:
+        return any(place.group_id == "bad" for part in counts for place in part.places)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_shares, "merged_days", planted(audit_shares.merged_days, is_bad))
+        for night in (1, 2):
+            assert ledger.night(goes_on(night), number=night).exit_code == 3
+            assert by_group(ledger, "gold.share_group_summary").keys() == {"good", "other"}
+            assert by_group(ledger, "gold.archived_records").keys() == {"bad", "good", "other"}
+            rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
+            assert [row["group_id"] for row in rows] == ["bad"]
+    assert ledger.night(goes_on(3), number=3).exit_code == 0
+    assert whole.night(tmp_path / "logs").exit_code == 0
     assert gold(ledger) == gold(whole)
