@@ -36,6 +36,9 @@ OUT_OF_PROPORTION: Final = 1.5
 than the stage waits."""
 RECORDS_PER_BATCH_MAX: Final = 100
 """Compaction leaves offsets without records: a batch is taken for no more than so many."""
+LARGEST_SHARE_MAX: Final = 0.8
+"""Of a bucket: with more in one, reading the log several times costs more than the stage waits."""
+NEARLY: Final = 1.05
 SAMPLE_COUNT: Final = 4
 """Places of a log partition at which keys are weighed: a chunk of some 100,000 records each, which tells the weight of
 a key with a hundredth of all records to a few percent."""
@@ -73,12 +76,30 @@ def cut_hot_logs(
         if index not in weights:
             cut.append(log)
             continue
-        owners = shared_out(weights[index], count)
+        owners = shared_out(weights[index], useful_count(weights[index], count))
+        if not any(owners):
+            cut.append(log)
+            continue
         cut += [
-            dataclasses.replace(log, bucket=bucket, bucket_count=count)
+            dataclasses.replace(log, bucket=bucket, bucket_count=max(owners) + 1)
             for bucket in buckets_of(owners, is_share=log.topic == SHARE_TOPIC)
         ]
     return cut
+
+
+def useful_count(weights: I64, count_max: int) -> int:
+    """As few buckets as make the largest as small as `count_max` would, give or take a little: one hot key is in one
+    bucket, and each other task would read the log for a few records. 1 where it is nearly all."""
+    total = max(int(weights.sum()), 1)
+
+    def largest(count: int) -> float:
+        owners = np.frombuffer(shared_out(weights, count), np.uint8)
+        return float(np.bincount(owners, weights=weights).max()) / total
+
+    least = largest(count_max)
+    if least > LARGEST_SHARE_MAX:
+        return 1
+    return next(count for count in range(1, count_max + 1) if largest(count) <= NEARLY * least)
 
 
 def bucket_counts(logs: Sequence[LogFiles], core_count: int, cut_records_min: int) -> list[int]:

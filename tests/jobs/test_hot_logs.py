@@ -5,13 +5,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.key_buckets import SLOT_COUNT
 from jobs import audit_groups, hot_logs
-from jobs.hot_logs import bucket_counts
+from jobs.hot_logs import bucket_counts, useful_count
 from jobs.replay_tasks import LogFiles
 from jobs.sinks import TableFile
 from schemas.tables.bronze import QUARANTINE
@@ -21,13 +23,11 @@ from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import GROUPS, NAMES, RUNS
 from tests.benchmarks import skewed
 from tests.cases.harness import CASES, Ledger
-from tests.conftest import RECORDINGS
+from tests.conftest import RECORDINGS, takes_minutes
 from tests.jobs.slices import slices_of
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 COMPARED: Final = (*SILVER_TABLES, *GOLD_TABLES, QUARANTINE, GROUPS, NAMES)
-OF_RUNS: Final = frozenset({"changed_version", "seen_at"})
-"""Columns that say when something was found."""
 
 
 def tables(ledger: Ledger) -> dict[str, list[str]]:
@@ -35,7 +35,7 @@ def tables(ledger: Ledger) -> dict[str, list[str]]:
 
     def rows(table: Table) -> list[str]:
         made = ledger.rows(table.full_name)
-        return sorted(repr({name: value for name, value in row.items() if name not in OF_RUNS}) for row in made)
+        return sorted(map(repr, made))
 
     return {table.full_name: rows(table) for table in COMPARED}
 
@@ -63,7 +63,7 @@ def cut_at_random(monkeypatch: pytest.MonkeyPatch, random: Random) -> list[int]:
     return made
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=takes_minutes) for seed in (2, 3))])
 def test_nights_in_buckets_make_the_tables_of_nights_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -150,6 +150,24 @@ def test_a_log_partition_is_cut_where_all_others_would_wait_for_it(
 ) -> None:
     """By its share of what is new, from a thousand records on."""
     assert bucket_counts(logs, core_count, 1_000) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "count_max", "expected"),
+    [
+        pytest.param([1] * 400, 8, 8, id="even"),
+        pytest.param([400, *[1] * 400], 8, 2, id="one key has half: the others make one bucket more"),
+        pytest.param([300, 300, *[1] * 300], 8, 3, id="two keys have two thirds"),
+        pytest.param([900, *[1] * 100], 8, 1, id="one key has nearly all"),
+        pytest.param([5], 4, 1, id="one key"),
+        pytest.param([], 4, 1, id="no keys: markers alone"),
+    ],
+)
+def test_no_more_buckets_than_are_of_use(weights: list[int], count_max: int, expected: int) -> None:
+    """A task that reads all of a log for a few records helps nobody."""
+    of_slots = np.zeros(SLOT_COUNT, np.int64)
+    of_slots[: len(weights)] = weights
+    assert useful_count(of_slots, count_max) == expected
 
 
 def test_a_hot_log_partition_is_replayed_by_a_task_a_core(
