@@ -6,13 +6,20 @@ ShareCoordinatorService.partitionFor, TransactionStateManager.partitionFor). The
 when the topic is made: take it from the log directory, not from a setting.
 """
 
+import sys
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from coordinator_core.errors import CoreError
 from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.log.chunk import I64
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
+_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+"""In the machine's own order, to be read as numbers."""
 
 
 class LookupKeyError(CoreError):
@@ -42,6 +49,25 @@ def key_partition(key: str, partition_count: int) -> int:
     if partition_count <= 0:
         raise LookupKeyError(f"a topic has no {partition_count} partitions")
     return kafka_abs(string_hash_code(key)) % partition_count
+
+
+def key_codes(keys: Sequence[str]) -> I64:
+    """What `key_partition` divides by the number of partitions, of many keys at once: `code % partition_count`."""
+    raw = [key.encode(_UTF_16, "surrogatepass") for key in keys]
+    lengths = np.fromiter(map(len, raw), np.int64, len(raw)) // 2
+    # the longest first: those that go on at a place are the first ones
+    order = np.argsort(-lengths, kind="stable")
+    units = np.frombuffer(b"".join(raw), np.uint16).astype(np.uint32)
+    starts = (np.cumsum(lengths) - lengths)[order]
+    ascending = lengths[order][::-1]
+    codes = np.zeros(len(raw), np.uint32)
+    for place in range(int(lengths.max(initial=0))):
+        count = len(raw) - int(np.searchsorted(ascending, place, side="right"))
+        codes[:count] = codes[:count] * np.uint32(31) + units[starts[:count] + place]
+    found = np.empty(len(raw), np.int64)
+    found[order] = np.abs(codes.view(np.int32).astype(np.int64))
+    found[found == -INT32_MIN] = 0
+    return found
 
 
 def group_partition(group_id: str, partition_count: int) -> int:

@@ -425,6 +425,11 @@ class SilverAt:
         self.moves = tuple(left.moves.values())
         return left
 
+    def left_at(self) -> dict[tuple[str, int], int]:
+        """By group and former log partition of `__consumer_offsets`, when the group was there last (epoch ms,
+        exclusive)."""
+        return self._places().left_at(GROUPS_LOG)
+
     def _asked(self) -> list[str] | None:
         """The groups in question; None: all."""
         if self._group_ids is None:

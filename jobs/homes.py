@@ -11,18 +11,19 @@ partitions that both have records of a key.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from itertools import groupby
-from operator import itemgetter
+from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.log.chunk import I64
+from coordinator_core.lookup import SharePartitionKey, key_codes
+from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
-from jobs.coordinator_keys import in_several
+from jobs.coordinator_keys import KEY_COLUMNS, in_several
 from jobs.partition_counts import SETTING
 from jobs.runs import WholeRun
 from jobs.sinks import Warehouse
@@ -40,6 +41,8 @@ EARLIER_COUNT: Final = "EARLIER_COUNT"
 BEGAN_LAST: Final = "BEGAN_LAST"
 FROM_THE_BEGINNING: Final = -1
 """Before any time (epoch ms)."""
+NOW: Final = -1
+"""The end of what has none."""
 
 
 class CountSince(NamedTuple):
@@ -50,11 +53,20 @@ class CountSince(NamedTuple):
     source: str
 
 
-class CountNow(NamedTuple):
-    """A number of partitions that has no time."""
+class LikelyCount(NamedTuple):
+    """A number of partitions that a topic may have had at a time."""
 
     partition_count: int
     source: str
+    is_known: bool
+    """The topic had so many by then."""
+
+
+class Age(NamedTuple):
+    """From a time on (epoch ms), numbers of partitions that the topic may have had, the likeliest first."""
+
+    since_ms: int
+    counts: tuple[LikelyCount, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +89,20 @@ class PartitionCounts:
         numbers += [self.said] if at_ms is None and self.said else []
         return max(numbers, default=None)
 
-    def likely_at(self, at_ms: int | None) -> list[CountNow]:
-        """Numbers that the topic may have had at a time, the likeliest first: one without a time that is more than all
-        that is known, as nobody knows since when the topic has had so many; then what is known by then, from the newest
-        to the oldest; where nothing is known by then, what is known of later."""
-        by_then = [it for it in self.known if at_ms is None or it.since_ms <= at_ms] or self.known[:1]
-        sources = {it.partition_count: it.source for it in by_then}
+    def ages(self) -> tuple[Age, ...]:
+        """Numbers of partitions over time, from the beginning. The likeliest of a time is one without a time of its own
+        that is more than all that is known, as nobody knows since when the topic has had so many; then comes what is
+        known by then, from the newest to the oldest; where nothing is known by then, what is known of later."""
         # partitions are never taken away
-        untimed = max(CountNow(self.seen, HIGHEST_SEEN), CountNow(self.said, SETTING))
-        if untimed.partition_count > max((it.partition_count for it in self.known), default=0):
-            sources[untimed.partition_count] = untimed.source
-        return [CountNow(count, sources[count]) for count in sorted(sources, reverse=True)]
+        untimed = max((self.seen, HIGHEST_SEEN), (self.said, SETTING))
+        most = max((it.partition_count for it in self.known), default=0)
+        first = [LikelyCount(*untimed, is_known=False)] if untimed[0] > most else []
+        ages = [Age(FROM_THE_BEGINNING, (*first, *(LikelyCount(*it[1:], is_known=False) for it in self.known[:1])))]
+        for index, (since_ms, _, _) in enumerate(self.known):
+            by_then = {it.partition_count: it.source for it in self.known[: index + 1]}
+            counts = [LikelyCount(count, by_then[count], is_known=True) for count in sorted(by_then, reverse=True)]
+            ages.append(Age(since_ms, (*first, *counts)))
+        return tuple(ages)
 
 
 def partition_counts(warehouse: Warehouse, cluster_id: str) -> dict[str, PartitionCounts]:
@@ -116,7 +131,10 @@ def counts_of(
             for row in rows
             if row["topic"] == topic
         ]
-        known = sorted(CountSince(*it) for it in times if it[1])
+        known: list[CountSince] = []
+        for since in sorted(CountSince(*it) for it in times if it[1]):
+            if not known or since.partition_count > known[-1].partition_count:
+                known.append(since)
         captured = set(warehouse.read(COVERAGE, ["partition"], where=where)["partition"].to_pylist())
         found = warehouse.read(LOG_PARTITIONS, ["partition", "partition_count"], where=where).to_pylist()
         captured |= {row["partition"] for row in found}
@@ -148,78 +166,109 @@ class Move:
     """What tells that number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(NamedTuple):
     """Where Kafka looked for a key in an interval (epoch ms, half open)."""
 
     from_ms: int
     """-1: from the beginning."""
-    to_ms: int | None
-    """None: now."""
-    move: Move
+    to_ms: int
+    """-1: it looks there now."""
+    log_partition: int
+    former: tuple[int, ...]
+    """Other log partitions with records of it by then."""
+    partition_count: int | None
+    """None: no number explains it."""
+    learned_from: str
 
 
-def stays_of(key: str, began: Mapping[int, int], counts: PartitionCounts) -> list[Stay]:
-    """Where Kafka looked for a key over time. `began`: by log partition with records of it, when these begin (epoch ms,
-    -1 for no time)."""
-    times = sorted({*began.values(), *(it.since_ms for it in counts.known if it.since_ms > min(began.values()))})
-    changes: list[tuple[int, Move]] = []
+def stays_of(code: int, began: Sequence[tuple[int, int]], ages: Sequence[Age]) -> list[Stay]:
+    """Where Kafka looked for a key over time.
+
+    `code`: of the key (`key_codes`). `began`: log partitions with records of it, each with when these begin (epoch ms,
+    -1 for no time). `ages`: numbers of partitions of the topic over time.
+    """
+    first_ms = min(since_ms for _, since_ms in began)
+    times = sorted({since_ms for _, since_ms in began} | {age.since_ms for age in ages if age.since_ms > first_ms})
+    stays: list[Stay] = []
     for at_ms in times:
-        move = _move(key, began, counts, None if at_ms == times[-1] else at_ms)
-        if not changes or changes[-1][1] != move:
-            changes.append((at_ms, move))
-    ends = [*(at_ms for at_ms, _ in changes[1:]), None]
-    return [
-        Stay(at_ms if index else FROM_THE_BEGINNING, end, move)
-        for index, ((at_ms, move), end) in enumerate(zip(changes, ends, strict=True))
-    ]
+        places = [place for place in began if place[1] <= at_ms]
+        counts = next(age.counts for age in reversed(ages) if age.since_ms <= at_ms)
+        here = _here(code, places, counts, is_now=at_ms == times[-1])
+        former = tuple(sorted(number for number, _ in places if number != here[0]))
+        if stays and (stays[-1].log_partition, stays[-1].former, *stays[-1][4:]) == (here[0], former, *here[1:]):
+            continue
+        if stays:
+            stays[-1] = stays[-1]._replace(to_ms=at_ms)
+        stays.append(Stay(at_ms if stays else FROM_THE_BEGINNING, NOW, here[0], former, *here[1:]))
+    return stays
 
 
-def _move(key: str, began: Mapping[int, int], counts: PartitionCounts, at_ms: int | None) -> Move:
-    places = {number: since_ms for number, since_ms in began.items() if at_ms is None or since_ms <= at_ms}
-    numbers = counts.likely_at(at_ms)
-    for index, number in enumerate(numbers):
-        here = key_partition(key, number.partition_count)
-        if here in places:
-            is_earlier = any(_is_known_by(newer, counts, at_ms) for newer in numbers[:index])
-            how = EARLIER_COUNT if is_earlier else number.source
-            return Move(key, here, _others(places, here), counts.topic, number.partition_count, how)
-    here = max(places, key=lambda log_partition: (places[log_partition], log_partition))
-    return Move(key, here, _others(places, here), counts.topic, None, BEGAN_LAST)
-
-
-def _is_known_by(number: CountNow, counts: PartitionCounts, at_ms: int | None) -> bool:
-    """Did the topic have so many partitions by a time, as far as is known?"""
-    if at_ms is None:
-        return True
-    return any(it.partition_count == number.partition_count and it.since_ms <= at_ms for it in counts.known)
-
-
-def _others(places: Iterable[int], here: int) -> tuple[int, ...]:
-    return tuple(sorted(number for number in places if number != here))
+def _here(
+    code: int, places: Sequence[tuple[int, int]], counts: Sequence[LikelyCount], *, is_now: bool
+) -> tuple[int, int | None, str]:
+    """The log partition of a key, the number of partitions by which it is there, and what tells that."""
+    is_earlier = False
+    for partition_count, source, is_known in counts:
+        here = code % partition_count
+        if any(number == here for number, _ in places):
+            return here, partition_count, EARLIER_COUNT if is_earlier else source
+        is_earlier = is_earlier or is_known or is_now
+    here, _ = max(places, key=lambda place: (place[1], place[0]))
+    return here, None, BEGAN_LAST
 
 
 def coordinator_partitions(keys: pa.Table, counts: Mapping[str, PartitionCounts], cluster_id: str) -> pa.Table:
     """Rows of silver.coordinator_partitions. `keys`: rows of state.coordinator_keys of the cluster."""
-    by_key = itemgetter("log_topic", "group_id", "topic_id", "partition")
-    several = sorted(
-        in_several(keys).to_pylist(),
-        key=lambda row: (row["log_topic"], row["group_id"], row["topic_id"] or "", row["partition"] or 0),
-    )
-    columns: dict[str, list[Any]] = {name: [] for name in COORDINATOR_PARTITIONS.column_names}
-    for place, rows in groupby(several, by_key):
-        topic, group_id, topic_id, partition = place
-        key = group_id if topic_id is None else SharePartitionKey(group_id, topic_id, partition).as_coordinator_key()
-        began = {row["log_partition"]: _ms(row["began_at"]) for row in rows}
-        for stay in stays_of(key, began, counts[topic]):
-            values = (
-                *(cluster_id, *place),
-                *(_time(stay.from_ms), _time(stay.to_ms), stay.move.log_partition, stay.move.left),
-                *(stay.move.partition_count, stay.move.learned_from),
-            )
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(value)
-    return pa.table(columns, schema=arrow_schema(COORDINATOR_PARTITIONS))
+    schema = arrow_schema(COORDINATOR_PARTITIONS)
+    order = ["log_topic", *KEY_COLUMNS, "log_partition"]
+    rows = in_several(keys).sort_by([(name, "ascending") for name in order])
+    if not rows.num_rows:
+        return schema.empty_table()
+    firsts = _firsts(rows)
+    of_key = rows.select(["log_topic", *KEY_COLUMNS]).take(pa.array(firsts))
+    topics, *names = (of_key[name].to_pylist() for name in of_key.column_names)
+    codes = key_codes(list(map(_key, *names))).tolist()
+    log_partitions = rows["log_partition"].to_pylist()
+    is_timed = rows["began_at"].is_valid().to_numpy()
+    times = np.where(is_timed, epoch_ms_column(rows["began_at"]), FROM_THE_BEGINNING).tolist()
+    ages = {topic: it.ages() for topic, it in counts.items()}
+    found: list[Stay] = []
+    index: list[int] = []
+    for number, (begin, end) in enumerate(pairwise([*firsts.tolist(), rows.num_rows])):
+        began = list(zip(log_partitions[begin:end], times[begin:end], strict=True))
+        stays = stays_of(codes[number], began, ages[topics[number]])
+        found += stays
+        index += [number] * len(stays)
+    from_ms, to_ms, places, former, partition_counts, sources = zip(*found, strict=True)
+    columns = {
+        **{name: of_key[name].take(pa.array(index)) for name in of_key.column_names},
+        "cluster_id": pa.array([cluster_id] * len(found), pa.string()),
+        "valid_from": timestamps(np.array(from_ms, np.int64)),
+        "valid_to": timestamps(np.array(to_ms, np.int64)),
+        "log_partition": pa.array(places, pa.int32()),
+        "former_log_partitions": pa.array(former, schema.field("former_log_partitions").type),
+        "partition_count": pa.array(partition_counts, pa.int32()),
+        "learned_from": pa.array(sources, pa.string()),
+    }
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _firsts(rows: pa.Table) -> I64:
+    """Where the rows of each key begin."""
+    is_first = np.zeros(rows.num_rows, np.bool_)
+    is_first[0] = True
+    for name in ("log_topic", *KEY_COLUMNS):
+        column = rows[name].combine_chunks()
+        codes = numbers_of(column) if name == "partition" else codes_of(rows[name])[0]
+        is_first[1:] |= codes[1:] != codes[:-1]
+    return np.flatnonzero(is_first)
+
+
+def _key(group_id: str, topic_id: str | None, partition: int | None) -> str:
+    """The coordinator's key of a group, or of a share partition."""
+    if topic_id is None or partition is None:
+        return group_id
+    return SharePartitionKey(group_id, topic_id, partition).as_coordinator_key()
 
 
 def is_same(rows: pa.Table, others: pa.Table) -> bool:
@@ -227,13 +276,6 @@ def is_same(rows: pa.Table, others: pa.Table) -> bool:
     order = [(name, "ascending") for name in COORDINATOR_PARTITIONS.key if name in rows.column_names]
     one, other = rows.sort_by(order), others.sort_by(order)
     return all(one[name].equals(other[name]) for name in COORDINATOR_PARTITIONS.column_names)
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _time(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None or at_ms < 0 else EPOCH + timedelta(milliseconds=at_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +312,27 @@ class CoordinatorPartitions:
         """What is of the past at a time (None: now), of some groups or of all."""
         return LeftBehind.of(self._moves(topic, at_ms, group_ids))
 
+    def left_at(self, topic: str) -> dict[tuple[str, int], int]:
+        """By key and former log partition, when Kafka last looked for the key there (epoch ms, exclusive); -1 where it
+        never did while there were records of it elsewhere."""
+        ends: dict[tuple[str, int], int] = {}
+        rows = self.rows.filter(pc.equal(self.rows["log_topic"], topic)).to_pylist() if self.rows.num_rows else []
+        now: set[tuple[str, int]] = set()
+        for row in rows:
+            key = _key(*(row[name] for name in KEY_COLUMNS))
+            if row["valid_to"] is None:
+                now.add((key, row["log_partition"]))
+                ends |= {(key, number): ends.get((key, number), -1) for number in row["former_log_partitions"]}
+            else:
+                place = key, row["log_partition"]
+                ends[place] = max(_ms(row["valid_to"]), ends.get(place, -1))
+        now = {
+            (_key(*(row[name] for name in KEY_COLUMNS)), row["log_partition"])
+            for row in rows
+            if row["valid_to"] is None
+        }
+        return {place: end for place, end in ends.items() if place not in now}
+
     def _moves(self, topic: str, at_ms: int | None, group_ids: Sequence[str] | None) -> Iterator[Move]:
         if not self.rows.num_rows:
             return
@@ -286,20 +349,13 @@ class CoordinatorPartitions:
         for row in rows.to_pylist():
             if row["former_log_partitions"]:
                 yield Move(
-                    _key_of(row),
+                    _key(*(row[name] for name in KEY_COLUMNS)),
                     row["log_partition"],
                     tuple(row["former_log_partitions"]),
                     topic,
                     row["partition_count"],
                     row["learned_from"],
                 )
-
-
-def _key_of(row: Mapping[str, Any]) -> str:
-    group_id: str = row["group_id"]
-    if row["topic_id"] is None:
-        return group_id
-    return SharePartitionKey(group_id, row["topic_id"], row["partition"]).as_coordinator_key()
 
 
 def move_text(move: Move) -> str:

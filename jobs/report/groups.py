@@ -40,6 +40,7 @@ OWNER_COLUMNS: Final = (
     Column("valid_to", Kind.TIME),
     Column("gap_before_ms", Kind.DURATION),
     Column("is_double", Kind.FLAG),
+    Column("is_former_log_partition", Kind.FLAG),
 )
 OWNER_ORDER: Final = ("valid_from", "topic", "partition", "from_log_offset", "member_id")
 
@@ -60,6 +61,7 @@ REBALANCE_COLUMNS: Final = (
     Column("stickiness", Kind.SHARE),
     Column("unowned_partition_ms", Kind.DURATION),
     Column("in_storm", Kind.FLAG),
+    Column("is_former_log_partition", Kind.FLAG),
 )
 REBALANCE_ORDER: Final = ("started_at", "incarnation", "to_generation")
 
@@ -90,6 +92,7 @@ ANOMALY_COLUMNS: Final = (
     Column("likely_cause", Kind.TEXT),
     Column("method", Kind.TEXT),
     Column("confidence", Kind.TEXT),
+    Column("is_former_log_partition", Kind.FLAG),
 )
 ANOMALY_ORDER: Final = ("at", "log_offset", "topic", "partition")
 
@@ -169,15 +172,18 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
         return []
     reader = reader.of_groups(group_ids)
     bins = _commits(reader, group_ids)
-    owners = by_group(reader.stretches(PARTITION_OWNERS, names_of(OWNER_COLUMNS, OWNER_ORDER)), group_ids)
+    owners = by_group(
+        reader.stretches(PARTITION_OWNERS, names_of(OWNER_COLUMNS, (*OWNER_ORDER, "log_partition"))), group_ids
+    )
     rebalances = by_group(_rebalances(reader), group_ids)
     anomalies = by_group(reader.moments(COMMIT_ANOMALIES, names_of(ANOMALY_COLUMNS, ANOMALY_ORDER), "at"), group_ids)
     lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
-    members = by_group(reader.stretches(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
+    member_names = names_of(MEMBER_COLUMNS, (*MEMBER_ORDER, "log_partition"))
+    members = by_group(reader.stretches(GROUP_MEMBERS, member_names), group_ids)
     found = []
     for line in lines:
         group_id, scope = line.group_id, reader.scope.of_group(line.group_id)
-        names, ownership = owned(owners[group_id])
+        names, ownership = owned(reader.as_held(owners[group_id]))
         of_group = in_order(rebalances[group_id], REBALANCE_ORDER), in_order(anomalies[group_id], ANOMALY_ORDER)
         found.append(
             GroupFacts(
@@ -217,7 +223,7 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
                 _lag_listing(lags[group_id], bins[group_id].width_ms, scope),
                 bins[group_id].width_ms,
                 member_listing(members[group_id], scope, limits),
-                member_flow(members[group_id]),
+                member_flow(reader.as_held(members[group_id])),
             )
         )
     return found

@@ -5,10 +5,12 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.arrow_columns import codes_of
+from jobs.arrow_columns import codes_of, epoch_ms_column, texts_of
+from jobs.arrow_schemas import NO_TIMESTAMP_MS, timestamps
 from jobs.as_of import SilverAt
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
 from jobs.coverage import HOLES, from_table
@@ -101,6 +103,27 @@ class Reader:
     def stretches(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows whose interval has a moment in the stretch, in no order; texts are coded."""
         return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
+
+    def as_held(self, rows: pa.Table) -> pa.Table:
+        """Intervals of groups, in a picture: those that are open in a former log partition of their group end when the
+        group left it. Lists have them as they are in the tables, with a mark."""
+        is_open = rows["valid_to"].is_null().to_numpy()
+        left = self._silver.left_at() if is_open.any() else {}
+        if not left:
+            return rows
+        starts, ends = epoch_ms_column(rows["valid_from"]), epoch_ms_column(rows["valid_to"])
+        at = np.flatnonzero(is_open)
+        some = rows.select(["group_id", "log_partition"]).take(pa.array(at))
+        is_kept = np.ones(rows.num_rows, np.bool_)
+        is_ended = ~is_open
+        for row, place in zip(
+            at.tolist(), zip(texts_of(some["group_id"]), some["log_partition"].to_pylist(), strict=True), strict=True
+        ):
+            end = left.get(place)
+            if end is not None:
+                ends[row], is_ended[row], is_kept[row] = end, True, end > starts[row]
+        column = timestamps(np.where(is_ended, ends, NO_TIMESTAMP_MS))
+        return rows.set_column(rows.schema.get_field_index("valid_to"), "valid_to", column).filter(pa.array(is_kept))
 
     def rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows of any time, in no order; texts are coded."""

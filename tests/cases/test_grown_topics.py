@@ -12,7 +12,12 @@ from pyspark.sql import SparkSession
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.as_of import SilverAt, TopicPartition
 from jobs.choices import Listing
+from jobs.homes import CoordinatorPartitions
 from jobs.owner import owners_at
+from jobs.report.cluster import GroupLine
+from jobs.report.groups import read_groups
+from jobs.report.reader import Limits, Reader
+from jobs.report.sql_text import Scope
 from jobs.sources.admin import (
     AssignedPartition,
     CommittedOffset,
@@ -133,6 +138,25 @@ def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) ->
     header, *rows = [line.split(",") for line in audited(ledger, Listing.OWNERS).splitlines() if line[0] != "#"]
     place, mark = header.index("log_partition"), header.index("is_former_log_partition")
     assert {(row[place], row[mark]) for row in rows if row[0] == group} == {("0", "true"), ("2", "false")}
+
+
+def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger, tmp_path: Path) -> None:
+    """What is open in a former log partition is drawn as long as the group was there: a partition has one owner."""
+    ledger.night(CASES / "J-partitions" / "logs")
+    places = CoordinatorPartitions(ledger.table(PLACES))
+    (left_ms,) = places.left_at(TOPIC).values()
+    reader = Reader(ledger.warehouse, Scope(ledger.cluster_id))
+    (group,) = read_groups(reader, [GroupLine("grp3", "CLASSIC")], Limits())
+    drawn = group.ownership.at_most(100)
+    assert len(drawn.starts) == 2
+    assert drawn.starts.tolist()[1] == drawn.ends.tolist()[0] == left_ms
+    assert [column.name for column in group.owners.columns][-1] == "is_former_log_partition"
+    compacted = Ledger(tmp_path / "compacted")
+    name = group_in(0, 2)
+    compacted.night(compacted_logs(tmp_path / "logs", name), partitions=(f"{TOPIC}=3",))
+    reader = Reader(compacted.warehouse, Scope(compacted.cluster_id))
+    (group,) = read_groups(reader, [GroupLine(name, "CLASSIC")], Limits())
+    assert len(group.ownership.at_most(100).starts) == 1
 
 
 # --- verify

@@ -11,6 +11,8 @@ from coordinator_core.lookup import (
     SharePartitionKey,
     group_partition,
     kafka_abs,
+    key_codes,
+    key_partition,
     parse_share_partition_key,
     share_partition_partition,
     transactional_id_partition,
@@ -62,3 +64,12 @@ def test_what_is_no_share_partition_key(text: str) -> None:
     """Too few parts, or a last part which is no partition number."""
     with pytest.raises(LookupKeyError):
         parse_share_partition_key(text)
+
+
+@given(keys=st.lists(st.text(st.characters(), max_size=40), max_size=8))
+def test_many_keys_at_once(keys: list[str]) -> None:
+    """The same as one by one, whatever characters they have and however long they are."""
+    keys = [*keys, "", "polygenelubricants", "group:topicId:0"]  # the second has the hash code -2^31
+    codes = key_codes(keys)
+    for count in (1, 50, 2**31 - 1):
+        assert (codes % count).tolist() == [key_partition(key, count) for key in keys]

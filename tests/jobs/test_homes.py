@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.lookup import SharePartitionKey, key_codes, key_partition
 from jobs.arrow_schemas import arrow_schema
 from jobs.coordinator_keys import TABLE_COLUMNS, in_several, merged_keys, of_log, without_logs
 from jobs.homes import (
@@ -38,9 +38,10 @@ def group_in(*places: int) -> str:
 
 def stays(group: str, began: dict[int, int], counts: PartitionCounts) -> list[tuple[Any, ...]]:
     """Intervals as tuples: from, to, log partition, former ones, why."""
+    (code,) = key_codes([group]).tolist()
     return [
-        (it.from_ms, it.to_ms, it.move.log_partition, it.move.left, it.move.learned_from)
-        for it in stays_of(group, began, counts)
+        (it.from_ms, None if it.to_ms < 0 else it.to_ms, it.log_partition, it.former, it.learned_from)
+        for it in stays_of(code, list(began.items()), counts.ages())
     ]
 
 
@@ -170,14 +171,14 @@ COUNTS = st.builds(
 @given(group=st.text("ab", min_size=1, max_size=3), began=BEGAN, counts=COUNTS)
 def test_intervals_of_a_key_follow_one_another(group: str, began: dict[int, int], counts: PartitionCounts) -> None:
     """At each time one holds, of a log partition that has records of the key by then, where any has."""
-    found = stays_of(group, began, counts)
-    assert found[0].from_ms == -1 and found[-1].to_ms is None
-    assert all(one.to_ms == next_one.from_ms for one, next_one in pairwise(found))
+    found = stays(group, began, counts)
+    assert found[0][0] == -1 and found[-1][1] is None
+    assert all(one[1] == next_one[0] for one, next_one in pairwise(found))
     for at_ms in range(-1, 14):
-        (stay,) = [it for it in found if it.from_ms <= at_ms and (it.to_ms is None or at_ms < it.to_ms)]
+        ((_, _, here, former, _),) = [it for it in found if it[0] <= at_ms and (it[1] is None or at_ms < it[1])]
         by_then = {number for number, since_ms in began.items() if since_ms <= at_ms}
         if by_then:
-            assert by_then == {stay.move.log_partition, *stay.move.left}
+            assert by_then == {here, *former}
 
 
 def test_the_order_of_rows_makes_no_difference() -> None:
