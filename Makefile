@@ -35,7 +35,7 @@ faults: test-env ## kill -9 of drivers, Python workers and executors, a run each
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")
 
-package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each, and `groupledger nightly` run there.
+package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each: `groupledger nightly`, a notebook with the API, and the API by --py-files.
 	PACKAGE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/test_packaging.py
 
 reference: test-env ## Pages of the documentation that follow from declarations: tables, jobs and options.

@@ -5,6 +5,7 @@ itself. The names are loaded when they are first used: the command line imports 
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs import __version__
@@ -55,4 +56,10 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    wheel = next((part.name for part in Path(__file__).parents if part.suffix == ".whl"), None)
+    if wheel is not None:
+        raise ImportError(
+            f"{wheel} was given to Spark as it is, and Spark's workers import from .zip alone: "
+            f"cp {wheel} groupledger.zip, and give --py-files groupledger.zip"
+        )
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -12,18 +12,22 @@ from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
+import pyarrow.parquet as pq
 import pytest
 from packaging.specifiers import SpecifierSet
 from pathspec import PathSpec
 
 from jobs import __version__
+from tests.cases.harness import Ledger
 from tests.conftest import PROJECT_ROOT
+from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
 BESIDE = ("conf", "scenarios", "spark-submit.sh", "tests/recordings/full-a/logs")
 """What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
+NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
 DECOY = "raise ImportError('a package of the user, which is not to be imported')"
 
 
@@ -67,6 +71,14 @@ def decoys(folder: Path) -> None:
     for name in PACKAGES:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(DECOY)
+
+
+def write_raw_records(folder: Path) -> None:
+    """Raw records of the recording as a Parquet folder `raw`."""
+    ledger = Ledger(folder / "ledger")
+    ledger.night(recording("full-a"))
+    (folder / "raw").mkdir()
+    pq.write_table(raw_records(ledger.warehouse), folder / "raw" / "records.parquet")
 
 
 def test_the_wheel_has_all_that_jobs_need(wheel: Path) -> None:
@@ -161,7 +173,8 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 @pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
 @pytest.mark.parametrize(("of", "python"), [("sdist", PYTHONS[0]), *(("wheel", python) for python in PYTHONS)])
 def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Path) -> None:
-    """From a wheel, or one made of the sdist, beside a user's packages: `groupledger nightly` gives the ledger."""
+    """From a wheel, or one made of the sdist, beside a user's packages: `groupledger nightly` gives the ledger, and the
+    API's notebook runs from top to bottom."""
     interpreter = shutil.which(f"python{python}")
     assert interpreter, f"no python{python} on the PATH"
     source = PROJECT_ROOT
@@ -192,8 +205,85 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     assert "4,000 records in" in nightly.stderr
     assert "groupledger audit --list rebalances" in nightly.stderr
     assert "spark-submit.sh" not in nightly.stderr
+    write_raw_records(tmp_path)
+    subprocess.run([binaries / "pip", "install", "-q", "nbclient", "ipykernel"], check=True)
+    notebook = subprocess.run(
+        [binaries / "jupyter-execute", "--output", tmp_path / "done.ipynb", NOTEBOOK],
+        cwd=tmp_path,
+        env={
+            **environment,
+            "HOME": str(tmp_path / "home"),
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "GROUPLEDGER_RECORDS": str(tmp_path / "raw"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert notebook.returncode == 0, notebook.stderr
+    shown = (tmp_path / "done.ipynb").read_text()
+    assert "OffsetCommitValue" in shown and "c01-range-m2-" in shown and "GROUP_EMPTIED" in shown
     owner = start("owner", "--topic", "c01-range", "--partition", "1", "--at", "2026-11-21T02:58:17Z")
     assert (owner.returncode, "c01-range-m2" in owner.stdout) == (0, True), owner.stderr
+
+
+API_JOB = """
+import sys
+from pyspark.sql import SparkSession
+import groupledger
+
+spark = SparkSession.builder.getOrCreate()
+groups = groupledger.replay_groups(spark.read.parquet(sys.argv[1]))
+print("rebalances", groupledger.audit_groups(groups).rebalances.count())
+print("from", spark.sparkContext.parallelize([0], 1).map(lambda _: groupledger.__file__).first())
+"""
+
+
+def spark_submit(folder: Path, package: Path) -> subprocess.CompletedProcess[str]:
+    """Run the API on a cluster whose executor has the dependencies, and this project from `--py-files` alone."""
+    (folder / "job.py").write_text(API_JOB)
+    binaries = Path(sys.executable).parent
+    environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG", "HOME") if name in os.environ}
+    settings = ("spark.ui.enabled=false", "spark.sql.shuffle.partitions=2", "spark.log.level=ERROR")
+    words = ["--master", "local-cluster[1,2,1024]", "--py-files", str(package)]
+    for setting in settings:
+        words += ["--conf", setting]
+    return subprocess.run(
+        [binaries / "spark-submit", *words, str(folder / "job.py"), str(folder / "raw")],
+        cwd=folder,
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+def test_executors_get_the_api_by_py_files(wheel: Path, tmp_path: Path) -> None:
+    """The wheel as a .zip brings the API to executors that have nothing else of this project."""
+    write_raw_records(tmp_path)
+    shutil.copy(wheel, tmp_path / "groupledger.zip")
+    done = spark_submit(tmp_path, tmp_path / "groupledger.zip")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["rebalances", "257", "from", "./groupledger.zip/groupledger/__init__.py"]
+
+
+def test_a_wheel_that_is_not_installed_says_what_to_do(wheel: Path) -> None:
+    """Spark's workers import nothing from a .whl: who gives one as it is, gets the remedy and not numba's error."""
+    code = "import groupledger; groupledger.replay_groups"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(wheel), "PATH": os.environ["PATH"]},
+        cwd=wheel.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {wheel.name} was given to Spark as it is, and Spark's workers import from .zip alone: "
+        f"cp {wheel.name} groupledger.zip, and give --py-files groupledger.zip"
+    )
 
 
 def test_all_that_is_pinned_takes_the_oldest_python() -> None:
