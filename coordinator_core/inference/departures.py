@@ -202,7 +202,10 @@ class _Departures:
         if heard.at_ms is None:
             return _untold(member)
         silent_ms = ended_at_ms - heard.at_ms
-        if _is_heard_within(session_ms, silent_ms):
+        # a classic member's session begins again with each commit and each join phase: it cannot run out sooner, unless
+        # it is dropped for not joining again
+        is_within = is_classic and silent_ms < min(timeouts) and not self._has_step(previous, now)
+        if is_within or _is_heard_within(session_ms, silent_ms):
             return Departure(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
@@ -295,7 +298,8 @@ def _is_heard_within(session_ms: int, silent_ms: int) -> bool:
 
 
 def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> Departure:
-    """A regular committer which falls silent for just a session time-out has most likely expired.
+    """A regular committer which falls silent for just a session time-out has most likely expired. One that has not
+    committed since the last join phase is none: clients that were not given anything to read do not commit.
 
     It may also have stopped polling: then its client leaves in its name after max.poll.interval.ms, which is what
     Java's consumers give as rebalance time-out.
@@ -311,7 +315,7 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         return Departure(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
-    is_regular = heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
+    is_regular = heard.is_by_commit and heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
     if is_just_session:
         return Departure(EXPIRED, method, LIKELY if is_regular else GUESS)
     return _untold(member)

@@ -84,6 +84,8 @@ def test_causes_are_what_happened(judgement: Judgement) -> None:
     """CERTAIN is always right, LIKELY nearly always: the script and the broker's own log say what happened."""
     assert judgement.wrongly_certain == []
     assert judgement.causes[LIKELY].share >= LIKELY_RIGHT_MIN, judgement.causes[LIKELY].wrong
+    for cause, score in judgement.departures[LIKELY].items():
+        assert score.share >= LIKELY_RIGHT_MIN, (cause, score.wrong)
 
 
 def test_guesses_of_departures_are_mostly_right(judgement: Judgement) -> None:

@@ -72,6 +72,11 @@ CLASSIC_CASES = {
         beats(2, 2_000, LONG_AFTER - SESSION_MS),
         ("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY"),
     ),
+    "gone sooner than its session after its last commit": (
+        classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
+        beats(2, 2_000, LONG_AFTER - SESSION_MS + 5_001),
+        ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY"),
+    ),
     "gone long after its last commit": (
         classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
         beats(2, 2_000, 50_000),
@@ -111,6 +116,20 @@ def test_cause_of_a_classic_generation(
     row = two_generations(second, commits)
     assert (row.cause, row.method, row.confidence) == expected
     assert len(row.causes) == len(row.cause_methods) == len(row.cause_confidences)
+
+
+def test_a_member_that_has_not_committed_since_the_last_join_phase() -> None:
+    """That it was silent for a session is a guess: it may have had nothing to read, and closed then."""
+    rows = rebalances(
+        [
+            (1_000, classic(1, A_AND_B, state_at=1_000)),
+            (100_000, classic(2, A_AND_B, state_at=100_000)),
+            (146_000, classic(3, {"a": (0, 1, 2, 3)}, state_at=100_000 + SESSION_MS + 900)),
+        ],
+        beats(2, 2_000, 100_000),
+    )
+    row = rows[-1]
+    assert (row.cause, row.method, row.confidence) == ("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "GUESS")
 
 
 def test_a_log_that_begins_in_the_middle_tells_no_cause() -> None:
