@@ -402,7 +402,8 @@ class _NewAudit:
             both, is_new = before.and_new(pieces, place)
             self._audit(both, is_new, changed if some is None else changed & some)
             kept.append(both.kept().of_some(saved.not_judged, are_others=True).piece)
-            seen |= set(both.group_ids)
+            # `both` names all groups, and has commits of some
+            seen |= set(both.group_ids) if some is None else some
         if not changed <= self._noted:
             nothing = GroupedCommits.of(())
             self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
