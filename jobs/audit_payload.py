@@ -10,12 +10,10 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TextIO
 
-import pyarrow.compute as pc
-
 from jobs.answers import Value, time_text, write_answers
 from jobs.arrow_schemas import TIMESTAMP_MS_MAX
-from jobs.as_of import SilverAt, timestamp_scalar
-from jobs.audit_report import SOURCES, Span, completeness, write_completeness
+from jobs.as_of import SilverAt
+from jobs.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
 from jobs.choices import Listing
 from jobs.dead_letters import DeadLetters, Origin, read_dead_letters
 from jobs.in_log import require_in_log
@@ -81,6 +79,8 @@ def run_payload(
     topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
     letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
     complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    untimed = untimed_statement(sum(row["at"] is None for row in rows), span)
+    complete = complete._replace(statements=(*complete.statements, *untimed))
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
     write_answers(columns, list(_lines(rows, payloads, letters, with_values)), output_format, out)
@@ -89,12 +89,9 @@ def run_payload(
 
 def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[Row]:
     """Rows of gold in the order of group, place and time."""
-    conditions = []
-    if span.from_ms is not None:
-        conditions.append(pc.field("at") >= timestamp_scalar(span.from_ms))
-    if span.to_ms is not None:
-        conditions.append(pc.field("at") < timestamp_scalar(span.to_ms))
-    found = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(ARCHIVED_RECORDS, ROW_COLUMNS, *conditions)
+    found = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
+        ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span)
+    )
     rows: list[Row] = found.to_pylist()
     return sorted(rows, key=lambda row: (row["group_id"], row["topic"] or "", row["partition"], row["first_offset"]))
 

@@ -13,9 +13,12 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
+from coordinator_core.inference.broken_rules import TIME_WENT_BACK, step_of
 from jobs import other_writers
 from jobs.answers import Value, json_line, time_text, write_answers
 from jobs.as_of import SilverAt, timestamp_scalar
+from jobs.audits import WholeAudit
+from jobs.behind import not_audited_lines, not_replayed_lines
 from jobs.choices import Listing
 from jobs.coverage import from_table
 from jobs.findings import groups_not_judged
@@ -28,7 +31,14 @@ from jobs.times import epoch_ms
 from jobs.unread import unread_groups, unread_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    LOG_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+)
 from schemas.tables.silver import SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"
@@ -131,6 +141,8 @@ def completeness(
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
     ends = log_ends(warehouse, cluster_id, (log,), partition_counts)[log]
+    steps = _clock_steps(warehouse, cluster_id, log)
+    ends = _short_of_slow_clocks(ends, steps)
     found = list(missing_lines({log: ends}))
     holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
     found += [hole.text() for hole in holes if hole.touches(span)]
@@ -141,17 +153,76 @@ def completeness(
         for name in groups_not_judged(warehouse, cluster_id)
         if group_ids is None or name in group_ids
     ]
+    found += not_replayed_lines(warehouse, cluster_id, log)
+    found += not_audited_lines(warehouse, cluster_id)
     found += other_writers.lines(other_writers.written_by_others(warehouse, cluster_id))
     if log == SHARES_LOG:
         found += _begun_midway(warehouse, cluster_id, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"
     those = f"{log} ({len(ends.ends)} log partitions) from {begins} to {_end_text(ends, span)}"
     if not found:
-        return Completeness(True, (f"COMPLETE: every record of {those} was read", *_remarks(ends, span)))
+        remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
+        return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
     told = found[:HOLES_TOLD_MAX]
     if len(found) > len(told):
         told.append(f"... and {len(found) - len(told):,} more: see {COVERAGE.full_name}")
+    told += _step_lines(log, steps, span)
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
+
+
+class ClockStep(NamedTuple):
+    """A place where the time of a log partition goes back. Times are epoch ms."""
+
+    log_partition: int
+    log_offset: int
+    before_ms: int
+    now_ms: int
+
+
+def _clock_steps(warehouse: Warehouse, cluster_id: str, log: str) -> list[ClockStep]:
+    """Those that the newest audit found in a log, by log partition, in log order."""
+    rows = WholeAudit.newest(warehouse, cluster_id).read(
+        LOG_ANOMALIES, ["rule", "log_topic", "log_partition", "log_offset", "details"]
+    )
+    those = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], log))
+    found = []
+    for row in rows.filter(those).to_pylist():
+        times = step_of(row["details"] or "")
+        if times is not None:
+            found.append(ClockStep(row["log_partition"], row["log_offset"], *times))
+    return sorted(found)
+
+
+def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
+    """The ends of a log. Where its time has not made up for a step back, what comes next may have any time since the
+    step: no more than up to there is proven to be read."""
+    known = dict(ends.ends)
+    for step in steps:
+        end = known.get(step.log_partition)
+        if end is None:
+            continue
+        last_ms = ends.ends[step.log_partition].last_record_ms
+        if last_ms is not None and last_ms <= step.before_ms:
+            known[step.log_partition] = end._replace(last_record_ms=step.now_ms, live_until_ms=None)
+    return ends._replace(ends=known)
+
+
+def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
+    """Steps back that a span has a moment of, unless it has all moments: what was then is listed by other times."""
+    if span == Span():
+        return
+    touched = [
+        step
+        for step in steps
+        if (span.to_ms is None or step.now_ms < span.to_ms) and (span.from_ms is None or step.before_ms >= span.from_ms)
+    ]
+    for step in touched[:MOVES_TOLD_MAX]:
+        yield (
+            f"the time of {log}-{step.log_partition} went back at offset {step.log_offset}, from "
+            f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: rows are listed by the times that the log has"
+        )
+    if len(touched) > MOVES_TOLD_MAX:
+        yield f"... and went back at {len(touched) - MOVES_TOLD_MAX:,} places more: see gold.log_anomalies"
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
@@ -261,12 +332,12 @@ def _begun_midway(
 
 
 def within(column: str, span: Span) -> list[Any]:
-    """Conditions on rows: a moment of the span."""
+    """Conditions on rows: a moment of the span. What has no time may be of the span."""
     conditions = []
     if span.from_ms is not None:
-        conditions.append(pc.field(column) >= timestamp_scalar(span.from_ms))
+        conditions.append(pc.field(column).is_null() | (pc.field(column) >= timestamp_scalar(span.from_ms)))
     if span.to_ms is not None:
-        conditions.append(pc.field(column) < timestamp_scalar(span.to_ms))
+        conditions.append(pc.field(column).is_null() | (pc.field(column) < timestamp_scalar(span.to_ms)))
     return conditions
 
 
@@ -293,8 +364,18 @@ def overlapping(span: Span) -> list[Any]:
         ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)
         conditions.append(pc.field("valid_to").is_null() | ends_after)
     if span.to_ms is not None:
-        conditions.append(pc.field("valid_from") < timestamp_scalar(span.to_ms))
+        begins_before = pc.field("valid_from") < timestamp_scalar(span.to_ms)
+        conditions.append(pc.field("valid_from").is_null() | begins_before)
     return conditions
+
+
+def untimed_statement(count: int, span: Span) -> Iterator[str]:
+    """Where a list of a span has rows without a time."""
+    if count and span != Span():
+        yield (
+            f"{count:,} rows have no time, as the records that they are from have none: they are listed whatever the "
+            "span, and may be of another time"
+        )
 
 
 def _value(value: Any) -> Value:
@@ -366,7 +447,10 @@ def run_audit_report(
         complete = complete._replace(statements=(*complete.statements, *past))
     if listing in NOT_IN_ANY_LOG:
         complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
-    write_completeness(complete, output_format, out)
     columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
+    place = columns.index(SOURCES[listing].time_column)
+    untimed = untimed_statement(sum(row[place] is None for row in rows), span)
+    complete = complete._replace(statements=(*complete.statements, *untimed))
+    write_completeness(complete, output_format, out)
     write_answers(columns, rows, output_format, out)
     return complete.is_complete

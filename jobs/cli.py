@@ -1003,14 +1003,19 @@ def _time(text: str | None) -> int | None:
 def _remarks_in_log(
     tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
 ) -> list[str]:
-    """What of the log is in no source, and up to when an answer is known to hold, where the time is behind that. Raises
-    ArgumentError for a time before the log begins."""
-    from jobs.in_log import remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
+    """What of the log is in no source or not replayed yet, and up to when an answer is known to hold, where the time is
+    behind that. Raises ArgumentError for a time before the log begins."""
+    from jobs.behind import not_replayed_lines  # noqa: PLC0415
+    from jobs.in_log import GROUPS_LOG, remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
     from jobs.silver_format import require_current_silver  # noqa: PLC0415
 
     require_current_silver(tables, settings.cluster_id)
     all_ends = require_begun(tables, settings.cluster_id, at_ms)
-    return [*unread_remarks(all_ends, group_ids or None), *remarks_behind(all_ends, at_ms, group_ids or None)]
+    return [
+        *unread_remarks(all_ends, group_ids or None),
+        *not_replayed_lines(tables, settings.cluster_id, GROUPS_LOG),
+        *remarks_behind(all_ends, at_ms, group_ids or None),
+    ]
 
 
 def _span(from_time: str | None, to_time: str | None) -> tuple[int | None, int | None]:

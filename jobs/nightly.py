@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from coordinator_core.ledger import LedgerCounts
@@ -25,9 +26,11 @@ from jobs.settings import Settings, option_words, options_of, source_line
 from jobs.sinks import Warehouse
 from jobs.sql import has_metastore, publish
 from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.state import RUNS
 
 DONE: Final = 0
 FAILED: Final = 1
+CLUSTER_OPTION: Final = "--cluster-id"
 COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
 INCOMPLETE: Final = 3
 """Done, but something was quarantined or is missing."""
@@ -287,5 +290,10 @@ def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> Non
     """What gold and coverage say at a glance, and where to look next."""
     found = findings(warehouse, settings.cluster_id)
     steps.facts["found"] = found.as_json()
-    for line in lines(found, options_of(settings)):
+    options = options_of(settings)
+    clusters = pc.unique(warehouse.read(RUNS, ["cluster_id"])["cluster_id"])
+    if CLUSTER_OPTION not in options and len(clusters) > 1:
+        # SQL shows all clusters unless one is named: the rows would be more than were counted
+        options += [CLUSTER_OPTION, settings.cluster_id]
+    for line in lines(found, options):
         steps.say(line)

@@ -8,6 +8,7 @@ several clusters, or damaged, shows the same. A defect is named only where its e
 comments in `RULES` say how it comes about.
 """
 
+import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -222,6 +223,16 @@ class LogAnomalyRow(NamedTuple):
 
 CLOCK_STEP_MS_MIN: Final = 1_000
 """Clocks that NTP keeps are apart by milliseconds, and a leader may append what it timed in another order."""
+
+
+STEP_DETAILS: Final = re.compile(r"from (?P<before>-?\d+) to (?P<now>-?\d+) \(epoch ms\)")
+"""As `time_went_back` writes them."""
+
+
+def step_of(details: str) -> tuple[int, int] | None:
+    """The times (epoch ms) before and after a step back, from the details of its row."""
+    found = STEP_DETAILS.match(details)
+    return None if found is None else (int(found["before"]), int(found["now"]))
 
 
 def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_offset: int) -> list[LogAnomalyRow]:

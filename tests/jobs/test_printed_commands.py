@@ -4,19 +4,27 @@ import ast
 import shlex
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
 
-from jobs import cli, entry
+from jobs import cli, entry, sql
 from jobs.findings import Findings, lines
 from jobs.help_texts import EXAMPLES
 from jobs.other_writers import ForeignWrite
 from jobs.other_writers import lines as lines_of_others
-from jobs.settings import first_night, load_settings, option_words, place_words
+from jobs.progress import Steps
+from jobs.settings import Settings, first_night, load_settings, option_words, place_words
+from jobs.sinks import Warehouse
+from jobs.sql import Catalogue
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT
+from tests.jobs.in_process import in_process
 
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
 PLACES: Final = ((), OWN[:2], OWN[2:], OWN)
@@ -157,9 +165,68 @@ def test_printed_commands_run(
         assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == cli.DONE
 
 
+RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("place", ["nothing", "warehouse", "cluster", "both"])
+def test_every_printed_command_runs(
+    own_session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    place: str,
+) -> None:
+    """Whatever a night may find, and whatever an error says to do: as printed, on a ledger at the usual place or at one
+    of its own, in Spark's session. Where the place is not the usual one, one command of each kind is enough."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
+    root = tmp_path / "it's mine" if place in ("warehouse", "both") else tmp_path / "usual"
+    cluster_id = "the cluster's" if place in ("cluster", "both") else load_settings().cluster_id
+    night = Ledger(root, cluster_id).night(CASES / "G-first" / "logs")
+    options = shlex.split(place_words(str(root), cluster_id))
+    assert len(options) == {"nothing": 0, "warehouse": 2, "cluster": 2, "both": 4}[place]
+    printed = [*night.lines, *lines(all_findings(), options)]
+    printed += lines_of_others(all_findings().foreign_writes, "".join(f" {shlex.quote(it)}" for it in options))
+    commands = [words for line in printed for words in commands_in(line)]
+    commands += [[*shlex.split(words), *options] for _, words in printed_in_code() if "X" not in shlex.split(words)]
+    commands = list({tuple(words): words for words in commands if words[0] in RUN_AS_IT_IS}.values())
+    assert {words[0] for words in commands} == RUN_AS_IT_IS
+    if place != "nothing":
+        commands = list({(words[0], words[1]): words for words in commands}.values())
+
+    def open_session(job: str, settings: Settings, **_: Any) -> tuple[SparkSession, Warehouse, Steps]:
+        """Spark for what asks it; tasks of the others run here."""
+        session = own_session if job == "sql" else in_process()
+        return session, Warehouse(settings.warehouse), Steps(session, Console(file=StringIO()))
+
+    @cache
+    def catalogue(cluster_id: str | None) -> Catalogue:
+        """Names of tables are made known once, not for each statement."""
+        return Catalogue(own_session, Warehouse(str(root)), cluster_id=cluster_id)
+
+    monkeypatch.setattr(cli, "open_session", open_session)
+    monkeypatch.setattr(sql, "Catalogue", lambda _session, _tables, *, cluster_id, may_write: catalogue(cluster_id))
+    for words in commands:
+        assert words[len(words) - len(options) :] == options
+        assert cli.main(words) in (cli.DONE, cli.INCOMPLETE), (words, capsys.readouterr().err)
+        assert "Traceback" not in capsys.readouterr().err
+
+
 @pytest.fixture
 def ledger_of_a_night(tmp_path: Path) -> Ledger:
     """A ledger with one night."""
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(CASES / "G-first" / "logs")
     return ledger
+
+
+def test_commands_name_the_cluster_where_there_are_several(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the usual cluster too: else SQL would show the rows of all of them."""
+    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
+    usual = load_settings().cluster_id
+    for number, cluster_id in enumerate(("other", usual), start=1):
+        night = Ledger(tmp_path / "usual", cluster_id).night(CASES / "S-skew" / "logs", number=number)
+        shown = [words for line in night.lines for words in commands_in(line) if words[0] in ("report", "audit")]
+        assert shown
+        assert all(words[-2:] == ["--cluster-id", cluster_id] for words in shown)

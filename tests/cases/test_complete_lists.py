@@ -1,0 +1,124 @@
+"""A list is complete only where gold is of all that was read, and where times tell what belongs to its span."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from jobs import cli
+from jobs.audit_report import GROUPS_LOG, Span, completeness, run_audit_report
+from jobs.choices import Listing
+from jobs.entry import command
+from jobs.nightly import run_audit, run_capture, run_replay
+from jobs.progress import Steps
+from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.jobs.in_process import in_process
+
+SECOND = 1_000
+HOUR_MS = 3_600_000
+LATER = datetime(2026, 11, 30, tzinfo=UTC)
+ONE = (f"{GROUPS_LOG}=1",)
+
+
+def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list[str], list[str]]:  # noqa: B008
+    """The statements and the rows of a list."""
+    out = StringIO()
+    run_audit_report(
+        ledger.warehouse, ledger.cluster_id, listing=listing, span=span, group_ids=None, output_format="csv", out=out
+    )
+    lines = out.getvalue().splitlines()
+    statements = [line for line in lines if line.startswith("#")]
+    return statements, lines[len(statements) + 1 :]
+
+
+def capture_alone(ledger: Ledger, *folders: Path) -> None:
+    """What `capture` does."""
+    run_capture(
+        in_process(),
+        ledger.warehouse,
+        ledger.settings(segments=tuple(map(str, folders)), topics=(GROUPS_LOG,)),
+        run_id="alone",
+        started_at=LATER,
+        steps=Steps(in_process(), Console(file=StringIO())),
+    )
+
+
+def test_what_was_captured_and_not_replayed_makes_no_list_complete(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An offset went back, and only capture has run since: list and answers say so until replay and audit have."""
+    log = SmallLog()
+    log.commit("g", 0, 10, NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"), partitions=ONE)
+    assert audited(ledger, Listing.COMMITS)[0][0].startswith("# COMPLETE")
+    log.commit("g", 0, 3, NOON_MS + SECOND)
+    capture_alone(ledger, log.write(tmp_path / "logs"))
+    place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
+    said = f"captured and not replayed yet: {GROUPS_LOG}-0 offsets 1 to 1. Run {command('replay')} {' '.join(place)}"
+    statements, _ = audited(ledger, Listing.COMMITS)
+    assert statements[0].startswith("# NOT COMPLETE") and f"# {said}" in statements
+    for words in (
+        ["describe", "--group", "g"],
+        ["owner", "--topic", "in", "--partition", "0"],
+        ["restore", "--group", "g", "--at", "2100-01-01T00:00:00Z"],
+    ):
+        cli.main([*words, *place])
+        assert said in capsys.readouterr().err
+    again = {"run_id": "again", "started_at": LATER, "steps": Steps(in_process(), Console(file=StringIO()))}
+    run_replay(in_process(), ledger.warehouse, ledger.settings(), **again)
+    complete = completeness(ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span())
+    assert not complete.is_complete and any("not audited yet" in line for line in complete.statements)
+    run_audit(in_process(), ledger.warehouse, ledger.settings(), **again)
+    statements, rows = audited(ledger, Listing.COMMITS)
+    assert statements[0].startswith("# COMPLETE") and any("REWIND" in row for row in rows)
+    cli.main(["describe", "--group", "g", *place])
+    assert "not replayed" not in capsys.readouterr().err
+
+
+def test_a_fuller_copy_that_was_captured_alone_is_not_replayed(ledger: Ledger) -> None:
+    """Its offsets were replayed, from a copy that was cleaned: coverage says CAPTURED of what silver does not have."""
+    ledger.night(CASES / "X-compaction" / "cleaned", partitions=(f"{GROUPS_LOG}=13",))
+    capture_alone(ledger, CASES / "X-compaction" / "full")
+    statements, _ = audited(ledger, Listing.COMMITS)
+    assert any(f"captured and not replayed yet: {GROUPS_LOG}-12 offsets 0 to " in line for line in statements)
+
+
+@pytest.mark.parametrize("span", [Span(None, NOON_MS + 2 * SECOND), Span(NOON_MS, None)])
+def test_rows_without_a_time_are_in_the_list_of_any_span(ledger: Ledger, tmp_path: Path, span: Span) -> None:
+    """That a record has no time does not keep it from a list that is called complete; the list says how many there
+    are."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,)}, None)
+    log.generation("g", 2, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.commit("g", 0, 9, NOON_MS + SECOND)
+    log.commit("g", 0, 3, None, version=1, commit_ms=None)
+    log.commit("g", 0, 9, NOON_MS + 3 * SECOND)
+    ledger.night(log.write(tmp_path / "logs"), partitions=ONE)
+    for listing, count in ((Listing.REBALANCES, 2), (Listing.OWNERS, 2), (Listing.COMMITS, 1)):
+        statements, rows = audited(ledger, listing, span)
+        assert statements[0].startswith("# COMPLETE")
+        assert len(rows) == count, listing
+        assert any("1 rows have no time" in line for line in statements)
+        assert not any("no time" in line for line in audited(ledger, listing)[0])
+
+
+def test_a_copy_that_ends_behind_a_step_back_proves_no_more_than_its_last_time(ledger: Ledger, tmp_path: Path) -> None:
+    """The leader's clock is an hour behind: records to come have times that were read already. Once it has caught up
+    all is proven again, and a list of a part of the log says where its time went back."""
+    log = SmallLog()
+    for number, at_ms in enumerate((0, HOUR_MS, 100 * SECOND)):
+        log.commit("g", 0, number, NOON_MS + at_ms)
+    ledger.night(log.write(tmp_path / "logs"), partitions=ONE)
+    assert "to 2026-05-28T20:28:20.000Z was read" in audited(ledger, Listing.COMMITS)[0][0]
+    until = Span(None, NOON_MS + HOUR_MS // 2)
+    statements, _ = audited(ledger, Listing.COMMITS, until)
+    assert statements[0].startswith("# NOT COMPLETE")
+    log.commit("g", 0, 9, NOON_MS + 2 * HOUR_MS)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    assert "to 2026-05-28T22:26:40.000Z was read" in audited(ledger, Listing.COMMITS)[0][0]
+    statements, _ = audited(ledger, Listing.COMMITS, until)
+    assert statements[0].startswith("# COMPLETE")
+    assert f"# the time of {GROUPS_LOG}-0 went back at offset 2, from 2026-05-28T21:26:40.000Z to " in statements[1]
