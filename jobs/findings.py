@@ -248,6 +248,7 @@ REBALANCE_COLUMNS: Final = (
     "causes",
     "cause_methods",
     "cause_confidences",
+    "is_former_log_partition",
 )
 
 
@@ -271,7 +272,9 @@ def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
 
 
 def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
-    """Groups of whose rebalances the last one left nobody, and how many they had."""
+    """Groups of whose rebalances the last one left nobody, and how many they had. What is of a former log partition
+    tells nothing of now."""
+    rebalances = rebalances.filter(pc.invert(pc.fill_null(rebalances["is_former_log_partition"], False)))
     order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
     lasts = rebalances.take(order).group_by("group_id", use_threads=False)
     last = lasts.aggregate([("member_count", "last"), ([], "count_all")])

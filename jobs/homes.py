@@ -308,6 +308,11 @@ class CoordinatorPartitions:
 
     rows: pa.Table
 
+    @classmethod
+    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+        """As it is now."""
+        return cls(WholeRun.newest(warehouse, cluster_id).read(COORDINATOR_PARTITIONS))
+
     def left_behind(self, topic: str, at_ms: int | None, group_ids: Sequence[str] | None = None) -> LeftBehind:
         """What is of the past at a time (None: now), of some groups or of all."""
         return LeftBehind.of(self._moves(topic, at_ms, group_ids))

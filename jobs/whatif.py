@@ -14,16 +14,20 @@ import pyarrow.compute as pc
 from coordinator_core.errors import CoreError
 from coordinator_core.inference.clock import is_time, lacks_times
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
 from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.answers import Value, time_text, write_answers, write_csv, write_json
 from jobs.entry import command
 from jobs.errors import JobError
+from jobs.homes import CoordinatorPartitions, LeftBehind
 from jobs.settings import Settings, first_night, place_words
 from jobs.share_reader import configs
 from jobs.silver_reader import SilverFiles, group_lives, rows_of
 from jobs.sinks import Warehouse
+from schemas.consumer_offsets import TOPIC as GROUPS_LOG
+from schemas.share_group_state import TOPIC as SHARES_LOG
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     CONFIGS,
@@ -35,6 +39,7 @@ from schemas.tables.silver import (
     SHARE_BATCH_TRANSITIONS,
 )
 
+END_OF_TIME: Final = 2**62
 GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)
 
 
@@ -75,12 +80,14 @@ def whatif(
         raise WhatIfArgumentError("--from must be before --to")
     files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS), cluster_id)
     known = configs(files)
+    places = CoordinatorPartitions.newest(warehouse, cluster_id)
     try:
         if question.changed.is_of_shares and not question.changed.is_of_members:
-            transitions = _transitions(files, group_id, from_ms, to_ms)
+            transitions = _transitions(files, group_id, from_ms, to_ms, places)
             if transitions:
                 return answer_share_group(group_id, transitions, question, known)
-        life = _life(files, group_id)
+        left = places.left_behind(GROUPS_LOG, None if to_ms is None else to_ms - 1, [group_id])
+        life = _life(files, group_id, left)
         if life is None:
             raise WhatIfJobError(
                 f"no group {group_id!r} in {warehouse.root}: run "
@@ -102,9 +109,11 @@ def whatif(
         raise WhatIfJobError(str(error)) from error
 
 
-def _life(files: SilverFiles, group_id: str) -> GroupLife | None:
-    """All that silver holds of a group, or None."""
-    for log_partition in _log_partitions(files, GROUP_GENERATIONS, group_id):
+def _life(files: SilverFiles, group_id: str, left: LeftBehind) -> GroupLife | None:
+    """All that silver holds of a group in the log partition where it is, or None."""
+    log_partitions = _log_partitions(files, GROUP_GENERATIONS, group_id)
+    present = [it for it in log_partitions if not left.is_past(group_id, it)]
+    for log_partition in present or log_partitions:
         for life in group_lives(files, log_partition):
             if life.group_id == group_id:
                 return life
@@ -121,9 +130,13 @@ def _is(rows: pa.Table, group_id: str) -> pa.ChunkedArray:
     return pc.equal(rows["group_id"], pa.scalar(group_id, pa.string()))
 
 
-def _transitions(files: SilverFiles, group_id: str, from_ms: int | None, to_ms: int | None) -> list[Transition]:
-    """Changes of the group's share partitions, in the order of the log."""
+def _transitions(
+    files: SilverFiles, group_id: str, from_ms: int | None, to_ms: int | None, places: CoordinatorPartitions
+) -> list[Transition]:
+    """Changes of the group's share partitions, in the order of the log: of a former log partition those alone that were
+    written while Kafka looked for the share partition there."""
     found: list[Transition] = []
+    left_at = places.left_at(SHARES_LOG)
     for log_partition in _log_partitions(files, SHARE_BATCH_TRANSITIONS, group_id):
         rows = files.read(SHARE_BATCH_TRANSITIONS, ["group_id", *Transition._fields], log_partition)
         of_group = rows.filter(_is(rows, group_id))
@@ -132,8 +145,13 @@ def _transitions(files: SilverFiles, group_id: str, from_ms: int | None, to_ms: 
             for row in rows_of(of_group, Transition)
             if (from_ms is None or (is_time(row.at) and row.at >= from_ms))
             and (to_ms is None or (is_time(row.at) and row.at < to_ms))
+            and row.at < left_at.get((_key(group_id, row), log_partition), END_OF_TIME)
         ]
     return sorted(found, key=lambda row: (row.topic_id, row.partition, row.log_offset, row.first_offset))
+
+
+def _key(group_id: str, row: Transition) -> str:
+    return SharePartitionKey(group_id, row.topic_id, row.partition).as_coordinator_key()
 
 
 # --- printing ---

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.as_of import SilverAt, TopicPartition
 from jobs.choices import Listing
+from jobs.findings import findings
 from jobs.homes import CoordinatorPartitions
 from jobs.owner import owners_at
 from jobs.report.cluster import GroupLine
@@ -29,6 +30,8 @@ from jobs.sources.admin import (
 )
 from jobs.sql import Catalogue
 from jobs.verify import Asked, verify
+from jobs.whatif import TOTAL, whatif
+from jobs.whatif import asked as asked_whatif
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.silver import GROUP_GENERATIONS
@@ -157,6 +160,31 @@ def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger, tmp_pat
     reader = Reader(compacted.warehouse, Scope(compacted.cluster_id))
     (group,) = read_groups(reader, [GroupLine(name, "CLASSIC")], Limits())
     assert len(group.ownership.at_most(100).starts) == 1
+
+
+def test_whatif_is_of_the_log_partition_where_the_group_is(ledger: Ledger, tmp_path: Path) -> None:
+    """Now the new one, whatever its number; of a time before that the former one."""
+    group = group_in(0, 2)
+    former, new, third = SmallLog(0), SmallLog(2), SmallLog(1)
+    former.generation(group, 7, {"old": (0,)}, NOON_MS)
+    former.generation(group, 8, {}, NOON_MS + MINUTE)
+    new.generation(group, 1, {"new": (0,)}, NOON_MS + 5 * MINUTE)
+    new.generation(group, 2, {"new": (0,), "more": ()}, NOON_MS + 6 * MINUTE)
+    third.commit("other", 0, 1, NOON_MS)
+    for log in (former, new, third):
+        log.write(tmp_path / "logs")
+    ledger.night(tmp_path / "logs")
+    question = asked_whatif(["session.timeout.ms=60000"], [], ledger.settings())
+
+    def generations(**span: int) -> set[int | None]:
+        rows = whatif(ledger.warehouse, cluster_id=ledger.cluster_id, group_id=group, question=question, **span)
+        return {row.generation for row in rows if row.kind != TOTAL}
+
+    assert generations() and generations() <= {1, 2}
+    assert generations(to_ms=NOON_MS + 2 * MINUTE) == {8}
+    # the former log partition's last generation has nobody: the group has not gone
+    found = findings(ledger.warehouse, ledger.cluster_id)
+    assert group not in dict(found.emptied_groups)
 
 
 # --- verify
