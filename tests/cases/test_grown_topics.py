@@ -2,19 +2,26 @@
 
 import os
 from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.as_of import SilverAt, TopicPartition
 from jobs.choices import Listing
+from jobs.erase import erase, erased_ids
 from jobs.findings import findings
 from jobs.homes import CoordinatorPartitions
+from jobs.maintain import maintain
+from jobs.nightly import run_replay
 from jobs.owner import owners_at
+from jobs.progress import Steps
 from jobs.report.cluster import GroupLine
 from jobs.report.groups import read_groups
 from jobs.report.reader import Limits, Reader
@@ -35,14 +42,15 @@ from jobs.whatif import asked as asked_whatif
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.silver import GROUP_GENERATIONS
-from tests.cases.harness import CASES, Ledger
+from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
 from tests.cases.test_caveats import audited
 from tests.coordinator_core.group_records import T1
+from tests.jobs.in_process import in_process
 from tests.jobs.test_verify import FakeAdmin
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "2"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "1"))
 MINUTE: Final = 60_000
 LATER: Final = "2100-01-01T00:00:00Z"
 PLACES: Final = "silver.coordinator_partitions"
@@ -276,7 +284,7 @@ class GrownLogs:
         count = self.COUNTS[age if random.random() < 0.8 else max(age - 1, 0)]
         match random.randrange(3):
             case 0:
-                members = {f"m{random.randrange(3)}": (0,)} if random.random() < 0.8 else {}
+                members = {f"member-{random.randrange(3)}": (0,)} if random.random() < 0.8 else {}
                 self._log(TOPIC, group, count).generation(group, random.randrange(1, 99), members, self.at_ms)
             case 1:
                 offset = random.randrange(1000) if random.random() < 0.9 else None
@@ -317,6 +325,47 @@ def test_nights_find_what_one_run_finds(tmp_path: Path, seed: int) -> None:
     for name in (PLACES, "state.coordinator_keys", *MARKED):
         assert sorted(map(repr, whole.rows(name))) == sorted(map(repr, nights.rows(name))), name
     assert whole.rows(PLACES)
+
+
+def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
+    """Older offsets that come later, files that are merged, ids that are erased, and all replayed again: the places of
+    keys are those of one run over everything."""
+    logs, ledger = GrownLogs(Random(7)), Ledger(tmp_path / "warehouse")
+    skipped = logs.skipped
+    logs.skipped = {place: min(count + 2, len(logs.logs[place].batches)) for place, count in skipped.items()}
+    ledger.night(logs.write(tmp_path / "late"))
+    logs.skipped = skipped
+    ledger.night(logs.write(tmp_path / "all"), number=2)
+    whole = Ledger(tmp_path / "whole")
+    whole.night(tmp_path / "all")
+
+    def same() -> bool:
+        names = (PLACES, "state.coordinator_keys")
+        return all(sorted(map(repr, ledger.rows(name))) == sorted(map(repr, whole.rows(name))) for name in names)
+
+    assert whole.rows(PLACES) and same()
+    settings = ledger.settings()
+    merging = replace(settings, maintain=replace(settings.maintain, merge_file_count_min=2))
+    maintain(in_process(), ledger.warehouse, merging, started_at=FIRST_NIGHT + timedelta(days=3))
+    assert same()
+    ids = erased_ids(["member=member-1", "host=member-2"])
+    counts = erase(in_process(), ledger.warehouse, ids=ids, key=b"key" * 11, at=FIRST_NIGHT + timedelta(days=4))
+    assert counts["silver.group_members"] and not counts[PLACES]
+    assert same()
+    starts = len(ledger.rows("state.starts"))
+    ledger.night(tmp_path / "all", number=5)
+    assert len(ledger.rows("state.starts")) == starts and same()
+    steps = Steps(in_process(), Console(file=StringIO()))
+    run_replay(
+        in_process(),
+        ledger.warehouse,
+        settings,
+        run_id="again",
+        started_at=FIRST_NIGHT + timedelta(days=6),
+        steps=steps,
+        rebuild=True,
+    )
+    assert same()
 
 
 @pytest.mark.spark
