@@ -7,7 +7,6 @@ What is taken out leaves its file in parts: no file may span offsets which could
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -263,10 +262,13 @@ class BronzeBatches:
         """The first offset of batches into which records are put."""
         return min((base_offset for _, base_offset in self._fills), default=None)
 
-    def _release(self, dumped: Sequence[OffsetRange]) -> dict[int, list[pa.Table]]:
+    def _release(self, dumped: Sequence[OffsetRange], left_out: Sequence[bytes]) -> dict[int, list[pa.Table]]:
         """Records of batches that are taken out which a dump had, too: at offsets that no batch spans they get a batch
         of their own (by file), others are put into the batch there."""
         alone: dict[int, list[pa.Table]] = {}
+        others: dict[int, Record] = {}
+        for it in (record for batch in left_out for record in iter_records(batch)):
+            others[it.offset] = max(it, others.get(it.offset, it), key=_order)
         for place, gone in self._taken_out.items():
             out = pa.array(sorted(gone), pa.int64())
             for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES):
@@ -277,7 +279,8 @@ class BronzeBatches:
                 is_control = batches["is_control"].to_pylist()
                 for index, span in enumerate(spans):
                     known = [span] if is_rows[index] else () if is_control[index] else intersect([span], dumped)
-                    if not known:
+                    here = [it for offset, it in others.items() if span[0] <= offset <= span[1]]
+                    if not known and not here:
                         continue
                     row = batches.slice(index, 1)
                     try:
@@ -285,10 +288,12 @@ class BronzeBatches:
                     except DecodeError:
                         continue
                     records = [it for it in records if any(first <= it.offset <= last for first, last in known)]
+                    if here:
+                        records = _later([*records, *here])
                     met += [it for it in records if self._is_covered(it.offset)]
                     left = [it for it in records if not self._is_covered(it.offset)]
                     alone.setdefault(place, []).extend(self._alone(left, row))
-                met.sort(key=attrgetter("offset"))
+                met = _later(met)
                 if met:
                     self.meet(KeyValues.of_records(met), met.__getitem__)
         return alone
@@ -296,15 +301,20 @@ class BronzeBatches:
     # --- what is written again
 
     def finish(
-        self, target: PartTarget, bad_offsets: Iterable[int], dumped: Sequence[OffsetRange] = ()
+        self,
+        target: PartTarget,
+        bad_offsets: Iterable[int],
+        dumped: Sequence[OffsetRange] = (),
+        left_out: Sequence[bytes] = (),
     ) -> tuple[list[TableFile], list[WrittenFile], list[TableFile], list[TableFile]]:
         """Write files again without what was taken out of them, and with what dumps put into their batches; leave
-        damaged batches out which are there intact. `dumped`: offsets at which dumps had records.
+        damaged batches out which are there intact. `dumped`: offsets at which dumps had records; `left_out`: batches of
+        records of dumps which others kept out.
 
         Files of bronze to be taken out; files written; files of this run that are not to be committed; all intact files
         that are there then.
         """
-        alone = self._release(dumped)
+        alone = self._release(dumped, left_out)
         fills: dict[int, dict[int, dict[int, Record]]] = {}
         for (place, base_offset), records in self._fills.items():
             fills.setdefault(place, {})[base_offset] = records
@@ -417,6 +427,14 @@ def _changed(row: pa.Table, values: Mapping[str, Any]) -> pa.Table:
         column = pa.array([value], pa.int64()).cast(field.type) if is_time else pa.array([value], field.type)
         row = row.set_column(row.schema.get_field_index(name), field, column)
     return row
+
+
+def _later(records: Iterable[Record]) -> list[Record]:
+    """By offset, of several at one the later."""
+    found: dict[int, Record] = {}
+    for it in records:
+        found[it.offset] = max(it, found.get(it.offset, it), key=_order)
+    return [found[offset] for offset in sorted(found)]
 
 
 def _order(record: Record) -> tuple[int, bool, bytes, bool, bytes]:

@@ -35,8 +35,9 @@ from coordinator_core.coverage import (
     subtract,
     union,
 )
-from coordinator_core.errors import InvalidBatch, TruncatedBatch
+from coordinator_core.errors import TruncatedBatch
 from coordinator_core.log.copies import Lineage
+from coordinator_core.log.scan import TORN_TAIL
 from jobs import coverage as coverage_rows
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
@@ -78,7 +79,7 @@ class CaptureSummary:
 
     topics: Mapping[str, TopicCount]
     quarantined_count: int
-    """Rows which this capture put into quarantine, torn tails of newest segments aside."""
+    """Rows of captures in quarantine that are open, torn tails of newest segments aside."""
     gap_count: int
     bronze_version: int
     seconds: float
@@ -104,7 +105,7 @@ class CaptureSummary:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing was quarantined by this capture, and nothing of the log is missing."""
+        """Nothing that captures put into quarantine is open, and nothing of the log is missing."""
         return self.quarantined_count == 0 and self.gap_count == 0
 
 
@@ -344,8 +345,12 @@ def capture_logs(
     # segment is read again until coverage speaks of it.
     versions = dict(bronze.versions)
     copies = _copies_after(bronze, done)
-    merged = _merged_coverage(bronze, done, copies.lineages, epoch_ms(run.captured_at))
-    versions[QUARANTINE.full_name] += _write_quarantine(warehouse, bronze, done, merged, run)
+    quarantine = _Quarantine.load(warehouse, bronze, done)
+    merged = _merged_coverage(
+        bronze, done, copies.lineages, epoch_ms(run.captured_at), quarantine.put_right(bronze.coverage)
+    )
+    is_written, still_open = _write_quarantine(warehouse, bronze, done, quarantine, merged, run)
+    versions[QUARANTINE.full_name] += is_written
     copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
     copies.write_dumped(warehouse, bronze.cluster_id, app_id, bronze.copies)
     changed = _least_changed(done)
@@ -364,13 +369,8 @@ def capture_logs(
     versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
     copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
     holes = tuple(coverage_rows.holes(merged))
-    codes = Counter(
-        row["code"]
-        for result in done
-        for row in result.quarantine
-        if _resolved(row, merged, run, is_found=True)["resolved_at"] is None
-    )
-    codes[TRUNCATED_BATCH] -= sum(result.torn_count for result in done)
+    # of all that is open, whether its file was read in this run or not
+    codes = Counter(row["code"] for row in still_open if not row["message"].endswith(TORN_TAIL))
     summary = CaptureSummary(
         topics=_topic_counts(done),
         quarantined_count=codes.total(),
@@ -393,6 +393,8 @@ def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
     copies = bronze.copies
     for result in done:
         copies = copies.after(result.lineages, result.compared, result.dumped)
+    for result in done:
+        copies = copies.without(result.disproved)
     return copies
 
 
@@ -482,6 +484,7 @@ def plan(
             read_files=bronze.copies.files.get(partition, {}),
             lineage=bronze.copies.lineages.get(partition),
             dumped=tuple(bronze.copies.dumped.get(partition, ())),
+            left_out=tuple(bronze.copies.left_out.get(partition, ())),
         )
         items.append(item)
     share_bytes = sum(item.size_bytes for item in items) // (TASKS_PER_CORE * core_count)
@@ -572,28 +575,82 @@ def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
 QUARANTINE_COLUMNS: Final = QUARANTINE.column_names
 
 
+@dataclass(frozen=True, slots=True)
+class _Quarantine:
+    """Rows of bronze.quarantine by what makes them the same row."""
+
+    rows: pa.Table
+    """All that there were."""
+    before: Mapping[tuple[str, ...], dict[str, Any]]
+    """Open ones of what was read again."""
+    others: Mapping[tuple[str, ...], dict[str, Any]]
+    """The others that capture wrote."""
+    found: Mapping[tuple[str, ...], dict[str, Any]]
+    """What this run found."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> Self:
+        """As it was, and what tasks found."""
+        sources = {source: position for result in done for source, position in result.read_sources.items()}
+        old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
+        places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
+        was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
+        is_old = pc.and_(pa.array(was_read, pa.bool_()), pc.is_null(old["resolved_at"]))
+        of_capture = zip(old.to_pylist(), is_old.to_pylist(), is_of_capture(old).to_pylist(), strict=True)
+        before: dict[tuple[str, ...], dict[str, Any]] = {}
+        others: dict[tuple[str, ...], dict[str, Any]] = {}
+        for row, is_again, is_its_own in of_capture:
+            if is_its_own:
+                (before if is_again else others)[_identity(row)] = row
+        return cls(old, before, others, {_identity(row): row for result in done for row in result.quarantine})
+
+    @property
+    def of_replay(self) -> pa.Table:
+        """Rows that replay wrote."""
+        return self.rows.filter(pc.invert(is_of_capture(self.rows)))
+
+    def put_right(
+        self, coverage: Mapping[LogPartition, Sequence[CoverageRange]]
+    ) -> Mapping[LogPartition, Sequence[OffsetRange]]:
+        """Offsets that files which were read again had damaged, and have no more; nothing else that is damaged may
+        have held them."""
+        right: dict[LogPartition, list[OffsetRange]] = {}
+        for it, row in self.before.items():
+            if it not in self.found:
+                right.setdefault((row["topic"], row["partition"]), []).extend(_damaged_by(row, coverage))
+        wrong: dict[LogPartition, list[OffsetRange]] = {}
+        for row in (*self.found.values(), *(it for it in self.others.values() if it["resolved_at"] is None)):
+            wrong.setdefault((row["topic"], row["partition"]), []).extend(_damaged_by(row, coverage))
+        return {place: subtract(ranges, wrong.get(place, ())) for place, ranges in right.items()}
+
+
+def _damaged_by(
+    row: Mapping[str, Any], coverage: Mapping[LogPartition, Sequence[CoverageRange]]
+) -> Sequence[OffsetRange]:
+    """The offsets that something damaged may have held: those of its bytes, or of the damaged batch in coverage."""
+    first, last = row.get("from_offset"), row.get("to_offset")
+    if first is not None and last is not None:
+        return [(first, last)] if first <= last else []
+    offset = row["base_offset"] if row["offset"] is None else row["offset"]
+    ranges = coverage.get((row["topic"], row["partition"]), ())
+    corrupt = [(r.from_offset, r.to_offset) for r in ranges if r.kind is CoverageKind.CORRUPT]
+    return corrupt if offset is None else [(at, to) for at, to in corrupt if at <= offset <= to]
+
+
 def _write_quarantine(
     warehouse: Warehouse,
     bronze: Bronze,
     done: Sequence[TaskDone],
+    quarantine: _Quarantine,
     coverage: Mapping[LogPartition, Sequence[CoverageRange]],
     run: CaptureRun,
-) -> bool:
+) -> tuple[bool, Sequence[dict[str, Any]]]:
     """Put the rows of the files which were read in place of those they had, add those of answers that are new. Those
     of what was put right since stay, and say so.
 
-    Nothing is written if nothing changes; was something?
+    Nothing is written if nothing changes; was something? And the rows that are open.
     """
-    sources = {source: position for result in done for source, position in result.read_sources.items()}
-    old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
-    places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
-    was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
-    is_open = pc.and_(pc.is_null(old["resolved_at"]), is_of_capture(old))
-    is_old = pc.and_(pa.array(was_read, pa.bool_()), is_open)
-    before = {_identity(row): row for row in old.filter(is_old).to_pylist()}
-    kept = old.filter(pc.invert(is_old))
-    others = {_identity(row): row for row in kept.filter(is_of_capture(kept)).to_pylist()}
-    found = {_identity(row): row for result in done for row in result.quarantine}
+    before, others, found = quarantine.before, quarantine.others, quarantine.found
     torn = {_identity(row) for result in done for row in result.quarantine if row["code"] == TruncatedBatch.code}
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for it, row in found.items():
@@ -608,22 +665,22 @@ def _write_quarantine(
             }
     for it, row in others.items():
         rows.setdefault(it, row)
-    rows = {it: _resolved(row, coverage, run, is_found=it in found) for it, row in rows.items()}
-    if rows == others | before:
-        return False
+    rows = {it: _resolved(row, coverage, run) for it, row in rows.items()}
+    still_open = [row for row in rows.values() if row["resolved_at"] is None]
+    if rows == {**others, **before}:
+        return False, still_open
     schema = arrow_schema(QUARANTINE)
-    of_replay = kept.filter(pc.invert(is_of_capture(kept)))
-    table = pa.concat_tables([of_replay.cast(schema), pa.Table.from_pylist(list(rows.values()), schema=schema)])
+    table = pa.concat_tables(
+        [quarantine.of_replay.cast(schema), pa.Table.from_pylist(list(rows.values()), schema=schema)]
+    )
     _replace_cluster(warehouse, QUARANTINE, table, bronze)
-    return True
+    return True, still_open
 
 
 def _resolved(
     row: dict[str, Any],
     coverage: Mapping[LogPartition, Sequence[CoverageRange]],
     run: CaptureRun,
-    *,
-    is_found: bool,
 ) -> dict[str, Any]:
     """The same row; where bronze has good records instead of what it is about, it says so."""
     row = {name: row.get(name) for name in QUARANTINE_COLUMNS}
@@ -631,12 +688,16 @@ def _resolved(
     if row["resolved_at"] is not None or row["topic"] is None:
         return row
     ranges = coverage.get((row["topic"], row["partition"]), ())
-    if offset is not None:
+    if row["from_offset"] is not None and row["to_offset"] is not None:
+        is_good = not subtract(
+            [(row["from_offset"], row["to_offset"])] if row["from_offset"] <= row["to_offset"] else (),
+            ((r.from_offset, r.to_offset) for r in ranges if r.kind in SETTLED),
+        )
+    elif offset is not None:
         is_good = any(r.kind in SETTLED and r.from_offset <= offset <= r.to_offset for r in ranges)
     else:
-        # which offsets the bytes hide is not known: as long as they are found, they may be some that nothing else has
-        is_corrupt = any(r.kind is CoverageKind.CORRUPT for r in ranges)
-        is_good = row["code"] == InvalidBatch.code and not is_found and not is_corrupt
+        # which offsets the bytes hide is not known: as long as the file is so, they may be some that nothing else has
+        is_good = False
     if not is_good or row["code"] == OVERLAPPING_BATCH:
         return row
     return row | {"resolved_at": run.captured_at, "resolved_by": "bronze has these offsets from a good copy"}
@@ -648,9 +709,13 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _merged_coverage(
-    bronze: Bronze, done: Sequence[TaskDone], lineages: Mapping[LogPartition, Lineage], observed_at_ms: int
+    bronze: Bronze,
+    done: Sequence[TaskDone],
+    lineages: Mapping[LogPartition, Lineage],
+    observed_at_ms: int,
+    put_right: Mapping[LogPartition, Sequence[OffsetRange]],
 ) -> dict[LogPartition, Sequence[CoverageRange]]:
-    """What was seen, merged into the coverage of the cluster."""
+    """What was seen, merged into the coverage of the cluster; nothing is CORRUPT any more where that was put right."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
     rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
     for result in done:
@@ -659,13 +724,23 @@ def _merged_coverage(
         rebuilt |= result.rebuilt
     merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
     for partition, observed in seen.items():
-        together = [*bronze.coverage.get(partition, ()), *observed]
+        together = [*_but_right(bronze.coverage.get(partition, ()), put_right.get(partition, ())), *observed]
         if partition in rebuilt:
             now = _but_untold(rebuilt[partition], together)
             together = [*now, *_left_of(together, now)]
         of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
         merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
     return merged
+
+
+def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
+    """The same, but for damage that was put right."""
+    for r in ranges:
+        if r.kind is not CoverageKind.CORRUPT or not right:
+            yield r
+            continue
+        for first, last in subtract([(r.from_offset, r.to_offset)], right):
+            yield replace(r, from_offset=first, to_offset=last)
 
 
 def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[CoverageRange]:

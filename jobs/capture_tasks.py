@@ -7,7 +7,7 @@ kept: memory is bounded by one read, and by the headers of what two sources both
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,19 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, union
+from coordinator_core.errors import TruncatedBatch
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.batch import build_batch
-from coordinator_core.log.chunk import BatchColumns
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose
+from coordinator_core.log.chunk import BatchColumns, Finding
+from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose, out_of_order
 from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
+from coordinator_core.log.records import crc_valid_batches, frame_chunk
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.bronze_batches import BronzeBatches, Difference, covered_by, written_as_table_file
 from jobs.capture_writer import CaptureRun, LogWriter, OffsetRange
 from jobs.copies import DumpedRange, ReadFile, with_dumped
-from jobs.coverage import CoverageScan, LogPartition
+from jobs.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan, LogPartition
 from jobs.errors import JobError
 from jobs.part_files import PartTarget, WrittenFile
-from jobs.quarantine import COPIES_DIFFER, COPIES_PART, OVERLAPPING_BATCH, UNREADABLE_FILE
+from jobs.quarantine import COPIES_DIFFER, COPIES_PART, EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH, UNREADABLE_FILE
 from jobs.sinks import TableFile
 from jobs.sources.segments import (
     DUMP,
@@ -35,6 +37,8 @@ from jobs.sources.segments import (
     PartitionLog,
     Segment,
     SegmentRead,
+    as_array,
+    read_first_epoch,
     read_leader_epochs,
     read_segment,
 )
@@ -86,6 +90,8 @@ class LogWork:
     """Where leader epochs begin, as far as it is known; None: bronze was never asked."""
     dumped: tuple[DumpedRange, ...] = ()
     """At which offsets dumps of rows had records; ascending, disjoint."""
+    left_out: tuple[bytes, ...] = ()
+    """Records of dumps in place of which others count, each as a batch."""
 
     @property
     def has_unread(self) -> bool:
@@ -139,6 +145,9 @@ class LogWork:
         return wanted
 
 
+MISPLACED_MAX: Final = 1_000
+"""So many batches out of their place are compared with those of bronze; where there are more, they count as others."""
+TORN: Final = TruncatedBatch.code
 OFFSET_BYTES: Final = 100
 """About what an offset takes in a coordinator's log: the bytes of a live log are not known before they are read."""
 SETTLED_READ_MAX: Final = 10_000
@@ -196,6 +205,8 @@ class TaskDone:
     lineages: dict[LogPartition, Lineage] = field(default_factory=dict)
     compared: dict[LogPartition, list[ReadFile]] = field(default_factory=dict)
     """Files of sources that were read."""
+    disproved: dict[LogPartition, set[tuple[int, int]]] = field(default_factory=dict)
+    """(leader epoch, base offset) of batches that were in bronze and whose epochs are damaged."""
     dumped: dict[LogPartition, tuple[DumpedRange, ...]] = field(default_factory=dict)
     """At which offsets dumps of rows had records, those of before included."""
     error: JobError | None = None
@@ -271,6 +282,8 @@ def _capture_segments(capture: "_LogCapture", log: PartitionLog, done: TaskDone)
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
+        follower = log.segments[index + 1] if index + 1 < len(log.segments) else None
+        capture.expect(end, None if follower is None else read_first_epoch(follower))
         settled_to = settled_from(segment.base_offset)
         was_read = capture.was_read(segment)
         if was_read and end is not None and settled_to >= end - 1:
@@ -403,6 +416,16 @@ class _LogCapture:
         self._added_count = 0
         """Files of this run that are among those which are there."""
         self._changed_from: int | None = None
+        self._epoch_before = UNKNOWN_EPOCH
+        """The highest leader epoch that was read of the source."""
+        self._epoch_after: int | None = None
+        """That with which the next segment begins."""
+        self._disproved: set[tuple[int, int]] = set()
+        """(leader epoch, base offset) of batches of bronze whose headers are damaged."""
+        self._misplaced: list[tuple[dict[str, Any], dict[str, int], dict[OffsetRange, bytes]]] = []
+        """Of whole batches out of their place: their row of quarantine, what they may hide, and their bytes."""
+        self._end: int | None = None
+        """Where the next segment of the source begins."""
         self._noted: set[tuple[int, str]] = set()
         """Offsets and dumps whose difference from the log is said."""
         self._intact: list[OffsetRange] = []
@@ -487,6 +510,10 @@ class _LogCapture:
             from_offset=from_offset,
         )
 
+    def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
+        """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
+        self._end, self._epoch_after = offset_end, leader_epoch
+
     def leave_out(self, untold: Sequence[OffsetRange]) -> None:
         """Offsets that a dump has and does not tell."""
         assert self._scan is not None
@@ -508,9 +535,18 @@ class _LogCapture:
 
     def end_rows(self, source: str) -> None:
         """All rows of a dump were met."""
-        self._dumped = with_dumped(self._dumped, union(self._dump_ranges), source)
+        ranges = union(self._dump_ranges)
         self._dump_ranges = []
-        for it in self._there.differences():
+        differences = self._there.differences()
+        same = subtract(ranges, [(it.record.offset, it.record.offset) for it in differences if it.is_log])
+        self._dumped = with_dumped(self._dumped, same, source)
+        if ranges:
+            # rows that were met are not packed: what lies between two of them is a hole of the dump all the same
+            kind = CoverageKind.COMPACTED if self.work.topic in COMPACTED_TOPICS else CoverageKind.MISSING
+            at_ms = epoch_ms(self._task.run.captured_at)
+            between = subtract([(ranges[0][0], ranges[-1][1])], ranges)
+            self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
+        for it in differences:
             self._note_difference(it, source)
         if (changed := self._there.changed_from()) is not None:
             self._change(changed)
@@ -529,6 +565,7 @@ class _LogCapture:
     def add(self, read: SegmentRead) -> None:
         """Write the batches of the next read that count."""
         assert self._scan is not None
+        read = self._with_true_epochs(read)
         chosen, rejected, silent = self._choose(read)
         self._writer.write(read, chosen)
         self._scan.add(read, rejected, silent)
@@ -547,6 +584,7 @@ class _LogCapture:
 
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
+        self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
         writer = self._writer
         self._damaged_written |= writer.damaged_files
         self._written += writer.files
@@ -560,8 +598,30 @@ class _LogCapture:
         gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
         self.settled = union([*self.settled, *gave])
 
+    def _compare_misplaced(self) -> None:
+        """Whole batches out of their place hide nothing where bronze has the same ones."""
+        if not self._misplaced:
+            return
+        self._add_written()
+        for row, hidden, batches in self._misplaced:
+            if len(batches) > MISPLACED_MAX:
+                continue
+            self._there.load(hidden["from_offset"], hidden["to_offset"])
+            there = self._there.rows
+            places = {
+                span: index
+                for index, span in enumerate(zip(there.base_offset.tolist(), there.last_offset.tolist(), strict=True))
+                if span in batches
+            }
+            if all(
+                span in places and self._there.content(places[span])[16:] == content[16:]
+                for span, content in batches.items()
+            ):
+                row.update(hidden)
+
     def finish(self) -> None:
         """Write again what other batches replaced or dumps filled; say what was written and seen."""
+        self._compare_misplaced()
         place = self.work.topic, self.work.partition
         done, target = self._done, self._task.target
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
@@ -572,10 +632,19 @@ class _LogCapture:
         if self._there.has_changes:
             self._add_written()
         if self._there.has_changes or bad:
-            dumped = [(first, last) for first, last, _ in self._dumped]
-            removed, rest, discarded, now = self._there.finish(target, bad, dumped)
-            for it in self._there.differences():
+            # dumps of this run came after all that took batches out: their rows are there already
+            dumped = [(first, last) for first, last, _ in self.work.dumped]
+            removed, rest, discarded, now = self._there.finish(target, bad, dumped, self.work.left_out)
+            differences = self._there.differences()
+            for it in differences:
                 self._note_difference(it, self._source_of(it.record.offset))
+            others = [(it.record.offset, it.record.offset) for it in differences if it.is_log]
+            if others:
+                self._dumped = tuple(
+                    (*part, source)
+                    for first, last, source in self._dumped
+                    for part in subtract([(first, last)], others)
+                )
             gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
             files = [file for file in files if file.path not in gone] + rest
             done.removed += removed
@@ -593,6 +662,8 @@ class _LogCapture:
         done.damaged.setdefault(place, set()).update(self._damaged_written)
         if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
             done.changed[place] = min(self._changed_from, done.changed.get(place, self._changed_from))
+        if self._disproved:
+            done.disproved[place] = done.disproved.get(place, set()) | self._disproved
         if self._dumped != self.work.dumped:
             done.dumped[place] = self._dumped
         if self._lineage != self.work.lineage:
@@ -611,7 +682,7 @@ class _LogCapture:
 
     def quarantine(self, segment: Segment, *, stage: str, code: str, message: str, **place: Any) -> None:
         """Add a row to bronze.quarantine."""
-        row = dict.fromkeys(("offset", "base_offset", "byte_position", "bytes"))
+        row = dict.fromkeys(("offset", "base_offset", "byte_position", "bytes", "from_offset", "to_offset"))
         self._done.quarantine.append(
             row
             | {
@@ -625,6 +696,116 @@ class _LogCapture:
                 "seen_at": self._task.run.captured_at,
             }
             | place
+        )
+
+    def _with_true_epochs(self, read: SegmentRead) -> SegmentRead:
+        """The same; a batch whose leader epoch cannot be its own is damaged like one whose checksum does not fit."""
+        batches, crc_valid = read.scan.batches, read.scan.crc_valid
+        if not read.segment.is_header_told or not len(batches):
+            return read
+        rows = np.flatnonzero(crc_valid & (batches.magic >= 2))
+        epochs = batches.leader_epoch[rows].astype(np.int64)
+        is_odd = np.zeros(len(batches), np.bool_)
+        is_odd[rows[out_of_order(epochs, self._epoch_before, self._epoch_after)]] = True
+        for row in rows[self._is_damaged_twin(read, rows)].tolist():
+            is_odd[row] = True
+        known = batches.leader_epoch[rows[~is_odd[rows]]]
+        self._epoch_before = max(self._epoch_before, int(known.max(initial=UNKNOWN_EPOCH)))
+        if not is_odd.any():
+            return read
+        findings = [self._odd_epoch(read, row) for row in np.flatnonzero(is_odd).tolist()]
+        together = sorted([*read.scan.findings, *findings], key=lambda it: it.byte_position or 0)
+        scan = replace(read.scan, crc_valid=crc_valid & ~is_odd, findings=tuple(together))
+        return replace(read, scan=scan)
+
+    def _is_damaged_twin(self, read: SegmentRead, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which batches are those of bronze but for a damaged leader epoch? A leader wrote them once: one of both
+        epochs is damaged. Where that is the one in bronze, its batch is taken out, and what it showed of epochs
+        forgotten."""
+        batches = read.scan.batches
+        is_twin = np.zeros(len(rows), np.bool_)
+        within, partly = self._known_ranges.compared(batches)
+        met = (within | partly)[rows]
+        if not met.any():
+            return is_twin
+        self._there.load(int(batches.base_offset[rows[met][0]]), int(batches.last_offset[rows[met][-1]]))
+        there = self._there.rows
+        at = np.searchsorted(there.base_offset, batches.base_offset[rows])
+        is_in = met & (at < len(there))
+        at = np.where(is_in, at, 0)
+        if is_in.any():
+            epochs = batches.leader_epoch[rows]
+            is_in &= (there.base_offset[at] == batches.base_offset[rows]) & (epochs != there.leader_epoch[at])
+            is_in &= (there.origin[at] == Origin.LOG) & (there.last_offset[at] == batches.last_offset[rows])
+            is_in &= there.leader_epoch[at] != UNKNOWN_EPOCH
+        is_out = np.zeros(len(there), np.bool_)
+        for index in np.flatnonzero(is_in).tolist():
+            start, size = int(batches.position[rows[index]]), int(batches.size[rows[index]])
+            row = int(at[index])
+            coming, kept = read.data.slice(start, size).to_pybytes(), self._there.content(row)
+            if coming[16:] != kept[16:]:
+                continue
+            # the epoch that a neighbour has, too, is the right one; else a high one does the greater harm
+            come_is_alone = not _has_neighbour(batches.leader_epoch[rows], index)
+            there_is_alone = not _has_neighbour(there.leader_epoch, row)
+            is_higher = bool(batches.leader_epoch[rows[index]] > there.leader_epoch[row])
+            if come_is_alone if come_is_alone != there_is_alone else is_higher:
+                is_twin[index] = True
+            else:
+                is_out[row] = True
+        if is_out.any():
+            gone = there.take(is_out)
+            self._disproved |= set(zip(gone.leader_epoch.tolist(), gone.base_offset.tolist(), strict=True))
+            self._lineage = self._lineage.without(self._disproved)
+            self._change(int(gone.base_offset.min()))
+            for row in np.flatnonzero(is_out).tolist():
+                self._note_disproved(row, read)
+            self._there.take_out(is_out)
+            self._forget(zip(gone.base_offset.tolist(), gone.last_offset.tolist(), strict=True))
+        return is_twin
+
+    def _forget(self, ranges: Iterable[OffsetRange]) -> None:
+        """Bronze has some offsets no more: what is read next may bring them."""
+        self.known = subtract(self.known, ranges)
+        self._known_ranges = _Ranges(self.known)
+
+    def _odd_epoch(self, read: SegmentRead, row: int) -> Finding:
+        batches = read.scan.batches
+        start = int(batches.position[row])
+        size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
+        return Finding(
+            stage="BATCH",
+            code=EPOCH_OUT_OF_ORDER,
+            message=f"leader epoch {int(batches.leader_epoch[row])} cannot be that of its place in the log: the header "
+            "is damaged, where no checksum covers it",
+            base_offset=int(batches.base_offset[row]),
+            byte_position=start,
+            payload=read.data.slice(start, size_bytes).to_pybytes(),
+        )
+
+    def _note_disproved(self, row: int, read: SegmentRead) -> None:
+        """One row of bronze.quarantine, put right already."""
+        there = self._there.rows
+        base_offset, epoch = int(there.base_offset[row]), int(there.leader_epoch[row])
+        source = self._there.source(row)
+        self._done.quarantine.append(
+            {
+                "cluster_id": self._task.run.cluster_id,
+                "topic": self.work.topic,
+                "partition": self.work.partition,
+                "offset": None,
+                "base_offset": base_offset,
+                "stage": "BATCH",
+                "code": EPOCH_OUT_OF_ORDER,
+                "message": f"{source} has leader epoch {epoch} in the batch at offset {base_offset}, which "
+                f"{read.segment.path} has with another one: the header is damaged, where no checksum covers it",
+                "byte_position": None,
+                "bytes": self._there.content(row)[:QUARANTINE_BYTES_MAX],
+                "source": source,
+                "seen_at": self._task.run.captured_at,
+                "resolved_at": self._task.run.captured_at,
+                "resolved_by": f"{read.segment.path} has the same batch with the epoch of its place",
+            }
         )
 
     def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -658,6 +839,8 @@ class _LogCapture:
         probed = self._is_probed(batches, crc_valid)
         if probed is None and read.is_end and count:
             probed = 0
+        if probed is not None and not is_known[probed]:
+            probed = None  # that of bronze had a damaged leader epoch, and was taken out
         if probed is not None:
             # it was looked for and found: the batch that bronze has
             meets[probed] = False
@@ -822,6 +1005,50 @@ class _LogCapture:
                 byte_position=finding.byte_position if is_file else None,
                 bytes=finding.payload,
             )
+            if is_file and finding.stage == "FILE":
+                self._done.quarantine[-1].update(self._hidden_by(read, finding.byte_position))
+
+    def _hidden_by(self, read: SegmentRead, byte_position: int | None) -> dict[str, int]:
+        """The offsets that bytes which are no batches in their place may have held: those between the batches around
+        them, and those of whole batches among the bytes. Nothing where that is not known."""
+        scan, batches = read.scan, read.scan.batches
+        end_position = next((end for start, end in scan.skipped if start == byte_position), None)
+        if byte_position is None or end_position is None:
+            return {}
+        row = int(np.searchsorted(batches.position, byte_position))
+        first = int(batches.last_offset[row - 1]) + 1 if row else read.segment.base_offset
+        skipped = as_array(read.data)[byte_position:end_position]
+        found, _ = frame_chunk(skipped)
+        is_whole = len(found) > 0 and int(found.position[-1] + found.size[-1]) == len(skipped)
+        if is_whole and (crc_valid_batches(skipped, found).all() or int(found.base_offset[0]) == first):
+            # whole batches, in another place than theirs or damaged: what no checksum covers is the base offset
+            firsts, lasts = [int(found.base_offset.min())], [int(found.last_offset.max())]
+            after = int(batches.base_offset[row]) if row < len(batches) else self._end
+            if after is not None and first < after:
+                firsts, lasts = [first, *firsts], [after - 1, *lasts]
+            hidden = {"from_offset": min(firsts), "to_offset": max(lasts)}
+            if not crc_valid_batches(skipped, found).all():
+                return hidden
+            # at these offsets bronze may have others: of another log, or with fewer records
+            spans = zip(found.base_offset.tolist(), found.last_offset.tolist(), strict=True)
+            parts = zip(found.position.tolist(), (found.position + found.size).tolist(), strict=True)
+            contents = [skipped[start:end].tobytes() for start, end in parts]
+            self._misplaced.append((self._done.quarantine[-1], hidden, dict(zip(spans, contents, strict=True))))
+            return {}
+        if row < len(batches):
+            last = int(batches.base_offset[row]) - 1
+        elif self._end is not None:
+            last = self._end - 1
+        elif read.segment.is_last and scan.findings[-1].code == TORN:
+            last = first  # of a torn batch
+        else:
+            return {}
+        return {"from_offset": first, "to_offset": last}
+
+
+def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:
+    """Has the batch before or behind one the same leader epoch?"""
+    return (row > 0 and epochs[row - 1] == epochs[row]) or (row + 1 < len(epochs) and epochs[row + 1] == epochs[row])
 
 
 def _is_in(offset: int, ranges: Iterable[OffsetRange]) -> bool:

@@ -7,20 +7,22 @@ that were replayed, it says from which offset on (`state.rewrites`) before it co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.coverage import subtract
 from coordinator_core.log.copies import Lineage
 from jobs.arrow_schemas import arrow_schema
 from jobs.capture_writer import OffsetRange
 from jobs.coverage import LogPartition
+from jobs.quarantine import COPIES_DIFFER
 from jobs.sinks import OVERWRITE, Warehouse
 from jobs.sources.segments import Segment
-from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
 
 
@@ -73,6 +75,8 @@ class Copies:
     """By log partition, files by path."""
     dumped: Mapping[LogPartition, Sequence[DumpedRange]] = field(default_factory=dict)
     """At which offsets dumps of rows had records; ascending, disjoint."""
+    left_out: Mapping[LogPartition, Sequence[bytes]] = field(default_factory=dict)
+    """Records of dumps in place of which those of the log count, each as a batch: quarantine keeps them."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
@@ -96,7 +100,13 @@ class Copies:
         for row in warehouse.read(DUMP_OFFSETS, where={"cluster_id": cluster_id}).to_pylist():
             found = row["from_offset"], row["to_offset"], row["source"]
             dumped.setdefault((row["topic"], row["partition"]), []).append(found)
-        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()})
+        left_out: dict[LogPartition, list[bytes]] = {}
+        columns = ["topic", "partition", "code", "bytes"]
+        rows = warehouse.read(QUARANTINE, columns, where={"cluster_id": cluster_id})
+        for row in rows.filter(pc.equal(rows["code"], COPIES_DIFFER)).to_pylist():
+            if row["bytes"]:
+                left_out.setdefault((row["topic"], row["partition"]), []).append(row["bytes"])
+        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()}, left_out)
 
     def after(
         self,
@@ -111,7 +121,12 @@ class Copies:
         read = dict(self.files)
         for log, found in files.items():
             read[log] = {**read.get(log, {}), **{file.path: file for file in found}}
-        return Copies(merged, read, {**self.dumped, **dumped})
+        return replace(self, lineages=merged, files=read, dumped={**self.dumped, **dumped})
+
+    def without(self, disproved: Mapping[LogPartition, Iterable[tuple[int, int]]]) -> "Copies":
+        """Without what damaged headers showed of leader epochs."""
+        cut = {log: self.lineages[log].without(batches) for log, batches in disproved.items() if log in self.lineages}
+        return replace(self, lineages={**self.lineages, **cut}) if cut else self
 
     def write_lineages(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
         """Before bronze: what is known too early of epochs does no harm."""

@@ -15,7 +15,9 @@ COPIES_PART: Final = "COPIES_PART"
 """A copy of the log goes on with an older leader epoch where the log has a newer one."""
 COPIES_DIFFER: Final = "COPIES_DIFFER"
 """Two copies have different records at one offset, and no leader epoch tells why: one of them is a dump of rows."""
-CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER)
+EPOCH_OUT_OF_ORDER: Final = "EPOCH_OUT_OF_ORDER"
+"""The leader epoch of a batch, which no checksum covers, cannot be that of its place in the log."""
+CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER, EPOCH_OUT_OF_ORDER)
 """What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
 
 

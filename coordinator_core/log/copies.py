@@ -128,6 +128,11 @@ class Lineage:
         best = max(self.checkpoint, other, key=_checkpoint_rank)
         return self if best == self.checkpoint else replace(self, checkpoint=best)
 
+    def without(self, batches: Iterable[tuple[int, int]]) -> "Lineage":
+        """Without what the headers of some batches showed, (leader epoch, base offset), which turned out damaged."""
+        gone = {epoch for epoch, offset in batches if self.seen.get(epoch) == offset}
+        return replace(self, seen={epoch: at for epoch, at in self.seen.items() if epoch not in gone}) if gone else self
+
     def merged(self, other: "Lineage") -> "Lineage":
         """Both together."""
         seen = dict(self.seen)
@@ -176,6 +181,41 @@ class Lineage:
             if epoch > leader_epoch and offset <= last_offset
         ]
         return newer[0] if newer else max(self.starts.items())
+
+
+def out_of_order(epochs: I64, before: int = UNKNOWN_EPOCH, after: int | None = None) -> BoolArray:
+    """Which batches of one copy have a leader epoch that cannot be theirs, one bool each.
+
+    Epochs never fall in a log, and no checksum covers them: where they do, as few batches as possible are taken for
+    damaged, of as many those with the higher epochs. `before`: the highest epoch in front of them; `after`: that of the
+    batch behind them, if it is known.
+    """
+    is_odd = np.zeros(len(epochs), np.bool_)
+    known = np.flatnonzero(epochs != UNKNOWN_EPOCH)
+    found = epochs[known] if after is None else np.append(epochs[known], after)
+    if not len(known) or (found[0] >= before and (found[1:] >= found[:-1]).all()):
+        return is_odd
+    starts = np.concatenate([[0], np.flatnonzero(found[1:] != found[:-1]) + 1])
+    counts = np.diff(np.append(starts, len(found))).tolist()
+    # of each epoch, the most batches that can be kept up to a run of it: (count, run)
+    best: dict[int, tuple[int, int]] = {}
+    previous: list[int] = []
+    for run, (epoch, count) in enumerate(zip(found[starts].tolist(), counts, strict=True)):
+        kept, _, at = max(
+            ((kept, -other, at) for other, (kept, at) in best.items() if other <= epoch), default=(0, 0, -1)
+        )
+        previous.append(at)
+        if epoch >= before:
+            best[epoch] = kept + count, run
+    run = max(((kept, -epoch, at) for epoch, (kept, at) in best.items()), default=(0, 0, -1))[2]
+    kept_runs = set()
+    while run >= 0:
+        kept_runs.add(run)
+        run = previous[run]
+    for run, start in enumerate(starts.tolist()):
+        if run not in kept_runs:
+            is_odd[known[start : start + counts[run]]] = True
+    return is_odd
 
 
 def _checkpoint_rank(entries: tuple[tuple[int, int], ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:

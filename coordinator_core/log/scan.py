@@ -36,6 +36,8 @@ to so large a part of it where that is more: to frame the rest costs no more tha
 CANDIDATES_MAX: Final = 64
 """So many places that look like a batch are tried: the bytes of an offset may be anywhere in zeros and in values."""
 
+TORN_TAIL: Final = "a torn tail"
+"""End of the message of a batch that Kafka was writing: with the next copy the rest comes."""
 STOP_UNCONFIRMED: Final = 100
 """Beside the STOP_ codes of the compiled loops."""
 
@@ -249,7 +251,7 @@ def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int
 def _stop_error(array: U8, position: int, next_position: int, stop: int, is_last: bool) -> DecodeError:
     size = next_position - position
     if stop == fast.STOP_TRUNCATED and next_position == len(array):
-        where = "the last segment: a torn tail" if is_last else "a segment which is not the last"
+        where = f"the last segment: {TORN_TAIL}" if is_last else "a segment which is not the last"
         return TruncatedBatch(f"{size} bytes at the end of {where}")
     if fast.skip_zeros(array, position, next_position) - position >= fast.HEADER_BYTES_MIN:
         return InvalidBatch(f"zeros followed by data, {size} bytes")

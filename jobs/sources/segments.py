@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.log.fast import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
@@ -347,6 +348,20 @@ def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
         return parse_leader_epochs(_small_text(filesystem, path))
     except InvalidCheckpoint:
         return ()
+
+
+def read_first_epoch(segment: Segment) -> int | None:
+    """The leader epoch of a segment's first batch; None before message format 2, and where it cannot be read."""
+    try:
+        filesystem, path = filesystem_of(segment.path)
+        with filesystem.open_input_file(path) as source:
+            header: bytes = source.read(HEADER_BYTES_V2)
+    except OSError:
+        return None
+    if len(header) < HEADER_BYTES_V2 or header[16] != 2:
+        return None
+    epoch = int.from_bytes(header[12:16], "big", signed=True)
+    return epoch if epoch >= 0 else None
 
 
 def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:

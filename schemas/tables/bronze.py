@@ -56,7 +56,8 @@ RECORD_BATCHES = Table(
         Column(
             "crc_valid",
             BOOLEAN,
-            "False where the checksum does not fit: kept, quarantined, and never replayed.",
+            "False where the checksum does not fit, or the leader epoch, which it does not cover, cannot be true. "
+            "Such a batch is kept, quarantined, and never replayed.",
         ),
         Column("redacted_at", TIMESTAMP, "When an erasure changed the batch; null: its bytes are Kafka's."),
         Column(
@@ -119,6 +120,10 @@ QUARANTINE = Table(
         Column("seen_at", TIMESTAMP, "Start of the run that met it."),
         Column("resolved_at", TIMESTAMP, "Start of the run since which it is no gap any more; null: it is one."),
         Column("resolved_by", STRING, "What put it right, in words: a good copy of the file, another source, ..."),
+        Column(
+            "from_offset", BIGINT, "Stage FILE: the first offset that the bytes may have held; null where not known."
+        ),
+        Column("to_offset", BIGINT, "Stage FILE: the last one, inclusive, less than the first: none; null as above."),
     ),
 )
 
