@@ -451,8 +451,8 @@ def _works(
 
 
 def _cut(session: SparkSession, plan: AuditPlan, topic: str, cut: CutRule) -> tuple[list[LogFiles], list[LogFiles]]:
-    """The log partitions of a topic, and apart from them the buckets of those that are cut by group: they are out of
-    proportion, and audited from their beginning."""
+    """The log partitions of a topic, and apart from them the buckets of those that are cut by group, as much of them is
+    to be audited."""
     logs = [log for log in plan.logs if log.topic == topic]
     if topic != OFFSETS_TOPIC:
         return logs, []
@@ -462,8 +462,7 @@ def _cut(session: SparkSession, plan: AuditPlan, topic: str, cut: CutRule) -> tu
         else dataclasses.replace(log, from_offset=plan.next_offsets.get((log.topic, log.partition), 0))
         for log in logs
     ]
-    whole = {place for place, step in plan.steps.items() if step is not Step.AFRESH}
-    hot = [log for log in cut_hot_logs(session, new, cut, whole) if log.bucket is not None]
+    hot = [log for log in cut_hot_logs(session, new, cut) if log.bucket is not None]
     are_cut = {log.partition for log in hot}
     return [log for log in logs if log.partition not in are_cut], hot
 

@@ -65,7 +65,7 @@ def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offse
     """Places of the steps that the last audit found before a place."""
     return [
         row["log_offset"]
-        for rows in parts.former_rows(LOG_ANOMALIES, log_partition)
+        for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True)
         for row in rows.select(["rule", "log_topic", "log_offset"]).to_pylist()
         if row["rule"] == TIME_WENT_BACK and row["log_topic"] == topic and row["log_offset"] < to_log_offset
     ]

@@ -7,7 +7,7 @@ anything else says more than that they commit on, the other tables. `inference.g
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from typing import Final
 
 import numpy as np
@@ -76,6 +76,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     for log_partition in work.log_partitions:
         packed = work.all_saved(log_partition)
         saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
+        if saved is not None and work.bucket is not None:
+            saved = saved.of_bucket(work.bucket)
         if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
             for table in GROUP_GOLD:
                 carried[table][log_partition] = {}
@@ -393,10 +395,15 @@ class _NewAudit:
         versions = changed_versions(work.group_files.get(log_partition, ())).items()
         changed = {group_id for group_id, version in versions if version is None or version > work.audited_version}
         changed |= self._late
+        only = None
+        if work.bucket is not None:
+            changed = set(compress(changed, work.bucket.has_groups(list(changed)).tolist()))
+            new = work.files.group_ids(OFFSET_COMMITS, log_partition, from_log_offset=self._begin)
+            only = frozenset(compress(new, work.bucket.has_groups(new).tolist()))
         weights = {OFFSET_COMMITS: NEW_COMMIT_WEIGHT}
         kept: list[Piece] = []
         seen: set[str] = set()
-        for some in bundles(work.files, log_partition, None, weights, from_log_offset=self._begin):
+        for some in bundles(work.files, log_partition, only, weights, from_log_offset=self._begin):
             before = saved.commits if some is None else saved.commits.of_some(some)
             pieces = new_commits(work.files, log_partition, self._begin, some)
             both, is_new = before.and_new(pieces, place)

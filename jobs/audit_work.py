@@ -207,7 +207,8 @@ class AuditParts:
         (`_places`); NO_PLACE: none."""
         columns = _columns_of(table)
         texts = text_columns(table, columns)
-        for rows in self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ():
+        former = self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ()
+        for rows in map(self._own, former):
             kept = rows
             if any(made_anew.values()):
                 is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
@@ -228,17 +229,33 @@ class AuditParts:
         """The rows which the last audit made of a log partition, partition columns left out; texts as they are
         stored."""
         columns = _columns_of(table)
-        return self._work.former.read(table, columns, log_partition, text_columns(table, columns))
+        return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
 
     def former_rows(
-        self, table: Table, log_partition: int, left_out: Set[str] = frozenset(), *, is_coded: bool = False
+        self,
+        table: Table,
+        log_partition: int,
+        left_out: Set[str] = frozenset(),
+        *,
+        is_coded: bool = False,
+        of_all_tasks: bool = False,
     ) -> Iterator[pa.Table]:
-        """The same, row group by row group, without those of some groups; texts as they are stored if `is_coded`."""
+        """The same, row group by row group, without those of some groups; texts as they are stored if `is_coded`.
+        `of_all_tasks`: those of other tasks' groups, too."""
         columns = _columns_of(table)
         others = pa.array(sorted(left_out), pa.string())
         texts = text_columns(table, columns) if is_coded else ()
-        for rows in self._work.former.iterate(table, columns, log_partition, texts):
+        former = self._work.former.iterate(table, columns, log_partition, texts)
+        for rows in former if of_all_tasks else map(self._own, former):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
+
+    def _own(self, rows: pa.Table) -> pa.Table:
+        """Of rows that the last audit made, those of the task's groups; what is of no group is of the first task."""
+        bucket = self._work.bucket
+        if bucket is None or not rows.num_rows:
+            return rows
+        group, group_ids = codes_of(rows["group_id"])
+        return rows.filter(pa.array(np.append(bucket.has_groups(group_ids), bucket.is_first)[group]))
 
 
 def _columns_of(table: Table) -> list[str]:

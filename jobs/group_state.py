@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Final, Self
 
 import msgpack
@@ -16,6 +16,7 @@ from coordinator_core.inference.heard import TIMES_MAX
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settled import OwnedBefore, Settled
+from coordinator_core.key_buckets import KeyBucket
 
 HELD_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")
@@ -48,6 +49,20 @@ class SavedGroups:
             MembersHeard.together([part.heard for part in parts]),
             {group_id: settled for part in parts for group_id, settled in part.settled.items()},
             frozenset(chain.from_iterable(part.not_judged for part in parts)),
+        )
+
+    def of_bucket(self, bucket: KeyBucket) -> Self:
+        """Of the groups of one task."""
+        members = {group_id for group_id, _, _ in self.heard.members}
+        names = sorted({*self.pasts, *self.days, *self.settled, *self.not_judged, *self.commits.group_ids, *members})
+        own = frozenset(compress(names, bucket.has_groups(names).tolist()))
+        return type(self)(
+            {group_id: past for group_id, past in self.pasts.items() if group_id in own},
+            {group_id: days for group_id, days in self.days.items() if group_id in own},
+            self.commits.alone(own),
+            self.heard.without(members - own),
+            {group_id: settled for group_id, settled in self.settled.items() if group_id in own},
+            self.not_judged & own,
         )
 
     def packed(self) -> bytes:

@@ -7,7 +7,7 @@ leaves is put together by whoever goes on from it.
 """
 
 import dataclasses
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -25,7 +25,6 @@ from coordinator_core.key_buckets import (
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.records import decode_chunk
 from jobs.bronze_reader import read_log
-from jobs.replay_state import LogPartition
 from jobs.replay_tasks import CHUNK_DECOMPRESSED_BYTES_MAX, OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.tasks import run_tasks
 
@@ -61,13 +60,9 @@ class CutRule:
     batch_decompressed_bytes_max: int
 
 
-def cut_hot_logs(
-    session: SparkSession, logs: Sequence[LogFiles], rule: CutRule, whole: Container[LogPartition] = ()
-) -> list[LogFiles]:
-    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one; some are
-    not to be cut."""
+def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[LogFiles]:
+    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one."""
     counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
-    counts = [1 if (log.topic, log.partition) in whole else count for log, count in zip(logs, counts, strict=True)]
     hot = [index for index, count in enumerate(counts) if count > 1]
     work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in hot]
     weights = dict(zip(hot, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))

@@ -163,10 +163,11 @@ class SilverFiles:
             kept[table.full_name] = tuple(of_table)
         return type(self)(kept), None if own and own == others else own
 
-    def group_ids(self, table: Table, log_partition: int) -> list[str]:
-        """The groups of a log partition of which a table has rows, in order."""
+    def group_ids(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> list[str]:
+        """The groups of a log partition of which a table has rows, from a place in the log on, in order."""
         found: set[str] = set()
-        for rows in self.iterate(table, ["group_id"], log_partition, ["group_id"]):
+        columns = ["group_id", LOG_OFFSET] if from_log_offset else ["group_id"]
+        for rows in self.iterate(table, columns, log_partition, ["group_id"], from_log_offset=from_log_offset):
             group, texts = codes_of(rows["group_id"])
             # filtered rows keep the texts of all
             present = np.flatnonzero(np.bincount(group, minlength=len(texts)))

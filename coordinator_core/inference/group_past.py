@@ -20,7 +20,7 @@ anew (`commit_anomalies.HostsNow`), which takes no commits.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, pairwise, starmap
+from itertools import chain, compress, count, pairwise, starmap
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -360,6 +360,13 @@ class GroupedCommits:
         """Those of some groups, or of the others."""
         is_wanted = np.array([(group_id in group_ids) != are_others for group_id in self.group_ids], np.bool_)
         return self.taken(is_wanted[self.group])
+
+    def alone(self, group_ids: Set[str]) -> "GroupedCommits":
+        """Those of some groups, and no others named."""
+        is_wanted = np.array([group_id in group_ids for group_id in self.group_ids], np.bool_)
+        rows = is_wanted[self.group]
+        names = tuple(compress(self.group_ids, is_wanted.tolist()))
+        return GroupedCommits(names, (np.cumsum(is_wanted) - 1)[self.group[rows]], self.commits.taken(rows))
 
     def slices(self) -> dict[str, slice]:
         """The rows of each group."""

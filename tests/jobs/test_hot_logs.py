@@ -11,8 +11,9 @@ import pytest
 from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.key_buckets import SLOT_COUNT
+from coordinator_core.key_buckets import SLOT_COUNT, KeyBucket
 from jobs import audit_groups, hot_logs
+from jobs.group_state import SavedGroups
 from jobs.hot_logs import bucket_counts, useful_count
 from jobs.replay_tasks import LogFiles
 from jobs.sinks import TableFile
@@ -74,9 +75,18 @@ def test_nights_in_buckets_make_the_tables_of_nights_without(
     for number, part in enumerate(parts, 1):
         whole.night(part, number=number)
     made = cut_at_random(monkeypatch, random)
+    went_on: list[KeyBucket] = []
+    of_bucket = SavedGroups.of_bucket
+
+    def noted(self: SavedGroups, bucket: KeyBucket) -> SavedGroups:
+        went_on.append(bucket)
+        return of_bucket(self, bucket)
+
+    monkeypatch.setattr(SavedGroups, "of_bucket", noted)
     for number, part in enumerate(parts, 1):
         cut.night(part, number=number)
     assert max(made) == 4
+    assert went_on, "no audit went on in buckets"
     assert tables(cut) == tables(whole)
     assert ledger_counts(cut) == ledger_counts(whole)
 
