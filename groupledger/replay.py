@@ -309,7 +309,7 @@ class Keyed:
             frame = frame.where(F.col("topic") == F.lit(self.topic))
         if self.records.has_cluster:
             frame = frame.withColumn("cluster_id", self.cluster())
-        return frame.where(F.col("log_partition").isNotNull() & F.col("log_offset").isNotNull())
+        return frame.where(_HAS_PLACE)
 
     def cluster(self) -> Column:
         """The cluster of each record."""
@@ -332,12 +332,14 @@ class Keyed:
         frame = self.records.frame
         where = {"topic": F.col("topic") if self.records.has_topic else F.lit(self.topic)}
         where["cluster_id"] = self.cluster()
-        is_lost = F.col("log_partition").isNull() | F.col("log_offset").isNull()
+        is_lost = F.expr(f"not coalesce({_HAS_PLACE}, false)")
         if self.records.has_topic:
             is_other = ~F.col("topic").isin(*INTERNAL_TOPICS) | F.col("topic").isNull()
             yield _quarantined(frame.where(is_other), where, OTHER_TOPIC, "a record of no coordinator's topic")
             is_lost &= F.col("topic") == F.lit(self.topic)
-        yield _quarantined(frame.where(is_lost), where, BAD_ROW, "a record without partition or offset")
+        yield _quarantined(
+            frame.where(is_lost), where, BAD_ROW, "a record without partition or offset, or with one below 0"
+        )
         content = F.xxhash64("key", "value", "timestamp_ms")
         places = ["log_partition", "log_offset", *(["cluster_id"] if self.records.has_cluster else [])]
         copies = self.data().groupBy(*places).agg(F.min(content).alias("least"), F.max(content).alias("most"))
@@ -349,6 +351,9 @@ class Keyed:
             "records of different content have this offset: the one with the least bytes was replayed",
             payload=F.lit(None).cast("binary"),
         )
+
+
+_HAS_PLACE: Final = "log_partition >= 0 and log_offset >= 0"
 
 
 def _quarantined(

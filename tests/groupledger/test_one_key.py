@@ -179,3 +179,37 @@ def test_an_operation_is_never_cut(size: int, monkeypatch: pytest.MonkeyPatch) -
     for chunk in together:
         assert len(chunk.records.records) % 4 == 0
         assert len(chunk.records.batches) == len(chunk.records.records) // 4
+
+
+COMMIT = bytes.fromhex("000100016700017400000000"), bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+SHARE_KEY = bytes.fromhex("0000000167") + bytes(20)
+ODD_VALUES: list[dict[str, Any]] = [
+    {"log_offset": -5},
+    {"log_offset": 2**63 - 1},
+    {"timestamp_ms": None},
+    {"timestamp_ms": 2**62},
+    {"timestamp_ms": -(2**63)},
+    {"producer_id": None, "is_transactional": None},
+    {"producer_id": -9, "is_transactional": True},
+    {"control_type": None},
+    {"operation": None},
+    {"operation": 99},
+    {"key": None},
+    {"key": b""},
+    {"key": None, "value": None},
+    {"value": b""},
+    {"control_type": 1, "key": None, "value": None, "producer_id": 5},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES, ids=str)
+def test_no_value_of_a_column_is_an_exception(odd: dict[str, Any]) -> None:
+    """Whatever a column holds, the records of the key are replayed and the worker goes on."""
+    key, value = COMMIT
+    good = one(7, value) | {"log_partition": 0, "key": key}
+    for name, replay in {**OF_GROUPS, **OF_SHARES}.items():
+        of_share = {"key": SHARE_KEY} if name in OF_SHARES else {}
+        rows = sorted([good | of_share, good | {"log_offset": 3} | of_share | odd], key=lambda row: row["log_offset"])
+        made = rows_of(replay, in_batches(rows, lambda: 5), name)
+        if name == "silver.offset_commits":
+            assert any("'log_offset': 7" in row and "'committed_offset': 5" in row for row in made)

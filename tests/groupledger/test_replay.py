@@ -173,6 +173,8 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
         (good[0], b"\x00\x63", groups_topic, 0, 5, 1000),
         (*good, groups_topic, None, 6, 1000),
         (*good, groups_topic, 0, None, 1000),
+        (*good, groups_topic, 0, -1, 1000),
+        (*good, groups_topic, -1, 11, 1000),
         (*good, "orders", 0, 7, 1000),
         (*good, groups_topic, 0, 8, 1000),
         (*good, groups_topic, 0, 8, 1000),
@@ -184,6 +186,8 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
     replay = groupledger.replay_groups(spark.createDataFrame(rows, schema))
     errors = sorted(((row.code, row.partition, row.offset) for row in replay.errors.collect()), key=repr)
     assert errors == [
+        ("BAD_ROW", -1, 11),
+        ("BAD_ROW", 0, -1),
         ("BAD_ROW", 0, None),
         ("BAD_ROW", None, 6),
         ("BUFFER_UNDERFLOW", 0, 2),
