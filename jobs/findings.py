@@ -19,7 +19,7 @@ from coordinator_core.inference.ordering import grouped
 from jobs import entry
 from jobs.audits import WholeAudit
 from jobs.coverage import hole_count
-from jobs.log_ends import log_ends
+from jobs.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.other_writers import ForeignWrite, written_by_others
 from jobs.other_writers import lines as lines_of_others
@@ -36,6 +36,7 @@ from schemas.tables.gold import (
     REDELIVERIES,
     SHARE_GROUP_SUMMARY,
 )
+from schemas.tables.state import LEADER_EPOCHS
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED")
@@ -100,6 +101,8 @@ class Findings:
     """Each counted once, whatever groups it committed for: a producer has one at a time."""
     parted_copies: tuple[tuple[str, int], ...] = ()
     """Log partitions of which copies part ways, and at how many places."""
+    leader_changes: tuple[tuple[str, int], ...] = ()
+    """Log partitions, and how often another leader went on with them, most first."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """The last write of somebody else to each table."""
 
@@ -167,6 +170,7 @@ class Findings:
             "hanging_transactions": dict(self.hanging_transactions),
             "hanging_transaction_count": self.hanging_transaction_count,
             "parted_copies": dict(self.parted_copies),
+            "leader_changes": dict(self.leader_changes),
             "quarantined_count": self.quarantined_count,
             "foreign_writes": {write.table: write.version for write in self.foreign_writes},
         }
@@ -227,6 +231,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         hanging_transactions=_counts_of(hanging["group_id"]),
         hanging_transaction_count=pc.count_distinct(hanging["producer_id"]).as_py(),
         parted_copies=_parted_copies(quarantined),
+        leader_changes=_leader_changes(warehouse, cluster_id),
         foreign_writes=tuple(written_by_others(warehouse, cluster_id)),
     )
 
@@ -296,6 +301,17 @@ def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
     rows = quarantined.filter(pc.equal(quarantined["code"], COPIES_PART)).select(["topic", "partition"]).to_pylist()
     places = [f"{row['topic']}-{row['partition']}" for row in rows]
     return tuple((place, places.count(place)) for place in sorted(set(places)))
+
+
+def _leader_changes(warehouse: Warehouse, cluster_id: str) -> tuple[tuple[str, int], ...]:
+    """Coordinators' log partitions, and how many leader epochs wrote batches in them after the first one."""
+    rows = warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist()
+    epochs: dict[str, set[int]] = {}
+    for row in rows:
+        if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:
+            epochs.setdefault(f"{row['topic']}-{row['partition']}", set()).add(row["leader_epoch"])
+    counts = [(place, len(found) - 1) for place, found in epochs.items() if len(found) > 1]
+    return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -442,6 +458,10 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.hanging_transactions:
         query = "select group_id, since, producer_id, held_back_count, meaning, remedy from gold.hanging_transactions"
         yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
+    if found.leader_changes:
+        query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"
+        what = f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}"
+        yield _line(what, _sql(query), options)
     if found.parted_copies:
         query = f"select topic, partition, offset, message from bronze.quarantine where code = '{COPIES_PART}'"
         what = f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}"

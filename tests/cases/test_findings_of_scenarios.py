@@ -42,6 +42,8 @@ def planted_items(truth: Path) -> Iterator[Item]:
         if generation["members"] or members.get(group):
             members[group] = generation["members"]
     yield from (("emptied", group) for group, left in members.items() if not left)
+    if any(fault["fault"] == "broker_failover" for fault in _lines(truth / "faults.jsonl")):
+        yield "failover", "cluster"
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -55,14 +57,15 @@ def found_items(found: Mapping[str, Any]) -> set[Item]:
         "grown": found["partitions_added_by_group"],
         "emptied": found["emptied_groups"],
     }
-    return {(kind, group) for kind, groups in kinds.items() for group in groups}
+    failovers = {("failover", "cluster")} if found["leader_changes"] else set()
+    return {(kind, group) for kind, groups in kinds.items() for group in groups} | failovers
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_found_is_what_was_planted(
     name: str, ledger: Ledger, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Members thrown out, topics grown, groups left by all: each is found, and nothing else."""
+    """Members thrown out, topics grown, groups left by all, brokers that failed: each is found, and nothing else."""
     simulate(str(PROJECT_ROOT / "scenarios" / f"{name}.toml"), str(tmp_path / "simulated"))
     night = ledger.night(tmp_path / "simulated" / "logs")
     found, planted = found_items(night.facts["found"]), set(planted_items(tmp_path / "simulated" / "truth"))
