@@ -21,7 +21,7 @@ from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
-from schemas.tables.silver import CONFIGS, SILVER_TABLES
+from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, SILVER_TABLES
 from schemas.tables.state import RUNS
 from tests.conftest import RECORDINGS
 
@@ -96,7 +96,8 @@ def test_every_natural_key_is_unique(full_a: tuple[Jobs, int]) -> None:
     jobs, _ = full_a
     for table in SILVER_TABLES:
         rows = jobs.warehouse.read(table)
-        assert rows.num_rows > 0, table.full_name
+        # no internal topic of the recording got more partitions
+        assert (rows.num_rows > 0) is (table is not COORDINATOR_PARTITIONS), table.full_name
         assert rows.group_by(list(table.key)).aggregate([]).num_rows == rows.num_rows, table.full_name
 
 
