@@ -128,6 +128,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         commands = archive.read(f"{info}/entry_points.txt").decode()
         assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert (metadata["Name"], metadata["Version"]) == ("groupledger", __version__)
+    assert "api" in metadata.get_all("Provides-Extra", [])
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
     assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.entry:main"]
@@ -206,7 +207,7 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     assert "groupledger audit --list rebalances" in nightly.stderr
     assert "spark-submit.sh" not in nightly.stderr
     write_raw_records(tmp_path)
-    subprocess.run([binaries / "pip", "install", "-q", "nbclient", "ipykernel"], check=True)
+    subprocess.run([binaries / "pip", "install", "-q", f"{wheel}[api]", "nbclient", "ipykernel"], check=True)
     notebook = subprocess.run(
         [binaries / "jupyter-execute", "--output", tmp_path / "done.ipynb", NOTEBOOK],
         cwd=tmp_path,
