@@ -64,6 +64,8 @@ BATCH_OFFSETS_MAX: Final = 10_000
 """Coordinators write batches of far fewer records."""
 LOST_TOLD_MAX: Final = 10
 
+LOG_CUT: Final = "LOG_CUT"
+"""Code of BrokerError: the log ends before the offset at which it was to be read."""
 PASSING: Final = frozenset(
     {"UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"}
 )
@@ -225,6 +227,7 @@ class ContinuousCapture:
         ids = first_topic_ids(self._warehouse, settings.cluster_id)
         refuse_other_logs(logs, bronze, ids, is_merged=True)
         keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
+        bronze = self._bronze = self._follow_cut(logs, bronze)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}
         positions = {log_key(log.topic, log.partition): next_offset(log, bronze) for log in logs}
         folder = self._choose_checkpoint(positions, has_bronze=bool(bronze.known))
@@ -249,6 +252,30 @@ class ContinuousCapture:
             .trigger(processingTime=f"{self._every_ms} milliseconds")
             .start()
         )
+
+    def _follow_cut(self, logs: Sequence[BrokerLog], bronze: Bronze) -> Bronze:
+        """Compare logs that are shorter than bronze with it as a whole, at once: a new leader's epochs say what is of
+        the log. Bronze as it is then."""
+        cut = [
+            log
+            for log in logs
+            if (known := bronze.known.get((log.topic, log.partition))) and log.next_offset <= known[-1][1]
+        ]
+        if not cut:
+            return bronze
+        names = ", ".join(
+            f"{log_key(log.topic, log.partition)} at offset {log.next_offset:,}" for log in cut[:LOST_TOLD_MAX]
+        )
+        more = f" and {len(cut) - LOST_TOLD_MAX:,} more" if len(cut) > LOST_TOLD_MAX else ""
+        self._steps.say(
+            f"the log ends before what bronze has, as after an unclean leader election: {names}{more}. It is compared "
+            "with bronze, and the capture goes on from there"
+        )
+        summary, after = capture_logs(
+            self._session, self._warehouse, self._settings, bronze, Sources(live=cut), self._new_run()
+        )
+        self._totals.add(summary)
+        return after
 
     def _choose_checkpoint(self, positions: Offsets, *, has_bronze: bool) -> str:
         done = self._checkpoint.offsets()
@@ -340,6 +367,10 @@ class ContinuousCapture:
         error = self._failure
         self._bronze = None
         if isinstance(error, BrokerError) and error.code in PASSING:
+            self._steps.say(f"interrupted: {error}")
+            return
+        if isinstance(error, BrokerError) and error.code == LOG_CUT:
+            # with the same topic id it goes on: what starts again looks at the log as it is now
             self._steps.say(f"interrupted: {error}")
             return
         if isinstance(error, JobError):

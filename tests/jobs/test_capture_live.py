@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from coordinator_core.log.batch import Record, build_batch
 from jobs.capture import RECORD_BATCHES, Bronze, CaptureSummary, Sources, capture_logs, find_sources, refuse_other_logs
-from jobs.capture_stream import next_offset
+from jobs.capture_stream import ContinuousCapture, next_offset
 from jobs.capture_writer import CaptureRun
 from jobs.coverage import COMPACTION, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, from_table
 from jobs.errors import BrokerError, SourceError
@@ -263,11 +264,12 @@ def test_compaction_takes_nothing_back(run: Capturing, kafka: FakeKafka) -> None
 
 
 def test_a_damaged_batch_is_kept_and_said_once(run: Capturing, kafka: FakeKafka) -> None:
-    """A broker does not look at checksums: the batch is in bronze, marked, in quarantine and in coverage, once."""
+    """A broker does not look at checksums: the batch is in bronze, marked, in quarantine and in coverage, once; each
+    run says that it is still damaged."""
     kafka.logs[0] = [batch(0), damaged(batch(1, 2)), batch(3)]
     assert run().quarantined_count == 1
     again = run()
-    assert (again.batch_count, again.quarantined_count) == (0, 0)
+    assert (again.batch_count, again.quarantined_count) == (0, 1)
     assert run.quarantined() == [("CRC_MISMATCH", 1, f"kafka://{kafka.address}")]
     assert run.coverage() == [(0, 0, "CAPTURED", None), (1, 2, "CORRUPT", CRC_MISMATCH), (3, 3, "CAPTURED", None)]
 
@@ -293,3 +295,42 @@ def test_a_broker_that_refuses_is_told_as_it_said(run: Capturing, kafka: FakeKaf
 
 def _seconds(*times: datetime) -> list[float]:
     return [time.timestamp() for time in times]
+
+
+def test_a_running_capture_follows_a_log_that_was_cut(
+    run: Capturing, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, takes the log as it is now in place of what bronze had, and does not end."""
+    said: list[str] = []
+    live = [of_epoch(0, 0, 3), of_epoch(1, 3)]
+    kafka.logs[0] = [of_epoch(0, 0, 3), of_epoch(0, 3), of_epoch(0, 4, 2)]
+    run(to={0: 6})
+    kafka.logs[0] = live
+    settings = load_settings(
+        {
+            "bootstrap_servers": kafka.address,
+            "cluster_id": "c",
+            "warehouse": run.warehouse.root,
+            "topics": (TOPIC,),
+        },
+        environment={},
+    )
+    steps = SimpleNamespace(say=said.append)
+    running = ContinuousCapture(
+        SESSION,
+        run.warehouse,
+        settings,
+        every_ms=1_000,
+        new_run=lambda: CaptureRun("c", "again", START + timedelta(days=9)),
+        steps=steps,  # type: ignore[arg-type]
+    )
+    monkeypatch.setattr(running, "_failure", BrokerError("the log was cut", code="LOG_CUT"))
+    running._consider_failure(SimpleNamespace())  # type: ignore[arg-type]
+    after = running._follow_cut(find_sources(settings).live, Bronze.load(run.warehouse, "c"))
+    assert run.rows() == live
+    assert run.coverage() == [(0, 3, "CAPTURED", None)]
+    assert after.known[TOPIC, 0] == ((0, 3),)
+    assert said[0] == "interrupted: the log was cut"
+    assert "the log ends before what bronze has" in said[1]
+    assert f"{TOPIC}-0 at offset 4" in said[1]
+    assert running._follow_cut(find_sources(settings).live, after) is after
