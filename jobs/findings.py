@@ -3,6 +3,7 @@
 Every number is a count of rows of a table, or a sum over them; each line names the command that shows those rows.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -193,7 +194,6 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
-    notes = _of_category(odd, CLIENT).group_by(["details", "group_id"]).aggregate([])
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
     # connectors and tasks are no topics
@@ -219,7 +219,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         guessed_commits=_counts_of(odd_commits.filter(is_guessed)["kind"]),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
-        client_notes=_counts_of(notes["details"]),
+        client_notes=_client_notes(_of_category(odd, CLIENT)),
         not_judged=groups_not_judged(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
         quarantined_count=open_count(quarantined),
@@ -312,6 +312,31 @@ def _leader_changes(warehouse: Warehouse, cluster_id: str) -> tuple[tuple[str, i
             epochs.setdefault(f"{row['topic']}-{row['partition']}", set()).add(row["leader_epoch"])
     counts = [(place, len(found) - 1) for place, found in epochs.items() if len(found) > 1]
     return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
+
+
+CLIENTS_OF_NOTE: Final = re.compile(
+    "(?P<what>.*); clients like (?P<clients>'.*'), protocol (?P<protocol>.*)", re.DOTALL
+)
+CLIENTS_NAMED_MAX: Final = 3
+
+
+def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+    """What is odd about bytes that clients write, and in how many groups. Client software shows by how it writes its
+    protocol, not by client ids, which are names of applications: these are named together."""
+    groups: dict[tuple[str, str], set[str]] = {}
+    clients: dict[tuple[str, str], set[str]] = {}
+    for row in rows.group_by(["details", "group_id"]).aggregate([]).to_pylist():
+        found = CLIENTS_OF_NOTE.fullmatch(row["details"])
+        kind = (found["what"], found["protocol"]) if found else (row["details"], "")
+        groups.setdefault(kind, set()).add(row["group_id"])
+        clients.setdefault(kind, set()).update([found["clients"]] if found else [])
+    notes: list[tuple[str, int]] = []
+    for (what, protocol), of in groups.items():
+        names = sorted(clients[what, protocol])
+        more = len(names) - CLIENTS_NAMED_MAX
+        said = ", ".join(names[:CLIENTS_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+        notes.append((f"{what}; clients like {said}, protocol {protocol}" if names else what, len(of)))
+    return tuple(sorted(notes))
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -441,9 +466,7 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(f"oddities of the log: {_names(found.log_oddities)}", _sql(query), options)
     if found.client_notes:
         query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
-        what = (
-            f"notes on clients, by kind of client, and their groups: {_names(found.client_notes, NOTE_CHARACTERS_MAX)}"
-        )
+        what = f"notes on clients, by what they write, and in how many groups: {_names(found.client_notes, NOTE_CHARACTERS_MAX)}"
         yield _line(what, _sql(query), options)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"
