@@ -466,7 +466,8 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(f"oddities of the log: {_names(found.log_oddities)}", _sql(query), options)
     if found.client_notes:
         query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
-        what = f"notes on clients, by what they write, and in how many groups: {_names(found.client_notes, NOTE_CHARACTERS_MAX)}"
+        names = _names(found.client_notes, NOTE_CHARACTERS_MAX)
+        what = f"notes on clients, by what they write, and in how many groups: {names}"
         yield _line(what, _sql(query), options)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"

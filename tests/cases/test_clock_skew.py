@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
@@ -114,6 +113,8 @@ def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["full-a", "compact", "old-40"])
 def test_no_recording_has_a_step(name: str) -> None:
     """Real brokers on one clock write no log whose time goes back."""
+    from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN
+
     folders = {path.parent for path in (RECORDINGS / name / "logs").glob("*/*.log")}
     assert folders
     for folder in folders:

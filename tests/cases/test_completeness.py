@@ -13,8 +13,6 @@ from jobs import cli
 from jobs.as_of import ArgumentError
 from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
 from jobs.choices import Listing
-from jobs.in_log import remarks_behind, require_begun, require_in_any_log
-from jobs.log_ends import log_ends
 from tests.cases.harness import Ledger
 from tests.conftest import PROJECT_ROOT
 
@@ -102,6 +100,8 @@ def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_pat
 
 def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path) -> None:
     """A group that is not there, a time before the log begins or after its end, a span that runs backwards."""
+    from jobs.in_log import remarks_behind, require_begun, require_in_any_log
+
     ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
 
     def audit(group_ids: Sequence[str] | None, span: Span, listing: Listing = Listing.ARCHIVED) -> None:
@@ -131,6 +131,9 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
 
 def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_path: Path) -> None:
     """Log partition 2 of the groups was read up to 02:59:18.994Z, number 4 up to 03:00:02.828Z."""
+    from jobs.in_log import remarks_behind
+    from jobs.log_ends import log_ends
+
     for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
         shutil.copytree(LOGS / name, tmp_path / "logs" / name)
     ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
-from jobs import audit_groups, audit_hanging, audit_shares, audit_work
+from jobs import audit_groups, audit_shares, audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
 
 DAY_MS = 86_400_000
+NOT_JUDGED = "NOT_JUDGED"
 
 
 class PlantedError(Exception):
@@ -226,6 +226,8 @@ def test_an_open_transaction_that_cannot_be_judged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the driver says of transactions is said of all other groups; once it can be judged, no row is left."""
+    from jobs import audit_hanging
+
     log = SmallLog()
     for number, group_id in enumerate(("bad", "good")):
         log.commit(group_id, 0, 10, NOON_MS, producer_id=7 + number)

@@ -9,7 +9,6 @@ from jobs import cli
 from jobs.audit_report import SHARES_LOG, Span, completeness
 from jobs.entry import command
 from jobs.nightly import run_audit, run_replay
-from jobs.other_writers import ForeignWrite, lines, written_by_others
 from jobs.progress import Steps
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
@@ -26,6 +25,8 @@ def delete(ledger: Ledger, name: str, where: str | None = None) -> None:
 
 def told(ledger: Ledger) -> dict[str, int]:
     """Tables that somebody else wrote into, each with the version."""
+    from jobs.other_writers import written_by_others
+
     return {write.table: write.version for write in written_by_others(ledger.warehouse, CLUSTER_ID)}
 
 
@@ -95,6 +96,8 @@ def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_words_of_a_write() -> None:
     """Of bronze nothing can be replayed: its earlier version is named."""
+    from jobs.other_writers import ForeignWrite, lines
+
     [bronze] = lines([ForeignWrite("bronze.coverage", 7, "MERGE")], " --cluster-id k")
     assert "by MERGE" in bronze and "its version 6" in bronze and bronze.endswith("replay --rebuild --cluster-id k")
     [state] = lines([ForeignWrite("state.audited_logs", 7)])
