@@ -21,6 +21,7 @@ from jobs import audit_groups, audit_shares, share_reader
 from jobs.audit import audit
 from jobs.audits import WholeAudit
 from jobs.errors import WarehouseError
+from jobs.hot_logs import CutRule
 from jobs.locks import only_one
 from jobs.settings import with_options
 from jobs.share_reader import stretch_ends
@@ -60,6 +61,7 @@ class Nights(Jobs):
             self.warehouse,
             cluster_id=CLUSTER,
             inference=self.settings.inference,
+            cut=CutRule(self.settings.cut_records_min, self.settings.batch_decompressed_bytes_max),
             run_id=run_id,
             started_at=STARTED_AT,
             rebuild=rebuild,
