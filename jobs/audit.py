@@ -303,7 +303,7 @@ class _LogsSeen:
                 gaps.setdefault(place, []).append(row["from_offset"])
         changes: dict[LogPartition, list[int]] = {}
         for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
-            if not row["is_checkpoint"]:
+            if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
                 changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
         return cls(
             {log: min(offsets) for log, offsets in missing.items()},
