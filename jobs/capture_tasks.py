@@ -542,14 +542,18 @@ class _LogCapture:
         self._dumped = with_dumped(self._dumped, same, source)
         if ranges:
             # rows that were met are not packed: what lies between two of them is a hole of the dump all the same
-            kind = CoverageKind.COMPACTED if self.work.topic in COMPACTED_TOPICS else CoverageKind.MISSING
-            at_ms = epoch_ms(self._task.run.captured_at)
-            between = subtract([(ranges[0][0], ranges[-1][1])], ranges)
-            self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
+            self._say_holes(ranges, ranges)
         for it in differences:
             self._note_difference(it, source)
         if (changed := self._there.changed_from()) is not None:
             self._change(changed)
+
+    def _say_holes(self, of_dump: Sequence[OffsetRange], known: Iterable[OffsetRange]) -> None:
+        """What lies between the rows of a dump, and not among those of others, has no record."""
+        kind = CoverageKind.COMPACTED if self.work.topic in COMPACTED_TOPICS else CoverageKind.MISSING
+        at_ms = epoch_ms(self._task.run.captured_at)
+        between = subtract([(of_dump[0][0], of_dump[-1][1])], known)
+        self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
 
     def begin_live(self, chosen: "LogRange") -> None:
         """A range of the live log begins."""
@@ -653,6 +657,10 @@ class _LogCapture:
                 done.rebuilt[place] = covered_by(now, at_ms)
                 # what was said of batches that went hides what others say of their offsets
                 self._observed = [r for r in self._observed if r.kind is not CoverageKind.CAPTURED]
+                # and what dumps say: it was hidden by batches that went
+                known = [(first, last) for first, last, _ in self._dumped]
+                for uri in dict.fromkeys(source for _, _, source in self._dumped):
+                    self._say_holes([(first, last) for first, last, source in self._dumped if source == uri], known)
             for file in discarded:
                 delete_file(file.path)
         done.files += [*files, *self._damaged_written.values()]
