@@ -26,7 +26,7 @@ bench: test-env ## Timings of the hot paths.
 fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
 	HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history tests/coordinator_core/inference
-	COPY_SETS=2000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py
+	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
