@@ -69,9 +69,6 @@ FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS
 """A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
 groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
 
-NEW_EPOCH: Final = 1
-"""Group epoch of a modern group of which no record told one."""
-
 GENERATION_RECORDS: Final = frozenset(
     {
         RecordType.GROUP_METADATA,
@@ -427,9 +424,13 @@ class GroupHistory:
     def _begin(self, track: Track, step: _Step, after: Group) -> None:
         """A group that was not there."""
         track.incarnation += 1
-        is_contiguous = _is_first(after, step.operation)
+        is_contiguous = _is_first(after)
         self._open_generation(track, step, after, previous=None, is_contiguous=is_contiguous)
-        details = {} if is_contiguous else {"first_seen": "the log does not hold the group's beginning"}
+        details = {}
+        if not is_contiguous:
+            details["first_seen"] = "the log does not hold the group's beginning"
+        elif not _is_epoch_told(after, step.operation):
+            details["first_seen"] = "no record tells the group's epoch: it is that of a group just made"
         step.say("GROUP_CREATED", step.appeared_at, details=details)
         self._say_generation(step, None)
         self._compare_protocol(step, None, after)
@@ -439,7 +440,7 @@ class GroupHistory:
         """A group that was known by its commits alone and shows now that it had been there before these: what the
         commits seemed to begin, generation 0 of a simple group, never was."""
         track.generation = None
-        self._open_generation(track, step, after, previous=None, is_contiguous=_is_first(after, step.operation))
+        self._open_generation(track, step, after, previous=None, is_contiguous=_is_first(after))
         self._say_generation(step, None)
         self._compare_protocol(step, None, after)
         self._compare_members(track, step, None, after)
@@ -462,7 +463,7 @@ class GroupHistory:
         else:
             self._end(track, step, before, GROUP_DELETED)
             track.incarnation += 1
-            is_contiguous = _is_first(after, step.operation)
+            is_contiguous = _is_first(after)
         self._open_generation(track, step, after, previous=previous, is_contiguous=is_contiguous)
         step.say(
             "GROUP_CONVERTED",
@@ -499,15 +500,9 @@ class GroupHistory:
                 self._say_generation(step, old)
                 self._compare_members(track, step, None, after)
                 return
-            if _is_epoch_unseen(before, current):
-                # its members alone were known: the epoch that a new object has was none of this group's
-                track.generation = None
-                self._open_generation(track, step, after, previous=None, is_contiguous=False)
-                self._say_generation(step, None)
-            else:
-                self._close_generation(track, step.operation.group_id, before, step)
-                self._open_generation(track, step, after, previous=old, is_contiguous=new == old + 1)
-                self._say_generation(step, old)
+            self._close_generation(track, step.operation.group_id, before, step)
+            self._open_generation(track, step, after, previous=old, is_contiguous=new == old + 1)
+            self._say_generation(step, old)
         self._compare_protocol(step, before, after)
         self._compare_members(track, step, before, after)
         if before.members and not after.members:
@@ -1011,16 +1006,16 @@ def _numbered(events: list[EventRow]) -> Iterable[EventRow]:
 _log_offset = attrgetter("log_offset")
 
 
-def _is_first(group: Group, operation: Operation) -> bool:
-    """Whether a group's first visible generation can be its first one ever.
+def _is_first(group: Group) -> bool:
+    """Whether a group's first visible generation can be its first one ever."""
+    return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
 
-    Of a modern group the operation has to tell its epoch, or the member epoch of one that joined at it (a first member
-    with a pattern raises no epoch). A member's metadata alone are what compaction left of an operation: the epoch is
-    then that of an object just made, not the group's.
-    """
+
+def _is_epoch_told(group: Group, operation: Operation) -> bool:
+    """Whether the operation tells a group's epoch, or the member epoch of one that joined at it (a first member with a
+    pattern raises no epoch). Members' metadata alone are what compaction left of an operation: Kafka gives the group
+    that it makes of them epoch 1 (ModernGroup)."""
     generation = views.generation(group)
-    if not 0 <= generation <= FIRST_GENERATION_MAX[views.group_type(group)]:
-        return False
     return isinstance(group, ClassicGroup) or any(
         record.value is not None
         and (
@@ -1029,12 +1024,6 @@ def _is_first(group: Group, operation: Operation) -> bool:
         )
         for record in operation.records
     )
-
-
-def _is_epoch_unseen(group: Group, opened: OpenGeneration) -> bool:
-    """Is the open generation no more than what an object of a modern group begins with? No record told an epoch."""
-    is_made = not isinstance(group, ClassicGroup) and opened.generation == NEW_EPOCH
-    return is_made and opened.previous_generation is None and not opened.is_contiguous
 
 
 def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:

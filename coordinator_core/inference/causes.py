@@ -143,14 +143,26 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
 def is_first_seen(step: Step) -> bool:
     """Does the log begin in the middle of the group's life, so that nothing is known of what led here?
 
-    Several members that make a group in one step raise its epoch once each: that is a beginning too. An epoch of 1 that
-    is not contiguous was told by no record.
+    Several members that make a group in one step raise its epoch once each: that is a beginning too. Epoch 1 of a group
+    of which compaction left members' metadata alone is none, and of the epoch after it no more is known.
     """
-    if step.previous is not None or step.row.is_contiguous or step.has("GROUP_CONVERTED"):
+    if _has_untold_epoch(step.row, step.events):
+        return True
+    if step.previous is not None:
+        return not step.row.is_contiguous and _has_untold_epoch(step.previous, step.since_previous)
+    if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
-    is_beginning = step.row.group_type != CLASSIC and 1 < step.row.generation <= FIRST_EPOCH + joined_count - 1
+    is_beginning = step.row.group_type != CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
     return not (is_beginning and joined_count == step.member_count)
+
+
+def _has_untold_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
+    """Is a generation the one that Kafka makes a group with, which no record told?"""
+    return row.is_contiguous and any(
+        event.event_type == "GROUP_CREATED" and event.generation == row.generation and "first_seen" in event.details
+        for event in events
+    )
 
 
 def is_unread(step: Step) -> bool:

@@ -703,8 +703,7 @@ def _judge_end(tally: Tally, place: str, whole: Facts, compacted: Facts) -> None
 def compare_contiguity(tables: Tables) -> Tally:
     """group_generations.is_contiguous, from the numbers of the rows themselves: false exactly where one is missing.
 
-    A group seen from its beginning starts at generation 0 or 1 (classic), at epoch 1 or 2 (facts 5 and 8). No recording
-    ends before a record tells the epoch of a group whose members compaction left.
+    A group seen from its beginning starts at generation 0 or 1 (classic), at epoch 1 or 2 (facts 5 and 8).
     """
     tally = Tally("contiguity of generations")
     ordered = sorted(

@@ -190,8 +190,6 @@ class _Group:
     generation: int
     is_simple: bool
     """A classic group without a protocol type and members."""
-    is_new: bool = True
-    """No record told an epoch of it: it has the one that Kafka makes a group with."""
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Member id -> its columns."""
     epochs: Mapping[str, int] = field(default_factory=dict)
@@ -246,10 +244,6 @@ def stretches(batches: Iterable[DumpBatch]) -> Stretches:
             if _never_was(before, after, was_removed):
                 opened[group_id].clear()
                 old = {}
-            elif before is not None and after is not None and not is_another and _was_unseen(before, after):
-                # what compaction left of its members told no epoch: it never was in the one of a new object
-                del opened[group_id]["generations", (before.generation,)]
-                del old["generations", (before.generation,)]
             for key, fields in old.items():
                 if is_another or key not in new:
                     assert before is not None
@@ -277,10 +271,6 @@ def _never_was(before: _Group | None, after: _Group | None, was_removed: bool) -
     if before is None or after is None or not before.is_simple or after.is_simple:
         return False
     return after.generation > 1 if after.group_type == CLASSIC else not was_removed
-
-
-def _was_unseen(before: _Group, after: _Group) -> bool:
-    return before.group_type != CLASSIC and before.is_new and before.generation != after.generation
 
 
 def _keep(
@@ -327,7 +317,7 @@ def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
             return group
         group = _Group(family, FIRST_EPOCH, False)
     if kind in METADATA_TYPES:
-        return None if value is None else replace(group, generation=value["epoch"], is_new=False)
+        return None if value is None else replace(group, generation=value["epoch"])
     member_id = _named(record).get("memberId")
     if kind in MEMBER_TYPES:
         return replace(group, members=_with(group.members, member_id, value and _modern_member(value)))
@@ -335,11 +325,8 @@ def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
         members = group.members
         if value is not None:
             members = _with(members, member_id, members.get(str(member_id), {}))
-        # a first member with a pattern joins without raising the epoch
-        is_at_first = value is not None and value["memberEpoch"] == group.generation
         return replace(
             group,
-            is_new=group.is_new and not is_at_first,
             members=members,
             epochs=_with(group.epochs, member_id, value and value["memberEpoch"]),
             current=_with(group.current, member_id, value and frozenset(_current(value))),
