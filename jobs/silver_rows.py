@@ -304,6 +304,9 @@ def quarantine_table(
         "topic": topic,
         "partition": partition,
         "seen_at": seen_at_ms * 1000,
+        # of bytes that are no batch, which replay does not meet
+        "from_offset": None,
+        "to_offset": None,
         "resolved_at": None,
         "resolved_by": None,
     }
@@ -329,7 +332,7 @@ def constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
     """A column of so many times the same value; one that is a column already is given as it is."""
     if isinstance(value, pa.Array):
         return value
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) and value is not None:
         return pa.array(np.full(count, value, kind.to_pandas_dtype()))  # pa.repeat puts in one at a time
     return pa.repeat(pa.scalar(value, kind), count)
 

@@ -66,7 +66,7 @@ def facts_of(ledger: Ledger, topic: str) -> _Facts:
     """What no single group tells, from the tables of nightly."""
     tables = {
         name: ledger.table(name).select(["cluster_id", *audit.FACT_COLUMNS[TABLES[name]]])
-        for name in ("silver.topics", "silver.configs")
+        for name in ("silver.topics", "silver.configs", "silver.partition_counts")
     }
     ends: dict[tuple[str | None, int], _LogEnd] = {}
     for row in ledger.rows("bronze.coverage"):
@@ -76,7 +76,7 @@ def facts_of(ledger: Ledger, topic: str) -> _Facts:
             known = ends.get(place, _LogEnd(None, None, None, None)).first_missing
             first = min((it for it in (known, missing) if it is not None), default=None)
             ends[place] = _LogEnd(first, None, None, None)
-    facts = _Facts(topic, tables, ends, {})
+    facts = _Facts(topic, tables, ends, {}, {})
     facts.of("case")
     made: _Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
     return made

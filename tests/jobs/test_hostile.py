@@ -114,7 +114,8 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]
     for job in (["describe"], ["restore", "--at", "2026-01-01"], ["report", "--output", str(tmp_path / "r.html")]):
         assert cli.main([*job, *options, *asked]) == cli.FAILED
-        [error, rest] = capfd.readouterr().err.split("\n")
+        [*remarks, error, rest] = capfd.readouterr().err.split("\n")
+        assert all(line.startswith("captured and not replayed yet: ") and line.isprintable() for line in remarks)
         assert (error[:7], rest, error.isprintable()) == ("error: ", "", True)
 
 

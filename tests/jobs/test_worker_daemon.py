@@ -26,7 +26,7 @@ def test_what_a_night_runs_is_loaded_before_workers_are_forked() -> None:
 
 def test_what_a_later_night_runs_is_loaded_too() -> None:
     """Loops that only go on from saved state, or make room, are."""
-    loops = (interning._fill_slots, interning._intern_all, fast.pack_pool)
+    loops = (interning._fill_slots, interning._intern_each, fast.pack_pool)
     names = [(loop.__module__, loop.__name__) for loop in loops]
     told = (
         "from importlib import import_module; from jobs.worker_daemon import load; load(); "
