@@ -229,12 +229,15 @@ class BronzeBatches:
         if not is_missing.any() and not differs.any():
             return
         rows = {row["base_offset"]: row for row in batches.drop_columns("batch").to_pylist()}
+        known_of: dict[int, dict[int, Record]] = {}
         for index in np.flatnonzero(is_missing | differs).tolist():
             base_offset, record = int(bases[index]), record_at(int(numbers[index]))
             row = rows[base_offset]
             is_dump = row["is_transactional"] is None or record.offset in (row["filled_offsets"] or ())
             if not is_missing[index]:
-                known = self._known(place, base_offset, record.offset)
+                if base_offset not in known_of:
+                    known_of[base_offset] = self._records(base_offset)
+                known = known_of[base_offset][record.offset]
                 if not is_dump or _order(record) <= _order(known):
                     self._differ(Difference(base_offset, record, row["source"], not is_dump))
                     continue
@@ -243,10 +246,13 @@ class BronzeBatches:
                 fills = self._fills.setdefault((place, base_offset), {})
                 fills[record.offset] = max(record, fills.get(record.offset, record), key=_order)
 
-    def _known(self, place: int, base_offset: int, offset: int) -> Record:
-        """A record of a batch that is there."""
+    def _records(self, base_offset: int) -> dict[int, Record]:
+        """Records of a batch that is there, by offset; the first of each."""
         row = int(np.searchsorted(self.rows.base_offset, base_offset))
-        return next(record for record in iter_records(self.content(row)) if record.offset == offset)
+        records: dict[int, Record] = {}
+        for record in iter_records(self.content(row)):
+            records.setdefault(record.offset, record)
+        return records
 
     def _differ(self, difference: Difference) -> None:
         if len(self._differences) < DIFFERENCES_MAX:

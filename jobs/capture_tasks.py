@@ -190,8 +190,6 @@ class TaskDone:
     read_sources: dict[str, int] = field(default_factory=dict)
     """Files which were read, and from which byte on: their former quarantine rows from there on are replaced."""
     topics: dict[str, TopicCount] = field(default_factory=dict)
-    torn_count: int = 0
-    """Torn tails of newest segments: Kafka was writing, the rest comes with the next capture."""
     known: dict[LogPartition, list[OffsetRange]] = field(default_factory=dict)
     """Offsets which the files span, damaged batches aside."""
     damaged: dict[LogPartition, set[int]] = field(default_factory=dict)
@@ -1002,7 +1000,6 @@ class _LogCapture:
         for finding in read.scan.findings:
             if not is_file and finding.base_offset in self._damaged:
                 continue  # it was found before; a position in an answer says nothing by which to know it again
-            self._done.torn_count += finding.code == "TRUNCATED_BATCH" and read.segment.is_last
             self.quarantine(
                 read.segment,
                 stage=finding.stage,
