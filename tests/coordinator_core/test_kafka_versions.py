@@ -13,7 +13,7 @@ def test_a_version_is_read_with_or_without_its_patch() -> None:
 @pytest.mark.parametrize("text", ["", "4", "4.30", "3.9", "4.9", "four"])
 def test_an_unknown_version_names_those_that_are_known(text: str) -> None:
     """Nothing is judged by the rules of another release without a word."""
-    with pytest.raises(UnknownKafkaVersion, match="4.0, 4.1, 4.2, 4.3, 4.4"):
+    with pytest.raises(UnknownKafkaVersion, match=r"4\.0, 4\.1, 4\.2, 4\.3, 4\.4"):
         kafka_version(text)
 
 
