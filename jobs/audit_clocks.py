@@ -16,7 +16,7 @@ from jobs.stores import filesystem_of
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import LOG_ANOMALIES
 
-COLUMNS = ("base_offset", "max_timestamp")
+COLUMNS = ("base_offset", "max_timestamp", "crc_valid")
 
 
 def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -> list[LogAnomalyRow]:
@@ -36,14 +36,15 @@ def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -
 
 
 def _times_of(file: TableFile) -> tuple[I64, I64]:
-    """Base offsets and latest times (ms) of the batches of a file that have a time."""
+    """Base offsets and latest times (ms) of the intact batches of a file that have a time. Bytes that fail their checksum
+    prove nothing of a clock."""
     schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
         rows = pq.ParquetFile(source).read(columns=list(COLUMNS), use_threads=False)
     stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
     at_ms, offset = epoch_ms_column(stored["max_timestamp"]), numbers_of(stored["base_offset"])
-    timed = at_ms >= 0
+    timed = (at_ms >= 0) & stored["crc_valid"].to_numpy()
     return offset[timed], at_ms[timed]
 
 
