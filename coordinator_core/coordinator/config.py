@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from coordinator_core.errors import CoreError
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 
 INT32_MAX = 2**31 - 1
 
@@ -18,7 +19,7 @@ class UnknownSetting(CoreError):
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    """Defaults of Kafka 4.3.1."""
+    """Defaults of Kafka 4.3.1 (4.4.0 has the same)."""
 
     group_consumer_assignment_interval_ms: int = 1000
     group_consumer_assignor_offload_enable: bool = True
@@ -49,6 +50,8 @@ class GroupCoordinatorConfig:
     offset_metadata_max_bytes: int = 4096
     offsets_retention_check_interval_ms: int = 600_000
     offsets_retention_minutes: int = 10_080
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """The release as which the coordinator runs; no property of a broker."""
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -56,20 +59,20 @@ class GroupCoordinatorConfig:
         return self.offsets_retention_minutes * 60_000
 
 
-def config_of(properties: Mapping[str, Any]) -> GroupCoordinatorConfig:
+def config_of(properties: Mapping[str, Any], kafka_version: KafkaVersion = DEFAULT_VERSION) -> GroupCoordinatorConfig:
     """The settings of a broker's properties, values as text or as JSON has them; all others at their default.
 
     Raises UnknownSetting for a name which the coordinator does not read and for a value of the wrong kind.
     """
     defaults = GroupCoordinatorConfig()
-    known = {field.name for field in fields(defaults)}
+    known = {field.name for field in fields(defaults)} - {"kafka_version"}
     values: dict[str, Any] = {}
     for name, value in properties.items():
         field_name = name.replace(".", "_")
         if field_name not in known:
             raise UnknownSetting(f"no coordinator setting is called {name!r}")
         values[field_name] = _value(name, value, getattr(defaults, field_name))
-    return GroupCoordinatorConfig(**values)
+    return GroupCoordinatorConfig(**values, kafka_version=kafka_version)
 
 
 def _value(name: str, value: Any, default: Any) -> Any:

@@ -4,6 +4,9 @@
     pytest tests/conformance --traces DIR       only the families that DIR holds (may be repeated)
     pytest tests/conformance --recording DIR    only that recording (may be repeated)
 
+Traces are judged as the release that `--kafka-version` names, else as the one that the folder's name ends with, else
+as 4.3.
+
 Each comparison prints one line at the end of the run, whatever came of it.
 """
 
@@ -14,6 +17,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_core.kafka_versions import UnknownKafkaVersion, kafka_version
 from tests.conformance.recordings import (
     COPIES,
     Recording,
@@ -23,7 +27,7 @@ from tests.conformance.recordings import (
     log_folders,
     recordings_in,
 )
-from tests.conformance.test_traces import DATA, FamilyFile, family_files
+from tests.conformance.test_traces import DATA, DATA_OF_VERSIONS, FamilyFile, family_files
 from tests.conftest import REPORT_LINE
 
 LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
@@ -44,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--traces", action="append", type=Path, default=[], metavar="DIR", help="traces and vectors to judge"
     )
+    group.addoption("--kafka-version", metavar="VERSION", help="the release as which --traces are judged, such as 4.4")
     group.addoption("--recording", action="append", type=Path, default=[], metavar="DIR", help="a recording to judge")
 
 
@@ -68,8 +73,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a family file, and one a log folder of a recording."""
     if "family_file" in metafunc.fixturenames:
-        folders = _given(metafunc.config, "--traces") or [DATA]
-        files = [file for folder in folders for file in family_files(folder)]
+        folders = _given(metafunc.config, "--traces") or [DATA, *DATA_OF_VERSIONS]
+        try:
+            asked = metafunc.config.getoption("--kafka-version", default=None)
+            version = kafka_version(asked) if asked else None
+            files = [file for folder in folders for file in family_files(folder, version)]
+        except UnknownKafkaVersion as error:
+            raise pytest.UsageError(str(error)) from error
         if not files:
             raise pytest.UsageError(f"no traces or vectors in {', '.join(map(str, folders))}")
         metafunc.parametrize("family_file", files, ids=[_family_id(file) for file in files])

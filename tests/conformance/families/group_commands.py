@@ -31,6 +31,7 @@ from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
 from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.kafka_json import to_json
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,
@@ -122,13 +123,15 @@ class Report(NamedTuple):
     failures: list[str]
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge the cases of a trace: (cases which were judged, passed, failures)."""
-    report = judge_all(path_to_jsonl_gz)
+    report = judge_all(path_to_jsonl_gz, version=version)
     return report.cases - report.not_judged, report.passed, report.failures
 
 
-def judge_all(path_to_jsonl_gz: str | Path, modules: Iterable[GroupModule] = MODULES) -> Report:
+def judge_all(
+    path_to_jsonl_gz: str | Path, modules: Iterable[GroupModule] = MODULES, version: KafkaVersion = DEFAULT_VERSION
+) -> Report:
     """Judge every case of a trace."""
     modules = tuple(modules)
     failures: list[str] = []
@@ -136,7 +139,7 @@ def judge_all(path_to_jsonl_gz: str | Path, modules: Iterable[GroupModule] = MOD
     cases = passed = steps = 0
     for case in cases_of(path_to_jsonl_gz):
         cases += 1
-        verdict = judge(case, modules)
+        verdict = judge(case, modules, version)
         steps += verdict.steps
         if verdict.failure is not None:
             failures.append(f"case {case['id']}: {verdict.failure}")
@@ -154,9 +157,9 @@ def cases_of(path_to_jsonl_gz: str | Path) -> Iterator[Json]:
             yield json.loads(line)
 
 
-def judge(case: Json, modules: Iterable[GroupModule] = MODULES) -> Verdict:
+def judge(case: Json, modules: Iterable[GroupModule] = MODULES, version: KafkaVersion = DEFAULT_VERSION) -> Verdict:
     """Play one case."""
-    player = Player(case, modules)
+    player = Player(case, modules, version)
     first_bug = case["kafkaBugFromStep"]
     steps = case["steps"] if first_bug < 0 else case["steps"][:first_bug]
     for number, step in enumerate(steps):
@@ -172,12 +175,12 @@ def judge(case: Json, modules: Iterable[GroupModule] = MODULES) -> Verdict:
 class Player:
     """One coordinator, and the state in which Kafka's was after the same steps."""
 
-    def __init__(self, case: Json, modules: Iterable[GroupModule]) -> None:
+    def __init__(self, case: Json, modules: Iterable[GroupModule], version: KafkaVersion = DEFAULT_VERSION) -> None:
         topics = [Topic(topic["name"], topic["topicId"], topic["partitions"]) for topic in case["topics"]]
         self.coordinator = GroupCoordinator(
             modules,
             now_ms=case["startTimeMs"],
-            config=config_of(case["config"]),
+            config=config_of(case["config"], version),
             image=image_of(topics),
             log=CountingLog(case["startLogOffset"]),
         )
