@@ -43,6 +43,47 @@ class Since(Enum):
     """A rule of the coordinators, and the first release that follows it."""
 
     EPOCHS_BEGIN_AT_1 = KafkaVersion(4, 3), "a fresh group has epoch 1, so that its first change writes 2 (ModernGroup)"
+    TXN_COMMITS_HAVE_TOPIC_IDS = (
+        KafkaVersion(4, 4),
+        "transactional commits keep the topic's id, and TxnOffsetCommit v6 says STALE_MEMBER_EPOCH and "
+        "GROUP_ID_NOT_FOUND (KIP-1319)",
+    )
+    LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH = (
+        KafkaVersion(4, 4),
+        "when the last member of a modern group goes, the assignment epoch follows the group epoch, with timestamp 0",
+    )
+    PREFERRED_ASSIGNOR_BUMPS_EPOCH = (
+        KafkaVersion(4, 4),
+        "the group epoch goes up when members prefer another server assignor",
+    )
+    STATIC_REJOIN_FITS_A_FULL_GROUP = (
+        KafkaVersion(4, 4),
+        "group.consumer.max.size does not count a member whose instance id the group has",
+    )
+    MALFORMED_SUBSCRIPTION_IS_INCONSISTENT = (
+        KafkaVersion(4, 4),
+        "a malformed subscription in JoinGroup is INCONSISTENT_GROUP_PROTOCOL, no longer UNKNOWN_SERVER_ERROR",
+    )
+    STATIC_MEMBER_KEEPS_TARGET = (
+        KafkaVersion(4, 4),
+        "an equal target of a static member that was replaced in the same heartbeat is not written twice",
+    )
+    MEMBER_UPDATE_DROPS_INSTANCE_ID = (
+        KafkaVersion(4, 4),
+        "a member that changes its instance id gives up the one before",
+    )
+    KNOWN_TOPICS_INITIALIZE_AT_0 = (
+        KafkaVersion(4, 4),
+        "new partitions of topics that a share group knows are initialised with start offset 0, not -1",
+    )
+    OFFSETS_OF_ALL_GROUPS_EXPIRE = (
+        KafkaVersion(4, 4),
+        "offsets expire whether or not their group may be deleted with them",
+    )
+    STREAMS_TOPOLOGY_BEGINS_UNVALIDATED = (
+        KafkaVersion(4, 4),
+        "a fresh streams group has validated topology epoch -1, not 0",
+    )
 
     def __init__(self, version: KafkaVersion, about: str) -> None:
         self.version = version

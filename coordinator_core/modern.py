@@ -20,6 +20,7 @@ from coordinator_core.anomalies import (
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.frozen import with_fields
+from coordinator_core.kafka_versions import KafkaVersion, Since
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
@@ -27,9 +28,22 @@ from coordinator_core.streams.state import StreamsGroup
 NO_ASSIGNMENT_EPOCH: Final = -1
 """Assignment epoch of a group whose target assignment was deleted."""
 
+NOT_VALIDATED: Final = -1
+"""Validated topology epoch of a streams group whose topology does not fit the cluster, or was not looked at yet."""
+
 ModernGroup = TypeVar("ModernGroup", ConsumerGroup, ShareGroup, StreamsGroup)
 
 V = TypeVar("V")
+
+
+def fresh_group(kind: type[ModernGroup], group_id: str, version: KafkaVersion) -> ModernGroup:
+    """A group of which no record was replayed yet, as the coordinator of a release has it."""
+    group = kind(group_id)
+    if not Since.EPOCHS_BEGIN_AT_1.holds_in(version):
+        group = with_fields(group, group_epoch=0, assignment_epoch=0)
+    if isinstance(group, StreamsGroup) and Since.STREAMS_TOPOLOGY_BEGINS_UNVALIDATED.holds_in(version):
+        group = with_fields(group, validated_topology_epoch=NOT_VALIDATED)
+    return group
 
 
 def without(mapping: Map[str, V], key: str) -> Map[str, V]:
@@ -108,6 +122,18 @@ def check_member_tombstone(group: ModernGroup, member_id: str, member_epoch: int
         )
     elif member_id in group.target_assignment:
         report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, f"member {member_id!r} deleted, its target assignment left"))
+
+
+def without_former_instance_id(
+    static_members: Map[str, str], former: str | None, instance_id: str | None, version: KafkaVersion
+) -> Map[str, str]:
+    """Group instance ids without the one that a member had, where it has another one now, or none.
+
+    Releases before left the former one to the member for good.
+    """
+    if former is None or former == instance_id or not Since.MEMBER_UPDATE_DROPS_INSTANCE_ID.holds_in(version):
+        return static_members
+    return static_members.delete(former) if former in static_members else static_members
 
 
 def without_static_member(static_members: Map[str, str], instance_id: str | None, member_id: str) -> Map[str, str]:

@@ -30,7 +30,8 @@ from coordinator_core.codec import Struct
 from coordinator_core.consumer import replay as consumer
 from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.frozen import quickly_made, with_fields
-from coordinator_core.modern import without
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.modern import fresh_group, without
 from coordinator_core.offsets import replay as offsets
 from coordinator_core.offsets.state import OffsetsState
 from coordinator_core.share import replay as share
@@ -73,21 +74,26 @@ class GroupShard:
 G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
 ReplayOfKind = Callable[[G, Struct, Struct | None, Report], G | None]
 """(group, key, value or None for a tombstone, report) -> group, or None when the record deletes it."""
-Replay = Callable[[Group | None, Struct, Struct | None, Report], Group | None]
-"""The same, of whatever group has the key's group id now, if any: the group itself where nothing changed."""
+ReplayByVersion = Callable[[G, Struct, Struct | None, Report, KafkaVersion], G | None]
+"""The same, where releases of Kafka differ."""
+Replay = Callable[[Group | None, Struct, Struct | None, Report, KafkaVersion], Group | None]
+"""The same, of whatever group has the key's group id now, if any: the group itself where nothing changed. Of which
+release's coordinator the state is wanted comes last."""
 
 
-def replay_group_metadata(_existing: Group | None, key: Struct, value: Struct | None, report: Report) -> Group | None:
+def replay_group_metadata(
+    _existing: Group | None, key: Struct, value: Struct | None, report: Report, _version: KafkaVersion = DEFAULT_VERSION
+) -> Group | None:
     """GroupMetadata (2): a value replaces whatever group has this id, a tombstone removes it."""
     return None if value is None else classic_group(key.group, value, report)
 
 
 def replay_share_group_state_partition_metadata(
-    existing: Group | None, key: Struct, value: Struct | None, report: Report
+    existing: Group | None, key: Struct, value: Struct | None, report: Report, version: KafkaVersion = DEFAULT_VERSION
 ) -> Group | None:
     """ShareGroupStatePartitionMetadata (15), as far as it makes the group which it needs; what it tells is kept beside
     the groups (`replay_share_partitions`)."""
-    group = _group_for(existing, ShareGroup, key.group_id, is_value=value is not None, report=report)
+    group = _group_for(existing, ShareGroup, key.group_id, version, is_value=value is not None, report=report)
     return existing if value is None or group is None else group
 
 
@@ -107,31 +113,55 @@ def replay_share_partitions(
 def _in_group(kind: type[G], replay_of_kind: ReplayOfKind[G]) -> Replay:
     """Lift the replay of a group of one type to that of whatever group there is."""
 
-    def replay_in_group(existing: Group | None, key: Struct, value: Struct | None, report: Report) -> Group | None:
-        group = _group_for(existing, kind, key.group_id, is_value=value is not None, report=report)
+    def replay_in_group(
+        existing: Group | None,
+        key: Struct,
+        value: Struct | None,
+        report: Report,
+        version: KafkaVersion = DEFAULT_VERSION,
+    ) -> Group | None:
+        group = _group_for(existing, kind, key.group_id, version, is_value=value is not None, report=report)
         return existing if group is None else replay_of_kind(group, key, value, report)
 
     return replay_in_group
 
 
-def _group_for(existing: Group | None, kind: type[G], group_id: str, *, is_value: bool, report: Report) -> G | None:
+def _in_group_by_version(kind: type[G], replay_by_version: ReplayByVersion[G]) -> Replay:
+    """The same, of a replay for which the version counts."""
+
+    def replay_in_group(
+        existing: Group | None,
+        key: Struct,
+        value: Struct | None,
+        report: Report,
+        version: KafkaVersion = DEFAULT_VERSION,
+    ) -> Group | None:
+        group = _group_for(existing, kind, key.group_id, version, is_value=value is not None, report=report)
+        return existing if group is None else replay_by_version(group, key, value, report, version)
+
+    return replay_in_group
+
+
+def _group_for(
+    existing: Group | None, kind: type[G], group_id: str, version: KafkaVersion, *, is_value: bool, report: Report
+) -> G | None:
     """The group of a record, made where the rules above say so; None where the record is passed over."""
     if isinstance(existing, kind):
         return existing
     if existing is None:
-        return kind(group_id) if is_value else None
+        return fresh_group(kind, group_id, version) if is_value else None
     if kind is not ShareGroup and isinstance(existing, ClassicGroup) and existing.is_simple:
-        return kind(group_id)
+        return fresh_group(kind, group_id, version)
     message = f"{kind.__name__} record for {group_id!r}, which is a {type(existing).__name__}"
     report(Anomaly(GROUP_TYPE_MISMATCH, message))
-    return kind(group_id) if is_value and not existing.members else None
+    return fresh_group(kind, group_id, version) if is_value and not existing.members else None
 
 
 REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.GROUP_METADATA: replay_group_metadata,
     RecordType.CONSUMER_GROUP_METADATA: _in_group(ConsumerGroup, consumer.replay_metadata),
     RecordType.CONSUMER_GROUP_PARTITION_METADATA: _in_group(ConsumerGroup, consumer.replay_partition_metadata),
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA: _in_group(ConsumerGroup, consumer.replay_member_metadata),
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: _in_group_by_version(ConsumerGroup, consumer.replay_member_metadata),
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
         ConsumerGroup, consumer.replay_target_assignment_metadata
     ),
@@ -147,7 +177,7 @@ REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(ShareGroup, share.replay_current_assignment),
     RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: replay_share_group_state_partition_metadata,
     RecordType.STREAMS_GROUP_METADATA: _in_group(StreamsGroup, streams.replay_metadata),
-    RecordType.STREAMS_GROUP_MEMBER_METADATA: _in_group(StreamsGroup, streams.replay_member_metadata),
+    RecordType.STREAMS_GROUP_MEMBER_METADATA: _in_group_by_version(StreamsGroup, streams.replay_member_metadata),
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
         StreamsGroup, streams.replay_target_assignment_metadata
     ),
@@ -165,7 +195,15 @@ SHARE_PARTITIONS_RECORD: Final = RecordType.SHARE_GROUP_STATE_PARTITION_METADATA
 OFFSET_COMMIT_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 
-def replay(shard: GroupShard, record_type: int, key: Struct, value: Struct | None, *, report: Report) -> GroupShard:
+def replay(
+    shard: GroupShard,
+    record_type: int,
+    key: Struct,
+    value: Struct | None,
+    *,
+    report: Report,
+    version: KafkaVersion = DEFAULT_VERSION,
+) -> GroupShard:
     """Apply one group record. `value` is None for a tombstone. Types without a replay function change
     nothing.
 
@@ -177,7 +215,7 @@ def replay(shard: GroupShard, record_type: int, key: Struct, value: Struct | Non
         return shard
     group_id: str = key.group if record_type == _GROUP_METADATA else key.group_id
     existing = shard.groups.get(group_id)
-    shard = with_group(shard, group_id, existing, function(existing, key, value, report))
+    shard = with_group(shard, group_id, existing, function(existing, key, value, report, version))
     if record_type == SHARE_PARTITIONS_RECORD:
         return GroupShard(shard.groups, replay_share_partitions(shard.share_partitions, key, value))
     return shard
@@ -229,11 +267,12 @@ def replay_record(
     offset: int,
     producer_id: int = offsets.NO_PRODUCER_ID,
     report: Report,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> CoordinatorShard:
     """Apply one record of any type, as `replay` does. `offset` is its log offset, `producer_id` its
-    batch's."""
+    batch's, `version` the release whose state is wanted."""
     if record_type not in OFFSET_COMMIT_TYPES:
-        return with_fields(shard, groups=replay(shard.groups, record_type, key, value, report=report))
+        return with_fields(shard, groups=replay(shard.groups, record_type, key, value, report=report, version=version))
     committed = offsets.replay_offset_commit(shard.offsets, key, value, offset=offset, producer_id=producer_id)
     groups = shard.groups if value is None else touch_simple_group(shard.groups, key.group)
     return CoordinatorShard(groups, committed)

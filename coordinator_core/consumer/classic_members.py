@@ -68,6 +68,7 @@ from coordinator_core.coordinator.operation import NOTHING, Command, Context, Re
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.errors import DecodeError
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.kafka_versions import Since
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE
 
 NO_EPOCH: Final = -1
@@ -94,7 +95,7 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
         return NOTHING
     records: list[CoordinatorRecord] = []
     member = _member_that_joins(group, request, member_id, records)
-    subscription = _subscription(request)
+    subscription = _subscription(context, request)
     updated = _updated_member(context, request, member, subscription)
     has_changed = member_changed(group.group_id, member, updated, records)
     regex_change = update_regexes(context, group, member, updated, records)
@@ -159,7 +160,7 @@ def _check_may_join(context: Context, group: ConsumerGroup, request: JoinGroupRe
             "is disabled."
         )
         raise Refused(code, text)
-    check_not_full(context, group, member_id)
+    check_not_full(context, group, member_id, request.group_instance_id)
     if not _supports_protocols(group, request):
         raise Refused(code, f"Member {member_id}'s protocols are not supported.")
 
@@ -197,13 +198,15 @@ def _takes_the_last_place(context: Context, group: ConsumerGroup, request: JoinG
     return conversion.can_downgrade_with_replacement(context, group, group.members[replaced_id])
 
 
-def _subscription(request: JoinGroupRequest) -> Subscription:
+def _subscription(context: Context, request: JoinGroupRequest) -> Subscription:
     """What the member reads: the same in all its protocols, so the first one's will do."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as error:
+        is_told = Since.MALFORMED_SUBSCRIPTION_IS_INCONSISTENT.holds_in(context.config.kafka_version)
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_told else ErrorCode.UNKNOWN_SERVER_ERROR
         text = "Malformed embedded consumer protocol in subscription deserialization."
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+        raise Refused(code, text) from error
 
 
 def _updated_member(

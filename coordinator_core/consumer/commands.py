@@ -48,7 +48,7 @@ from coordinator_core.consumer.regexes import RESOLVE_REGEXES, RegexChange, reso
 from coordinator_core.consumer.rules import ConsumerGroupRules
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.consumer.subscriptions import preferred_assignor, subscriptions_of
-from coordinator_core.consumer.target import update_target
+from coordinator_core.consumer.target import preferred_assignor_changed, update_target
 from coordinator_core.consumer.timers import EXPIRE_REBALANCE, FENCE_MEMBER, schedule_rebalance, schedule_session
 from coordinator_core.consumer.update import (
     MetadataWatch,
@@ -68,6 +68,7 @@ from coordinator_core.member_epochs import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
+from coordinator_core.modern import fresh_group
 
 T = TypeVar("T")
 
@@ -84,12 +85,16 @@ def heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Resul
         return _leave(context, request)
     records: list[CoordinatorRecord] = []
     group = _group_for(context, request, records)
-    check_not_full(context, group, request.member_id)
+    check_not_full(context, group, request.member_id, request.instance_id)
     member = _member_for(group, request, request.member_id or context.new_uuid, records)
     updated = _with_request(context, member, request)
     names_changed = updated is not member and member_changed(group.group_id, member, updated, records)
     regex_change = update_regexes(context, group, member, updated, records)
-    must_bump = names_changed or regex_change == RegexChange.UPDATED_AND_RESOLVED
+    must_bump = (
+        names_changed
+        or regex_change == RegexChange.UPDATED_AND_RESOLVED
+        or preferred_assignor_changed(context, group, member, updated)
+    )
     group_epoch, subscription_type = group.group_epoch, None
     if must_bump or is_metadata_expired(context, group):
         group_epoch, subscription_type = update_metadata(context, group, member, updated, records, bump=must_bump)
@@ -127,7 +132,7 @@ def _group_for(
         return upgrade(context, group, records)
     if group is not None:
         records += context.coordinator.rules_of(group).tombstones(context, group)
-    return ConsumerGroup(group_id)
+    return fresh_group(ConsumerGroup, group_id, context.config.kafka_version)
 
 
 def _member_for(

@@ -12,6 +12,7 @@ from coordinator_core.consumer.records import (
     member_metadata_record,
     member_tombstones,
     regex_tombstone,
+    target_metadata_record,
     target_record,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
@@ -22,6 +23,7 @@ from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import map_of
+from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 Owned = tuple[TopicPartitions, ...] | None
@@ -30,9 +32,13 @@ Owned = tuple[TopicPartitions, ...] | None
 # --- who joins ---
 
 
-def check_not_full(context: Context, group: ConsumerGroup, member_id: str) -> None:
+def check_not_full(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
     """Raise Refused (GROUP_MAX_SIZE_REACHED) unless there is room, or this is a member already."""
     size_max = context.config.group_consumer_max_size
+    if instance_id in group.static_members and Since.STATIC_REJOIN_FITS_A_FULL_GROUP.holds_in(
+        context.config.kafka_version
+    ):
+        return
     if len(group.members) >= size_max and (not member_id or member_id not in group.members):
         text = f"The consumer group has reached its maximum capacity of {size_max} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
@@ -174,7 +180,11 @@ def fence_members(context: Context, group: ConsumerGroup, members: tuple[Consume
     records += [regex_tombstone(group_id, regex) for regex in deleted]
     resolved = [group.resolved_regexes[regex] for regex in deleted if regex in group.resolved_regexes]
     left = (known.by_name - count_names(members)).keys() | (known.by_regex - count_resolved(resolved)).keys()
-    records.append(group_metadata_record(group_id, group.group_epoch + 1, metadata_hash(context.image, left)))
+    group_epoch = group.group_epoch + 1
+    records.append(group_metadata_record(group_id, group_epoch, metadata_hash(context.image, left)))
+    is_last = len(members) == len(group.members)
+    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
+        records.append(target_metadata_record(group_id, group_epoch, 0))
     for member in members:
         cancel_all(context, group_id, member.member_id)
     return Result(tuple(records), response)

@@ -22,6 +22,7 @@ from coordinator_core.consumer.state import (
 )
 from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
     check_group_tombstone,
@@ -30,6 +31,7 @@ from coordinator_core.modern import (
     replay_target_metadata,
     target_partitions,
     without,
+    without_former_instance_id,
     without_static_member,
 )
 
@@ -52,12 +54,13 @@ def replay_partition_metadata(
 
 
 def replay_member_metadata(
-    group: ConsumerGroup, key: Struct, value: Struct | None, report: Report
+    group: ConsumerGroup, key: Struct, value: Struct | None, report: Report, version: KafkaVersion = DEFAULT_VERSION
 ) -> ConsumerGroup | None:
     """ConsumerGroupMemberMetadata (5): a member joins or changes its subscription; a tombstone removes it."""
     member = group.members.get(key.member_id)
     if value is None:
         return group if member is None else _remove_member(group, member, report)
+    former = None if member is None else member.instance_id
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     classic = value.classic_member_metadata
@@ -73,6 +76,9 @@ def replay_member_metadata(
         server_assignor=value.server_assignor,
         classic_member_metadata=None if classic is None else _classic_member_metadata(classic),
     )
+    static_members = without_former_instance_id(group.static_members, former, member.instance_id, version)
+    if static_members is not group.static_members:
+        group = with_fields(group, static_members=static_members)
     return _set_member(group, member)
 
 

@@ -18,6 +18,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
+from coordinator_core.kafka_versions import Since
 from coordinator_core.offsets.state import CommittedOffset
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
@@ -57,8 +58,11 @@ class ConsumerGroupRules:
             raise _stale(member, f"{what} is newer than current member epoch {member.member_epoch}.")
 
         def check_partition(topic: str, topic_id: str, partition: int) -> None:
-            # TxnOffsetCommit has names only. OffsetCommit before version 10 too, but there Kafka does not look them up.
-            known = context.image.topics.get(topic) if committer.is_transactional else None
+            # TxnOffsetCommit had names only, OffsetCommit before version 10 too, but there Kafka does not look them up.
+            has_name_only = committer.is_transactional and not Since.TXN_COMMITS_HAVE_TOPIC_IDS.holds_in(
+                context.config.kafka_version
+            )
+            known = context.image.topics.get(topic) if has_name_only else None
             held_epoch = _assignment_epoch(member, topic_id if known is None else known.topic_id, partition)
             where = f"{topic}-{partition}"
             if held_epoch is None:

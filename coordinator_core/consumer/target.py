@@ -20,7 +20,7 @@ from coordinator_core.assignors.server_range import assign_range
 from coordinator_core.assignors.server_uniform import assign_uniform
 from coordinator_core.consumer.records import target_metadata_record, target_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.consumer.subscriptions import asked_order, subscriptions_of
+from coordinator_core.consumer.subscriptions import asked_order, preferred_assignor, subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.operation import Context
@@ -28,6 +28,7 @@ from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
 from coordinator_core.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
 from coordinator_core.java.ordered import partitions_of_record
+from coordinator_core.kafka_versions import Since
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
@@ -98,10 +99,34 @@ def update_target(
                 subscribed_names(group, updated if member_id == updated.member_id else group.members[member_id])
             )
         ordered[member_id] = in_assignor_order(name, member_spec, assignment.get(member_id, {}), topic_count)
-        if group.target_assignment.get(member_id) != ordered[member_id]:
+        if _written_target(context, group, updated, member_id) != ordered[member_id]:
             records.append(target_record(group.group_id, member_id, ordered[member_id]))
     records.append(target_metadata_record(group.group_id, group_epoch, context.now_ms))
     return Target(group_epoch, ordered[updated.member_id])
+
+
+def _written_target(
+    context: Context, group: ConsumerGroup, updated: ConsumerMember, member_id: str
+) -> Partitions | None:
+    """The target of a member as the log has it; that of one who takes the place of a static member is written with it,
+    in the same heartbeat."""
+    if (
+        member_id == updated.member_id
+        and updated.instance_id is not None
+        and Since.STATIC_MEMBER_KEEPS_TARGET.holds_in(context.config.kafka_version)
+    ):
+        member_id = group.static_members.get(updated.instance_id, member_id)
+    return group.target_assignment.get(member_id)
+
+
+def preferred_assignor_changed(
+    context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
+) -> bool:
+    """Whether the members prefer another assignor once this one is as it is now, in a release for which that counts."""
+    if not Since.PREFERRED_ASSIGNOR_BUMPS_EPOCH.holds_in(context.config.kafka_version):
+        return False
+    before = preferred_assignor(subscriptions_of(group).assignors) or context.config.group_consumer_assignors[0]
+    return before != assignor_name(context, group, member, updated)
 
 
 def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> str:

@@ -21,6 +21,7 @@ from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, Co
 from coordinator_core.coordinator.rules import GroupRules
 from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.errors import CoreError
+from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.replay import CoordinatorShard, Group, replay_end_transaction_marker, replay_record
 from coordinator_core.state_dump import Json, dump_shard
 from schemas.consumer_offsets import RecordType
@@ -280,7 +281,7 @@ class GroupCoordinator:
         ]
         shard = self.shard
         for entry in appended:
-            shard = _replayed(shard, entry)
+            shard = _replayed(shard, entry, self.config.kafka_version)
         self.shard = shard
         self._follow(appended)
         return appended
@@ -290,7 +291,7 @@ class GroupCoordinator:
         appended = []
         for record in records:
             entry = AppendedRecord(self.log.append_one(record, now_ms), now_ms, record)
-            self.shard = _replayed(self.shard, entry)
+            self.shard = _replayed(self.shard, entry, self.config.kafka_version)
             self._follow([entry])
             appended.append(entry)
         return appended
@@ -334,7 +335,7 @@ def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:
     return merged
 
 
-def _replayed(shard: CoordinatorShard, entry: AppendedRecord) -> CoordinatorShard:
+def _replayed(shard: CoordinatorShard, entry: AppendedRecord, version: KafkaVersion) -> CoordinatorShard:
     return replay_record(
         shard,
         entry.record.record_type,
@@ -343,6 +344,7 @@ def _replayed(shard: CoordinatorShard, entry: AppendedRecord) -> CoordinatorShar
         offset=entry.offset,
         producer_id=entry.producer.producer_id,
         report=_contradiction,
+        version=version,
     )
 
 

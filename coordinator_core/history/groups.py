@@ -38,6 +38,7 @@ from coordinator_core.history.rows import (
 from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
 from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track
 from coordinator_core.history.views import Member
+from coordinator_core.kafka_versions import DEFAULT_VERSION
 from coordinator_core.limits import CLIENT_NOTES_MAX
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
@@ -365,7 +366,7 @@ class GroupHistory:
             return group
         assert isinstance(key, Struct), "only offset commits come with less than the codec's key"
         step.replaying = offset
-        group = REPLAY[record_type](group, key, value, step.report)
+        group = REPLAY[record_type](group, key, value, step.report, DEFAULT_VERSION)
         if record_type == SHARE_PARTITIONS_RECORD:
             partitions = replay_share_partitions(self.shard.share_partitions, key, value)
             self.shard = replace(self.shard, share_partitions=partitions)

@@ -17,6 +17,7 @@ from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import NO_PRODUCER, CoordinatorRecord, Producer
 from coordinator_core.coordinator.rules import BaseTimestamp, ListedGroup, OffsetCommitter
+from coordinator_core.kafka_versions import Since
 from coordinator_core.offsets.messages import (
     NO_RETENTION_TIME_MS,
     DeletableGroupResult,
@@ -43,6 +44,9 @@ from coordinator_core.offsets.state import CommittedOffset, OffsetKey, OffsetsSt
 
 EXPIRE_GROUP_METADATA: Final = "expire_group_metadata"
 EXPIRE_GROUP_METADATA_KEY: Final = "expire-group-metadata"
+
+NEW_TXN_ERRORS_FROM_VERSION: Final = 6
+"""TxnOffsetCommit: from here on there are STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND."""
 
 NEW_MEMBER_EPOCH_ERROR_FROM_VERSION: Final = 9
 """OffsetCommit: from here on a member of a group that does not exist is told so."""
@@ -77,19 +81,25 @@ def commit_transactional_offset(context: Context, request: TxnOffsetCommitReques
     committer = OffsetCommitter(
         request.member_id, request.group_instance_id, request.generation_id, True, context.api_version
     )
+    knows_errors = _have_topic_ids(context, committer) and context.api_version >= NEW_TXN_ERRORS_FROM_VERSION
     group = context.group(request.group_id)
     if group is None:
         if request.generation_id >= 0:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise _group_not_found(request.group_id) if knows_errors else Refused(ErrorCode.ILLEGAL_GENERATION)
         group = _new_simple_group(context, request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
         return _commit(context, group, committer, request.topics, None, producer)
     except Refused as refused:
-        if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
-            # TxnOffsetCommit has no such error.
+        if refused.code == ErrorCode.STALE_MEMBER_EPOCH and not knows_errors:
             raise Refused(ErrorCode.ILLEGAL_GENERATION) from refused
         raise
+
+
+def _have_topic_ids(context: Context, committer: OffsetCommitter) -> bool:
+    """Whether the broker knows the topic id of each name before it asks the coordinator."""
+    version = context.config.kafka_version
+    return not committer.is_transactional or Since.TXN_COMMITS_HAVE_TOPIC_IDS.holds_in(version)
 
 
 def _new_simple_group(context: Context, group_id: str) -> LiveClassicGroup:
@@ -111,10 +121,11 @@ def _commit(
     check_partition = rules.validate_offset_commit(context, group, committer)
     records: list[CoordinatorRecord] = []
     answers = []
+    have_topic_ids = _have_topic_ids(context, committer)
     for topic in topics:
         partitions = []
-        if check_partition is not None and committer.is_transactional and topic.name not in context.image.topics:
-            # TxnOffsetCommit has names only: without the topic's id nobody can tell who holds its partitions.
+        if check_partition is not None and not have_topic_ids and topic.name not in context.image.topics:
+            # The request has names only: without the topic's id nobody can tell who holds its partitions.
             raise Refused(ErrorCode.ILLEGAL_GENERATION)
         for partition in topic.partitions:
             code = ErrorCode.NONE
@@ -124,7 +135,7 @@ def _commit(
                 if check_partition is not None:
                     check_partition(topic.name, topic.topic_id, partition.partition_index)
                 key = OffsetKey(group.group_id, topic.name, partition.partition_index)
-                topic_id = ZERO_UUID if committer.is_transactional else topic.topic_id
+                topic_id = topic.topic_id if have_topic_ids else ZERO_UUID
                 committed = _committed(partition, topic_id, context.now_ms, expire_timestamp_ms)
                 records.append(offset_commit_record(key, committed))
             partitions.append(PartitionError(partition.partition_index, code))
@@ -299,7 +310,8 @@ def expire_group_metadata(context: Context) -> Result:
     for group_id in context.coordinator.group_ids():
         group = context.group(group_id)
         rules = context.coordinator.rules_of(group)
-        if not rules.should_expire(group):
+        may_go = rules.should_expire(group)
+        if not may_go and not Since.OFFSETS_OF_ALL_GROUPS_EXPIRE.holds_in(context.config.kafka_version):
             continue
         keys = committed.get(group_id, [])
         base = rules.expiration_base(group)
@@ -309,7 +321,7 @@ def expire_group_metadata(context: Context) -> Result:
             if base is not None and not rules.is_subscribed_to(group, key.topic) and _is_expired(context, key, base)
         ]
         records.extend(offset_commit_tombstone(key) for key in expired)
-        if len(expired) == len(keys) and group_id not in open_groups and rules.is_empty(group):
+        if len(expired) == len(keys) and group_id not in open_groups and may_go and rules.is_empty(group):
             records.extend(rules.tombstones(context, group))
     schedule_expiration(context)
     return Result(tuple(records), is_atomic=False)

@@ -253,6 +253,7 @@ class GroupMachines:
             offset=record.offset,
             producer_id=producer_id,
             report=_contradiction,
+            version=self.config.kafka_version,
         )
 
     def replay_marker(self, state: CoordinatorShard, producer_id: int, *, is_commit: bool) -> CoordinatorShard:

@@ -17,7 +17,9 @@ from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import copy_of
+from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
+from coordinator_core.modern import fresh_group
 from coordinator_core.share import records as share_records
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import (
@@ -91,7 +93,7 @@ def share_group_or_new(context: Context, group_id: str, *, create: bool) -> Shar
         return _checked(group_id, group)
     if not create:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-    return ShareGroup(group_id)
+    return fresh_group(ShareGroup, group_id, context.config.kafka_version)
 
 
 def _checked(group_id: str, group: object) -> ShareGroup:
@@ -291,13 +293,15 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
     """The member goes, and the epoch tells the others at their next heartbeat (shareGroupFenceMember)."""
     topics_hash = metadata_hash(context.image, without_member(group, member_id).name_counts)
     context.cancel(session_key(group.group_id, member_id))
-    return Result(
-        (
-            *share_records.member_tombstones(group.group_id, member_id),
-            share_records.epoch_record(group.group_id, group.group_epoch + 1, topics_hash),
-        ),
-        response,
-    )
+    group_epoch = group.group_epoch + 1
+    records = [
+        *share_records.member_tombstones(group.group_id, member_id),
+        share_records.epoch_record(group.group_id, group_epoch, topics_hash),
+    ]
+    is_last = len(group.members) == 1
+    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
+        records.append(share_records.target_epoch_record(group.group_id, group_epoch, 0))
+    return Result(tuple(records), response)
 
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:

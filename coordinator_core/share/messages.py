@@ -54,7 +54,8 @@ class InitializeShareState:
 
     partitions: TopicPartitionMap
     state_epoch: int
-    start_offset: int = UNINITIALIZED_START_OFFSET
+    start_offsets: Mapping[str, int]
+    """Topic id -> start offset of its partitions; UNINITIALIZED_START_OFFSET: the share partition finds it."""
 
 
 @dataclass(frozen=True, slots=True)

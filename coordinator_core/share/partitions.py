@@ -22,6 +22,7 @@ from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import computed, copy_of, map_of, partitions_of_record
+from coordinator_core.kafka_versions import Since
 from coordinator_core.share.java_maps import (
     NamedPartitions,
     combined,
@@ -31,6 +32,7 @@ from coordinator_core.share.java_maps import (
 )
 from coordinator_core.share.live import ShareLive, are_same
 from coordinator_core.share.messages import (
+    UNINITIALIZED_START_OFFSET,
     CleanedUpTopic,
     DeleteShareState,
     InitializeShareState,
@@ -78,7 +80,18 @@ def initialize_subscribed(
             derived.settled_with = (raw, context.image, group.name_counts)
         return None
     add_initializing(context, group_id, wanted, records)
-    return InitializeShareState({topic_id: numbers for topic_id, (_, numbers) in wanted.items()}, group_epoch)
+    known_topics = {} if picture is None else {**picture.initialized, **picture.initializing}
+    return InitializeShareState(
+        {topic_id: numbers for topic_id, (_, numbers) in wanted.items()},
+        group_epoch,
+        {topic_id: _start_offset(context, is_known=topic_id in known_topics) for topic_id in wanted},
+    )
+
+
+def _start_offset(context: Context, *, is_known: bool) -> int:
+    """Where new partitions of a topic begin: at their first record, where the group shares the topic already."""
+    is_first_record = is_known and Since.KNOWN_TOPICS_INITIALIZE_AT_0.holds_in(context.config.kafka_version)
+    return 0 if is_first_record else UNINITIALIZED_START_OFFSET
 
 
 def _missing(context: Context, names: Iterable[str], known: NamedPartitions) -> NamedPartitions:

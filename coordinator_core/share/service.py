@@ -82,7 +82,8 @@ def initialize_after_heartbeat(group_id: str, wanted: InitializeShareState) -> F
             group_id,
             {
                 topic_id: tuple(
-                    InitializePartition(number, wanted.state_epoch, wanted.start_offset) for number in numbers
+                    InitializePartition(number, wanted.state_epoch, wanted.start_offsets[topic_id])
+                    for number in numbers
                 )
                 for topic_id, numbers in wanted.partitions.items()
             },

@@ -13,6 +13,7 @@ from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Repo
 from coordinator_core.codec import Struct
 from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
     check_group_tombstone,
@@ -20,6 +21,7 @@ from coordinator_core.modern import (
     partition_epochs,
     replay_target_metadata,
     without,
+    without_former_instance_id,
     without_static_member,
 )
 from coordinator_core.streams.processes import replaced
@@ -53,16 +55,19 @@ def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, rep
         metadata_hash=value.metadata_hash,
         validated_topology_epoch=value.validated_topology_epoch,
         last_assignment_configs={c.key: c.value for c in value.last_assignment_configs or ()},
+        stored_description_topology_epoch=value.stored_description_topology_epoch,
+        failed_description_topology_epoch=value.failed_description_topology_epoch,
     )
 
 
 def replay_member_metadata(
-    group: StreamsGroup, key: Struct, value: Struct | None, report: Report
+    group: StreamsGroup, key: Struct, value: Struct | None, report: Report, version: KafkaVersion = DEFAULT_VERSION
 ) -> StreamsGroup | None:
     """StreamsGroupMemberMetadata (19): a member joins or changes; a tombstone removes it."""
     member = group.members.get(key.member_id)
     if value is None:
         return group if member is None else _remove_member(group, member, report)
+    former = None if member is None else member.instance_id
     endpoint = value.user_endpoint
     member = with_fields(
         StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
@@ -76,6 +81,9 @@ def replay_member_metadata(
         user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
         client_tags={tag.key: tag.value for tag in value.client_tags},
     )
+    static_members = without_former_instance_id(group.static_members, former, member.instance_id, version)
+    if static_members is not group.static_members:
+        group = with_fields(group, static_members=static_members)
     return _set_member(group, member)
 
 

@@ -196,6 +196,10 @@ class StreamsGroup:
     assignment_timestamp_ms: int = 0
     topology: Topology | None = None
     last_assignment_configs: Mapping[str, str] = field(default_factory=dict)
+    stored_description_topology_epoch: int = -1
+    """Topology epoch that the description plugin has (KIP-1331); -1 none, -2 uncertain."""
+    failed_description_topology_epoch: int = -1
+    """Topology epoch whose description the plugin refused for good; -1 none."""
     members: Map[str, StreamsMember] = field(default_factory=Map)
     static_members: Map[str, str] = field(default_factory=Map)
     target_assignment: Map[str, TaskAssignment] = field(default_factory=Map)

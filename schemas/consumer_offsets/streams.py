@@ -63,6 +63,22 @@ STREAMS_GROUP_METADATA_VALUE: Final = Message(
             tagged="0+",
             about="Assignor configs of the last assignment; null unknown.",
         ),
+        Field(
+            "stored_description_topology_epoch",
+            Int32,
+            tag=2,
+            tagged="0+",
+            default=-1,
+            about="Topology epoch that the description plugin has, -1 none, -2 uncertain (KIP-1331).",
+        ),
+        Field(
+            "failed_description_topology_epoch",
+            Int32,
+            tag=3,
+            tagged="0+",
+            default=-1,
+            about="Topology epoch whose description the plugin refused for good, -1 none.",
+        ),
     ),
 )
 

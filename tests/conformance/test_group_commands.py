@@ -13,6 +13,7 @@ from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.kafka_versions import KafkaVersion
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.share import SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE
 from tests.conformance.families import group_commands
@@ -33,6 +34,16 @@ def test_live_coordinator_does_as_kafka(name: str) -> None:
     report = group_commands.judge_all(trace(name))
     assert report.failures == []
     assert report.passed == report.cases == 75
+
+
+@pytest.mark.parametrize("name", ["migration", "share"])
+def test_a_release_is_followed_by_its_own_rules(name: str) -> None:
+    """What a 4.4 coordinator did is right as 4.4, and not as 4.3."""
+    path = TRACES.parent / "kafka-4.4" / "traces" / f"group_{name}.jsonl.gz"
+    report = group_commands.judge_all(path, version=KafkaVersion(4, 4))
+    assert report.failures == []
+    assert report.passed == report.cases == 45
+    assert group_commands.judge_all(path, version=KafkaVersion(4, 3)).failures
 
 
 def test_a_case_with_an_operation_nobody_serves_is_no_pass() -> None:

@@ -109,7 +109,7 @@ def judge_groups(path: Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[i
 
     A case passes where both are right; one with an operation that nobody serves does not.
     """
-    cases, _, replayed = groups.run(path)
+    cases, _, replayed = groups.run(path, version)
     live = group_commands.judge_all(path, version=version)
     assert live.cases == cases
     failures = [*replayed, *live.failures, *(f"not served: {operation}" for operation in live.unserved)]
@@ -117,7 +117,7 @@ def judge_groups(path: Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[i
     return cases, cases - len(failed) - live.not_judged, failures
 
 
-VERSIONED: Final[frozenset[Judge]] = frozenset({judge_groups})
+VERSIONED: Final[frozenset[Judge]] = frozenset({judge_groups, group_replay.run})
 """Judges of what differs between releases."""
 
 

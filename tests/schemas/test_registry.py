@@ -1,4 +1,4 @@
-"""Declarations against the definitions of Kafka 4.3.1, field by field and version by version."""
+"""Declarations against the definitions of Kafka 4.4.0, field by field and version by version."""
 
 import base64
 import json

@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.errors import DecodeError, UnknownRecordType, UnknownValueVersion
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.replay import (
     Anomaly,
     CoordinatorShard,
@@ -30,7 +31,7 @@ SKIPPED = {
 Json = dict[str, Any]
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures)."""
     cases = 0
     failures: list[str] = []
@@ -38,18 +39,18 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
         for line in lines:
             case = json.loads(line)
             cases += 1
-            failure = judge(case)
+            failure = judge(case, version)
             if failure is not None:
                 failures.append(f"case {case['id']}: {failure}")
     return cases, cases - len(failures), failures
 
 
-def judge(case: Json) -> str | None:
+def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:
     """What is wrong in one case, or None."""
     shard = CoordinatorShard()
     expected: dict[str, Json] = {}
     for number, entry in enumerate(case["entries"]):
-        shard, refusals = _apply(shard, entry)
+        shard, refusals = _apply(shard, entry, version)
         thrown = (entry.get("exception") or "").rpartition(".")[2]
         if refusals != ([thrown] if thrown else []):
             return f"entry {number}: refused with {refusals}, Kafka with {thrown!r}"
@@ -93,7 +94,7 @@ def _first_difference(mine: Any, theirs: Any, path: str = "") -> str:
     return f"{path}: {mine!r} is not {theirs!r}"
 
 
-def _apply(shard: CoordinatorShard, entry: Json) -> tuple[CoordinatorShard, list[str]]:
+def _apply(shard: CoordinatorShard, entry: Json, version: KafkaVersion) -> tuple[CoordinatorShard, list[str]]:
     """The shard after one entry, and the names of the exceptions with which Kafka would have refused it."""
     if entry["kind"] == "marker":
         committed = entry["result"] == "COMMIT"
@@ -113,5 +114,6 @@ def _apply(shard: CoordinatorShard, entry: Json) -> tuple[CoordinatorShard, list
         offset=entry["offset"],
         producer_id=entry["producerId"],
         report=anomalies.append,
+        version=version,
     )
     return shard, [anomaly.kafka_exception for anomaly in anomalies]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core.codec import decode_key, decode_value
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.replay import (
     Anomaly,
     CoordinatorShard,
@@ -37,7 +38,7 @@ class Entry(NamedTuple):
     committed: bool
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures)."""
     cases = 0
     failures: list[str] = []
@@ -45,13 +46,13 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
         for line in lines:
             case = json.loads(line)
             cases += 1
-            failure = judge(case)
+            failure = judge(case, version)
             if failure is not None:
                 failures.append(f"case {case['id']}: {failure}")
     return cases, cases - len(failures), failures
 
 
-def judge(case: Json) -> str | None:
+def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:
     """What is wrong in one case, or None."""
     entries = sorted(_entries(case["steps"]), key=lambda entry: entry.offset)
     if len(entries) != case["entries"]:
@@ -62,7 +63,7 @@ def judge(case: Json) -> str | None:
     anomalies: list[Anomaly] = []
     for count in range(judged_entries + 1):
         if count:
-            shard = _apply(shard, entries[count - 1], anomalies)
+            shard = _apply(shard, entries[count - 1], anomalies, version)
         if anomalies:
             return f"entry {count}: {anomalies[0]}"
         if count in dumps:
@@ -94,7 +95,7 @@ def _entries(steps: list[Json]) -> Iterator[Entry]:
             yield Entry(marker["offset"], None, None, marker["producerId"], committed)
 
 
-def _apply(shard: CoordinatorShard, entry: Entry, anomalies: list[Anomaly]) -> CoordinatorShard:
+def _apply(shard: CoordinatorShard, entry: Entry, anomalies: list[Anomaly], version: KafkaVersion) -> CoordinatorShard:
     if entry.key is None:
         return replay_end_transaction_marker(shard, entry.producer_id, committed=entry.committed)
     key = decode_key(TOPIC, bytes.fromhex(entry.key))
@@ -109,4 +110,5 @@ def _apply(shard: CoordinatorShard, entry: Entry, anomalies: list[Anomaly]) -> C
         offset=entry.offset,
         producer_id=entry.producer_id,
         report=anomalies.append,
+        version=version,
     )
