@@ -16,7 +16,7 @@
 # no standard input and pour its stderr into its stdout. Only --deploy-mode cluster needs it the other way round.
 set -euo pipefail
 
-readonly PARSED=64 # what jobs/cli.py answers when there is a job to run
+readonly PARSED=64 # what jobs/cli/app.py answers when there is a job to run
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { # exit code, text
@@ -138,7 +138,7 @@ fetch_jars() {
 }
 
 # What numba compiled is kept by the code it was compiled from: its own check looks at one file, not at what that calls.
-code_sum() { find "$ROOT"/{coordinator_core,jobs/parquet} -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
+code_sum() { find "$ROOT"/{coordinator_core,jobs/delta/parquet} -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | tr ' ' -; }
 
 packed_code_sum() {
     find "$ROOT"/{schemas,coordinator_core,jobs,conf} -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat |
@@ -153,7 +153,7 @@ compile_loops() {
     say "Compiling the hot loops (once, half a minute) ..."
     rm -rf -- "$COMPILED"
     mkdir -p "$NUMBA_CACHE_DIR"
-    if ! (cd "$IMPORTS" && "$PYTHON" -m "${PACKAGE}jobs.warm_up") >"$log" 2>&1; then
+    if ! (cd "$IMPORTS" && "$PYTHON" -m "${PACKAGE}jobs.operations.compile_kernels") >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         fail 1 "the hot loops could not be compiled; all that was said is in $log"
     fi
@@ -177,7 +177,7 @@ keep_classes() {
     if (cd "$IMPORTS" && jvm_options "-XX:ArchiveClassesAtExit=$CLASSES/new.jsa" &&
         PYSPARK_PYTHON=$PYTHON PYSPARK_DRIVER_PYTHON=$PYTHON PYSPARK_SUBMIT_ARGS=$(quoted \
             --properties-file "$DEFAULTS" --conf spark.jars.packages= --conf spark.jars.excludes= \
-            --jars "$(jar_list "$JARS")")pyspark-shell "$PYTHON" -m "${PACKAGE}jobs.class_archive") >"$log" 2>&1 &&
+            --jars "$(jar_list "$JARS")")pyspark-shell "$PYTHON" -m "${PACKAGE}jobs.spark.class_archive") >"$log" 2>&1 &&
         [[ -f $CLASSES/new.jsa ]]; then
         mv -- "$CLASSES/new.jsa" "$CLASSES/spark.jsa"
     else
@@ -212,7 +212,7 @@ pack() {
     have_packed && return
     local log=$CACHE/pack.log
     say "Packing what the cluster's machines need (once a version, a minute) ..."
-    if ! (cd "$ROOT" && "$PYTHON" -m jobs.pack "$PACKED_ENVIRONMENT" "$PACKED_CODE") >"$log" 2>&1; then
+    if ! (cd "$ROOT" && "$PYTHON" -m jobs.spark.cluster_archives "$PACKED_ENVIRONMENT" "$PACKED_CODE") >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         fail 1 "the environment could not be packed; all that was said is in $log"
     fi

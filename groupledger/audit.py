@@ -1,10 +1,10 @@
 """Silver in, a DataFrame a gold table out: inference grouped by group id, in the workers of whoever asks.
 
 Rows of the tables of silver that say something of a group are put under one another, brought together by key, and
-handed to the audit that nightly runs (`jobs.audit_groups`, `jobs.audit_shares`); here its tables are Arrow rows instead
-of files. Groups of `__consumer_offsets` have one log partition each, so they are grouped by it and their id. What is
-said of a share partition goes by what others of its group show of the delivery limit, and by the group's members, so
-share partitions are judged by group as well.
+handed to the audit that nightly runs (`jobs.gold.audit_groups`, `jobs.gold.audit_shares`); here its tables are Arrow
+rows instead of files. Groups of `__consumer_offsets` have one log partition each, so they are grouped by it and their
+id. What is said of a share partition goes by what others of its group show of the delivery limit, and by the group's
+members, so share partitions are judged by group as well.
 
 What is known of a whole log or cluster and of no single group (`_Facts`) is small. It is collected once, when the first
 table is asked for; all else runs when an action does.
@@ -35,16 +35,15 @@ from coordinator_core.inference.share_days import merged_days
 from groupledger.records import RecordsError
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
 from groupledger.silver import SilverRows
-from jobs.arrow_schemas import arrow_schema, delta_struct, sql_type
-from jobs.audit_groups import audit_whole_log
-from jobs.audit_hanging import COLUMNS as PENDING_COLUMNS
-from jobs.audit_hanging import open_commits
-from jobs.audit_log import LagWriter, Samples, end_samples
-from jobs.audit_shares import audit_by_group, audit_log
-from jobs.audit_work import AuditParts, AuditWork
-from jobs.part_files import LOG_PARTITION
-from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC
-from jobs.share_reader import (
+from jobs.delta.arrow_schemas import arrow_schema, delta_struct, sql_type
+from jobs.delta.core_tables import rows_table
+from jobs.delta.part_files import LOG_PARTITION
+from jobs.gold.audit_groups import audit_whole_log
+from jobs.gold.audit_log import LagWriter, Samples, end_samples
+from jobs.gold.audit_shares import audit_by_group, audit_log
+from jobs.gold.hanging_transactions import COLUMNS as PENDING_COLUMNS
+from jobs.gold.hanging_transactions import open_commits
+from jobs.gold.share_reader import (
     MEMBER_COLUMNS,
     STATE_COLUMNS,
     TRANSITION_COLUMNS,
@@ -53,8 +52,9 @@ from jobs.share_reader import (
     share_members,
     topic_growth,
 )
-from jobs.silver_reader import COMMIT_COLUMNS, GROUP_ROWS, group_lives
-from jobs.silver_rows import rows_table
+from jobs.gold.task import AuditParts, AuditWork
+from jobs.silver.reader import COMMIT_COLUMNS, GROUP_ROWS, group_lives
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (

@@ -13,8 +13,8 @@ from coordinator_core import codec
 from coordinator_core.errors import DecodeError
 from coordinator_core.kafka_json import to_json
 from groupledger.records import ColumnNames, read_records
-from jobs.arrow_schemas import arrow_schema, spark_schema, timestamps
-from jobs.replay_tasks import METADATA_TOPIC, OFFSETS_TOPIC
+from jobs.delta.arrow_schemas import arrow_schema, spark_schema, timestamps
+from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC
 from schemas import registry
 from schemas.tables.declare import BIGINT, INT, STRING, TIMESTAMP, Column, Table
 

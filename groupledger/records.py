@@ -21,9 +21,9 @@ from coordinator_core.log.fast import read_only
 from coordinator_core.log.records import as_u8, decode_chunk
 from coordinator_core.offsets.fast import gather_bytes
 from coordinator_core.offsets.operations import operation_first_offsets
-from jobs.arrow_schemas import arrow_type, delta_struct
+from jobs.delta.arrow_schemas import arrow_type, delta_struct
 from jobs.errors import JobError
-from jobs.replay_tasks import CHUNK_DECOMPRESSED_BYTES_MAX
+from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX
 from jobs.sources.segments import CHUNK_BYTES_MAX
 from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT
 from schemas.tables.declare import Column as Declared

@@ -28,10 +28,8 @@ from coordinator_core.offsets.replay import NO_PRODUCER_ID
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from groupledger.chunks import KeyChunk, key_chunks
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, batch_findings, read_records
-from jobs.arrow_schemas import arrow_schema, delta_struct, spark_schema
-from jobs.replay import LEARNED_FROM
-from jobs.replay_tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from jobs.silver_rows import (
+from jobs.delta.arrow_schemas import arrow_schema, delta_struct, spark_schema
+from jobs.delta.core_tables import (
     ROWS_OF_GROUPS,
     ShareKeys,
     assignments_table,
@@ -42,6 +40,8 @@ from jobs.silver_rows import (
     share_states_table,
     share_transitions_table,
 )
+from jobs.silver.replay import LEARNED_FROM
+from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.arrow_columns import CODED, as_read, columns_read
-from jobs.part_files import LOG_PARTITION
-from jobs.silver_reader import END_OF_LOG, LOG_OFFSET, SettledGroups, SilverFiles
+from jobs.delta.arrow_columns import CODED, as_read, columns_read
+from jobs.delta.part_files import LOG_PARTITION
+from jobs.silver.reader import END_OF_LOG, LOG_OFFSET, SettledGroups, SilverFiles
 from schemas.tables.declare import Table
 
 

@@ -13,8 +13,8 @@ from coordinator_core.log.chunk import CONTROL_NONE
 from groupledger.decoding import decode_record
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError
 from groupledger.replay import replay_of
-from jobs.arrow_schemas import arrow_schema, delta_struct
-from jobs.replay_tasks import OFFSETS_TOPIC
+from jobs.delta.arrow_schemas import arrow_schema, delta_struct
+from jobs.silver.tasks import OFFSETS_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_EVENTS
 

@@ -8,7 +8,7 @@ if not __package__:
     _root = Path(__file__).resolve().parent.parent
     sys.path[0] = str(_root.parent if (_root / "__init__.py").is_file() else _root)
 
-from jobs.cli import main
+from jobs.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

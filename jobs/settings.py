@@ -9,15 +9,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.choices import DumpFormat
+from jobs.cli_enums import DumpFormat
 from jobs.errors import SettingsError
 from schemas.tables import TABLES
-
-if TYPE_CHECKING:
-    from jobs.sources.broker import BrokerAddress
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 """The folder that holds conf/: the checkout, or the package `groupledger` of a wheel."""
@@ -36,13 +33,28 @@ ENVIRONMENT_OTHER: Final = frozenset(
     }
 )
 """Read elsewhere: interpreter and cache by spark-submit.sh, the settings file by `load_settings`, the words of hints by
-`jobs.entry`, faults by `jobs.faults`, workers by `jobs.workers_ahead`."""
+`jobs.console.command_name`, faults by `jobs.faults`, workers by `jobs.spark.workers_ahead`."""
 
 KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
 DUMP_FORMATS: Final = tuple(item.value for item in DumpFormat)
 DUMP_ENCODINGS: Final = ("auto", "base64", "hex")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a cluster is, and the file which says how to log in. It holds no secret and may go to any task."""
+
+    bootstrap_servers: str
+    """HOST:PORT, several separated by commas."""
+    command_config: str | None = None
+    """Path of a Java client's .properties file, read by each process itself."""
+
+    @property
+    def servers(self) -> list[str]:
+        """One HOST:PORT each."""
+        return [server.strip() for server in self.bootstrap_servers.split(",") if server.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +155,10 @@ class Settings:
     """Parquet codec by full table name, where it differs from `codec`."""
 
     @property
-    def broker_address(self) -> "BrokerAddress | None":
+    def broker_address(self) -> BrokerAddress | None:
         """Where the live cluster is, if there is one to read."""
         if not self.bootstrap_servers:
             return None
-        from jobs.sources.broker import BrokerAddress  # noqa: PLC0415  (jobs without a cluster need not load it)
-
         return BrokerAddress(self.bootstrap_servers, self.command_config or None)
 
     def codec_of(self, table_name: str) -> str:

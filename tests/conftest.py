@@ -23,9 +23,9 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
-from jobs.session import start_session
-from jobs.sinks import Warehouse
-from jobs.spark_settings import spark_defaults
+from jobs.delta.warehouse import Warehouse
+from jobs.spark.session import start_session
+from jobs.spark.settings import spark_defaults
 from tests.jobs.in_process import in_process
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")

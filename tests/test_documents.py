@@ -21,13 +21,14 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from jobs import cli, verify
-from jobs.help_texts import SUMMARIES
-from jobs.progress import Steps
+from jobs.cli import app as cli
+from jobs.cli.help_texts import SUMMARIES
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.queries import verify
+from jobs.queries.whatif import AS_TOLD, WhatIfRow
 from jobs.report.run import Written
 from jobs.settings import Settings
-from jobs.sinks import Warehouse
-from jobs.whatif import AS_TOLD, WhatIfRow
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs

@@ -32,17 +32,17 @@ case "$1 $2" in
         sleep "${FAKE_PIP_SECONDS:-0}"
         echo "pip says why"
         exit "${FAKE_PIP:-0}" ;;
-    "-m jobs.warm_up" | "-m groupledger.jobs.warm_up")
+    "-m jobs.operations.compile_kernels" | "-m groupledger.jobs.operations.compile_kernels")
         echo compile >>"$FAKES/log"
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
-    "-m jobs.class_archive" | "-m groupledger.jobs.class_archive")
+    "-m jobs.spark.class_archive" | "-m groupledger.jobs.spark.class_archive")
         echo classes >>"$FAKES/log"
         echo "Java says why"
         [[ ${FAKE_CLASSES:-0} == 0 ]] || exit 1
         file=${SPARK_SUBMIT_OPTS##*ArchiveClassesAtExit=}
         touch "${file%%\\'*}" ;;
-    "-m jobs.pack")
+    "-m jobs.spark.cluster_archives")
         echo pack >>"$FAKES/log"
         echo "venv-pack says why"
         [[ ${FAKE_PACK:-0} == 0 ]] || exit 1
@@ -87,14 +87,14 @@ class Shell:
         self.root = folder / "pro ject"
         self.fakes = folder / "fakes"
         self.tools = folder / "tools"
-        for made in (self.root / "jobs" / "parquet", self.root / "conf", self.fakes, self.tools):
+        for made in (self.root / "jobs" / "delta" / "parquet", self.root / "conf", self.fakes, self.tools):
             made.mkdir(parents=True)
         shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
         for package in ("coordinator_core", "schemas"):
             (self.root / package).mkdir()
-        for package in ("coordinator_core", "jobs/parquet"):
+        for package in ("coordinator_core", "jobs/delta/parquet"):
             (self.root / package / "fast.py").write_text("a loop\n")
         (self.root / "requirements.txt").write_text("a==1\n")
         (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
@@ -380,7 +380,7 @@ def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) 
     assert shell.noted("words") == ["nightly"]
 
 
-@pytest.mark.parametrize("package", ["coordinator_core", "jobs/parquet"])
+@pytest.mark.parametrize("package", ["coordinator_core", "jobs/delta/parquet"])
 def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell, package: str) -> None:
     """The first start compiles, the second does not, changed code does again and leaves nothing of the old."""
     for _ in range(2):

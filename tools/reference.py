@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import typer
 
-from jobs import cli
-from jobs.entry import command as line
-from jobs.help_texts import EXAMPLES
+from jobs.cli import app as cli
+from jobs.cli.help_texts import EXAMPLES
+from jobs.console.command_name import command as line
+from jobs.queries.views import DEFINITIONS, Kind
 from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
-from jobs.views import DEFINITIONS, Kind
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.log.chunk import I64
-from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
 OPEN: Final = -1
 """In place of an end."""

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.log.chunk import I64
-from jobs.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
-from jobs.audit_report import Hole
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
+from jobs.queries.audit_report import Hole
 from jobs.report.cluster import GroupLine, hole_json
 from jobs.report.condense import STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
 from jobs.report.pictures import Column, Kind, Listing, Picture, cells, in_order, listing

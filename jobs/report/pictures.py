@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.arrow_columns import CODED, epoch_ms_column
+from jobs.delta.arrow_columns import CODED, epoch_ms_column
 from jobs.report.sql_text import select
 from schemas.tables.declare import Table
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.arrow_columns import codes_of, epoch_ms_column, texts_of
-from jobs.arrow_schemas import NO_TIMESTAMP_MS, timestamps
-from jobs.as_of import SilverAt
-from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
-from jobs.coverage import HOLES, from_table
+from jobs.bronze.coverage import HOLES, from_table
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, texts_of
+from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, timestamps
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import SilverAt
+from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Hole, Span, holes_of, overlapping, within
 from jobs.report.sql_text import Scope
-from jobs.sinks import Warehouse
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 

@@ -11,13 +11,16 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from jobs.answers import printable, time_text
-from jobs.arrow_columns import epoch_ms_column
-from jobs.as_of import NoSuchGroupError
-from jobs.audit_report import Hole, Span, completeness
-from jobs.entry import command
+from jobs.console.command_name import command
+from jobs.console.output import printable, time_text
+from jobs.console.progress import Steps, size_text
+from jobs.delta.arrow_columns import epoch_ms_column
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
-from jobs.progress import Steps, size_text
+from jobs.queries.as_of import NoSuchGroupError
+from jobs.queries.audit_report import Hole, Span, completeness
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
 from jobs.report.groups import GroupFacts, group_pictures, read_groups
 from jobs.report.page import Page, Section, Tile, render
@@ -25,9 +28,6 @@ from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
 from jobs.settings import Settings, first_night, options_of
-from jobs.sinks import Warehouse
-from jobs.stores import filesystem_of
-from jobs.times import epoch_ms
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 10_000_000

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.log.chunk import I64
-from jobs.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
-from jobs.audit_report import Hole
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
+from jobs.queries.audit_report import Hole
 from jobs.report.cluster import GroupLine
 from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
 from jobs.report.groups import (

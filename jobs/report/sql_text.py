@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from jobs.times import to_datetime
+from jobs.delta.times import to_datetime
 
 PLAIN: Final = frozenset(" _-./:")
 

@@ -28,6 +28,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from coordinator_core.codec import uuid_text
 from coordinator_core.limits import BATCH_BYTES_MAX
 from jobs.errors import BrokerError, JobError
+from jobs.settings import BrokerAddress
 from jobs.sources.client_properties import load_client_properties
 from jobs.sources.connections import ConnectionManager
 from jobs.sources.diagnosis import Diagnosis, Step, diagnose, split_server
@@ -70,26 +71,6 @@ class OffsetSpec(IntEnum):
     """Log start offset."""
     LATEST = -1
     """High watermark: next offset that consumers may read, open transactions or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where a cluster is, and the file which says how to log in. It holds no secret and may go to any task."""
-
-    bootstrap_servers: str
-    """HOST:PORT, several separated by commas."""
-    command_config: str | None = None
-    """Path of a Java client's .properties file, read by each process itself."""
-
-    def client_config(self) -> dict[str, Any]:
-        """Keyword arguments for kafka-python; they hold the secrets of the file. Raises ClientPropertiesError."""
-        properties = load_client_properties(self.command_config)
-        return {**properties.kafka_python(), "bootstrap_servers": self.servers}
-
-    @property
-    def servers(self) -> list[str]:
-        """One HOST:PORT each."""
-        return [server.strip() for server in self.bootstrap_servers.split(",") if server.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +159,12 @@ class Deadline:
         return True
 
 
+def _client_config(address: BrokerAddress) -> dict[str, Any]:
+    """Keyword arguments for kafka-python; they hold the secrets of the file. Raises ClientPropertiesError."""
+    properties = load_client_properties(address.command_config)
+    return {**properties.kafka_python(), "bootstrap_servers": address.servers}
+
+
 class Broker:
     """Connections to the brokers of one cluster. Use it as a context manager, from one thread, in one process."""
 
@@ -201,7 +188,7 @@ class Broker:
         """Connect and log in. Raises BrokerError, which says what hinders it, and ClientPropertiesError."""
         # it logs each failure in several lines; we say it in one
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        broker = cls(address.client_config(), timeout_ms)
+        broker = cls(_client_config(address), timeout_ms)
         try:
             broker._bootstrap(address.servers)
         except BaseException:

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from coordinator_core.log.scan import SegmentScan, scan_segment
 from jobs.errors import BrokerError, JobError
+from jobs.settings import BrokerAddress
 from jobs.sources.broker import (
     NO_ERROR,
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
     TIMEOUT_MS,
     Broker,
-    BrokerAddress,
     Deadline,
     Leader,
     OffsetSpec,

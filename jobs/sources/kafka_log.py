@@ -42,13 +42,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jobs.arrow_schemas import delta_struct
+from jobs.delta.arrow_schemas import delta_struct
 from jobs.errors import SourceError
-from jobs.settings import load_settings
-from jobs.sources.broker import TIMEOUT_MS, Broker, BrokerAddress
+from jobs.settings import BrokerAddress, load_settings
+from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import FETCH_BYTES_MAX, list_broker_logs, read_ranges
+from jobs.sources.bytes_per_offset import split_ranges
 from jobs.sources.fetch import LogRange
-from jobs.sources.log_density import split_ranges
 from jobs.sources.log_offsets import (
     NO_LIMITS,
     BrokerOffsets,

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.errors import BrokerError
-from jobs.sources.broker import Broker, BrokerAddress
+from jobs.settings import BrokerAddress
+from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog, list_broker_logs
+from jobs.sources.bytes_per_offset import bytes_per_offset
 from jobs.sources.fetch import LogRange
-from jobs.sources.log_density import bytes_per_offset
 from jobs.sources.segments import PartitionLog, Segment, find_partitions, read_segment
 
 I64 = NDArray[np.int64]

@@ -31,9 +31,9 @@ from coordinator_core.log.segment import (
     parse_topic_id,
     select_segments,
 )
-from jobs.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
-from jobs.stores import filesystem_of
 from schemas.tables import TABLES
 
 SEGMENT: Final = "SEGMENT"
@@ -70,6 +70,8 @@ TOLD_BY_HEADER: Final = (
 )
 """What nothing but the header of a batch tells: null where a dump of keys and values had none."""
 
+UNREADABLE_FILE: Final = "UNREADABLE_FILE"
+"""Code of a file which cannot be opened, or not read to its end."""
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
@@ -89,7 +91,7 @@ class Segment:
     """One segment file, or another piece of a log which has this form."""
 
     path: str
-    """Of a file: what `jobs.stores.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
+    """Of a file: what `jobs.delta.filesystems.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
     name: str
     base_offset: int
     """Where it was read from: offsets between this and the first batch are a hole."""

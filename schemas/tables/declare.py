@@ -1,7 +1,7 @@
 """The language of table declarations: columns with types and comments, keys, partitioning.
 
 Everything else about a table (the DDL, the Arrow schema, the Spark schema, the comments) is derived from
-these by `jobs.arrow_schemas`; nothing is written twice.
+these by `jobs.delta.arrow_schemas`; nothing is written twice.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ from typing import Final
 
 import duckdb
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.benchmarks.runs import run, step_seconds

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 from rich.console import Console
 
-from jobs.nightly import run_nightly
-from jobs.progress import Steps
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.operations.nightly import run_nightly
 from jobs.settings import Settings, load_settings
-from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.in_process import in_process

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from jobs.choices import View
-from jobs.describe import run_describe
+from jobs.cli_enums import View
 from jobs.errors import JobError
-from jobs.owner import run_owner
-from jobs.restore import run_restore
+from jobs.queries.describe import run_describe
+from jobs.queries.owner import run_owner
+from jobs.queries.restore import run_restore
 from tests.cases.harness import CASES, Ledger
 
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)

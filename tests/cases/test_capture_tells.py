@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from jobs.coverage import LOG_START
+from jobs.bronze.coverage import LOG_START
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 from tests.jobs.builders import batch, damaged, write_segment
@@ -36,7 +36,7 @@ def pruned_log(root: Path, topic: str, *starts: int) -> Path:
 )
 def test_what_is_a_hole(topic: str, kind: str, reason: str | None, from_offset: int, *, expected: bool) -> None:
     """Kafka prunes share state and metadata from their beginning; whatever else is not there is a hole."""
-    from jobs.coverage import is_hole
+    from jobs.bronze.coverage import is_hole
 
     assert is_hole(topic, kind, reason, from_offset) == expected
 
@@ -74,7 +74,7 @@ def test_a_damaged_batch_is_told_by_its_code(ledger: Ledger, tmp_path: Path) -> 
 
 def test_many_holes_are_counted() -> None:
     """The first ones are named."""
-    from jobs.coverage import hole_lines, holes
+    from jobs.bronze.coverage import hole_lines, holes
 
     ranges = [CoverageRange(10 * n, 10 * n, CoverageKind.MISSING, 0, "x") for n in range(9)]
     told = list(hole_lines(list(holes({(OFFSETS, 3): ranges}))))

@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
-from jobs.as_of import ArgumentError, SilverAt
-from jobs.audit_report import Span, run_audit_report
-from jobs.choices import Listing
-from jobs.nightly import run_capture
-from jobs.progress import Steps
-from jobs.restore import run_restore
-from jobs.verify_ledger import Ledger as VerifyLedger
-from jobs.verify_ledger import Window
+from jobs.cli_enums import Listing
+from jobs.console.progress import Steps
+from jobs.operations.nightly import run_capture
+from jobs.queries.as_of import ArgumentError, SilverAt
+from jobs.queries.audit_report import Span, run_audit_report
+from jobs.queries.restore import run_restore
+from jobs.queries.verify_ledger import Ledger as VerifyLedger
+from jobs.queries.verify_ledger import Window
 from schemas import share_group_state
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
-from jobs.audit_report import Span, run_audit_report
-from jobs.choices import Listing, View
-from jobs.describe import run_describe
-from jobs.owner import run_owner
+from jobs.cli_enums import Listing, View
+from jobs.queries.audit_report import Span, run_audit_report
+from jobs.queries.describe import run_describe
+from jobs.queries.owner import run_owner
 from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
 from tests.cases.harness import CASES, Ledger
 

@@ -11,7 +11,7 @@ from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
 from tests.conftest import RECORDINGS
-from tests.jobs.test_incremental_audit import times_of
+from tests.jobs.gold.test_incremental_audit import times_of
 
 HOUR_MS = 3_600_000
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from jobs import cli
-from jobs.audit_report import GROUPS_LOG, Span, completeness, run_audit_report
-from jobs.choices import Listing
-from jobs.entry import command
-from jobs.nightly import run_audit, run_capture, run_replay
-from jobs.progress import Steps
+from jobs.cli import app as cli
+from jobs.cli_enums import Listing
+from jobs.console.command_name import command
+from jobs.console.progress import Steps
+from jobs.operations.nightly import run_audit, run_capture, run_replay
+from jobs.queries.audit_report import GROUPS_LOG, Span, completeness, run_audit_report
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.in_process import in_process

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from coordinator_core.lookup import group_partition
-from jobs import cli
-from jobs.as_of import ArgumentError
-from jobs.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
-from jobs.choices import Listing
+from jobs.cli import app as cli
+from jobs.cli_enums import Listing
+from jobs.queries.as_of import ArgumentError
+from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
 from tests.cases.harness import Ledger
 from tests.conftest import PROJECT_ROOT
 
@@ -100,7 +100,7 @@ def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_pat
 
 def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path) -> None:
     """A group that is not there, a time before the log begins or after its end, a span that runs backwards."""
-    from jobs.in_log import remarks_behind, require_begun, require_in_any_log
+    from jobs.queries.in_log import remarks_behind, require_begun, require_in_any_log
 
     ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
 
@@ -131,8 +131,8 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
 
 def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_path: Path) -> None:
     """Log partition 2 of the groups was read up to 02:59:18.994Z, number 4 up to 03:00:02.828Z."""
-    from jobs.in_log import remarks_behind
-    from jobs.log_ends import log_ends
+    from jobs.bronze.log_ends import log_ends
+    from jobs.queries.in_log import remarks_behind
 
     for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
         shutil.copytree(LOGS / name, tmp_path / "logs" / name)

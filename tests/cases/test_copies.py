@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.export_segments import export_segments
+from jobs.bronze.export_segments import export_segments
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger, Night
 from tests.jobs.in_process import in_process

@@ -18,9 +18,9 @@ import pytest
 from coordinator_core.codec import encode_key, encode_value
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.log.records import iter_records
-from jobs.capture import capture
+from jobs.bronze.capture import capture
+from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
-from jobs.sinks import Warehouse
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.tables import TABLES
 from tests.cases.harness import Ledger

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.capture import capture
+from jobs.bronze.capture import capture
+from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
-from jobs.sinks import Warehouse
 from schemas.consumer_offsets import TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import Ledger

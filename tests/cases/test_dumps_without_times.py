@@ -6,10 +6,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from jobs.audit_report import SOURCES, Span, run_audit_report
-from jobs.describe import View, run_describe
-from jobs.owner import run_owner
-from jobs.restore import run_restore
+from jobs.queries.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.describe import View, run_describe
+from jobs.queries.owner import run_owner
+from jobs.queries.restore import run_restore
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.dump_builders import kafka_rows

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from jobs.operations.simulate import simulate
 from jobs.settings import PROJECT_ROOT
-from jobs.simulate import simulate
 from tests.cases.harness import Ledger
 from tests.conftest import REPORT_LINE, takes_minutes
 

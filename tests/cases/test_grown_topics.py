@@ -13,19 +13,23 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
-from jobs.as_of import SilverAt, TopicPartition
-from jobs.choices import Listing
-from jobs.erase import erase, erased_ids
-from jobs.findings import findings
-from jobs.homes import CoordinatorPartitions
-from jobs.maintain import maintain
-from jobs.nightly import run_replay
-from jobs.owner import owners_at
-from jobs.progress import Steps
+from jobs.cli_enums import Listing
+from jobs.console.progress import Steps
+from jobs.operations.erase import erase, erased_ids
+from jobs.operations.maintain import maintain
+from jobs.operations.nightly import run_replay
+from jobs.queries.as_of import SilverAt, TopicPartition
+from jobs.queries.findings import findings
+from jobs.queries.owner import owners_at
+from jobs.queries.sql import Catalogue
+from jobs.queries.verify import Asked, verify
+from jobs.queries.whatif import TOTAL, whatif
+from jobs.queries.whatif import asked as asked_whatif
 from jobs.report.cluster import GroupLine
 from jobs.report.groups import read_groups
 from jobs.report.reader import Limits, Reader
 from jobs.report.sql_text import Scope
+from jobs.silver.homes import CoordinatorPartitions
 from jobs.sources.admin import (
     AssignedPartition,
     CommittedOffset,
@@ -35,10 +39,6 @@ from jobs.sources.admin import (
     Topic,
     TopicPartitionId,
 )
-from jobs.sql import Catalogue
-from jobs.verify import Asked, verify
-from jobs.whatif import TOTAL, whatif
-from jobs.whatif import asked as asked_whatif
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
@@ -49,7 +49,7 @@ from tests.cases.test_answers import described, owned, restored
 from tests.cases.test_caveats import audited
 from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
-from tests.jobs.test_verify import FakeAdmin
+from tests.jobs.queries.test_verify import FakeAdmin
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "1"))
 MINUTE: Final = 60_000

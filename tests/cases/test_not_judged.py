@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
-from jobs import audit_groups, audit_shares, audit_work
+from jobs.gold import audit_groups, audit_shares
+from jobs.gold import task as audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -226,7 +227,7 @@ def test_an_open_transaction_that_cannot_be_judged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the driver says of transactions is said of all other groups; once it can be judged, no row is left."""
-    from jobs import audit_hanging
+    from jobs.gold import hanging_transactions as audit_hanging
 
     log = SmallLog()
     for number, group_id in enumerate(("bad", "good")):

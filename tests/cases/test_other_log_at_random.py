@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobs.capture import capture
+from jobs.bronze.capture import capture
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.settings import load_settings
-from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from tests.cases.test_copies_at_random import (
     NIGHT,

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs import cli
-from jobs.audit_report import SHARES_LOG, Span, completeness
-from jobs.entry import command
-from jobs.nightly import run_audit, run_replay
-from jobs.progress import Steps
+from jobs.cli import app as cli
+from jobs.console.command_name import command
+from jobs.console.progress import Steps
+from jobs.operations.nightly import run_audit, run_replay
+from jobs.queries.audit_report import SHARES_LOG, Span, completeness
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
 from tests.jobs.in_process import in_process
@@ -25,7 +25,7 @@ def delete(ledger: Ledger, name: str, where: str | None = None) -> None:
 
 def told(ledger: Ledger) -> dict[str, int]:
     """Tables that somebody else wrote into, each with the version."""
-    from jobs.other_writers import written_by_others
+    from jobs.delta.other_writers import written_by_others
 
     return {write.table: write.version for write in written_by_others(ledger.warehouse, CLUSTER_ID)}
 
@@ -96,7 +96,7 @@ def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_words_of_a_write() -> None:
     """Of bronze nothing can be replayed: its earlier version is named."""
-    from jobs.other_writers import ForeignWrite, lines
+    from jobs.delta.other_writers import ForeignWrite, lines
 
     [bronze] = lines([ForeignWrite("bronze.coverage", 7, "MERGE")], " --cluster-id k")
     assert "by MERGE" in bronze and "its version 6" in bronze and bronze.endswith("replay --rebuild --cluster-id k")

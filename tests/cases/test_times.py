@@ -13,16 +13,16 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.log.batch import with_crc
-from jobs.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from jobs.audit_report import SOURCES, Span, run_audit_report
-from jobs.describe import View, run_describe
+from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from jobs.errors import JobError
-from jobs.findings import findings, lines
-from jobs.owner import run_owner
+from jobs.queries.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.describe import View, run_describe
+from jobs.queries.findings import findings, lines
+from jobs.queries.owner import run_owner
+from jobs.queries.restore import run_restore
+from jobs.queries.whatif import asked, whatif
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
-from jobs.restore import run_restore
-from jobs.whatif import asked, whatif
 from schemas.tables.gold import GOLD_TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

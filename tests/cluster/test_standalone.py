@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from tests.cluster.standalone import StandaloneCluster
 from tests.conftest import RECORDINGS, takes_minutes
 from tests.faults.harness import CLUSTER, differences, digests

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from jobs.capture import capture
-from jobs.replay import replay
+from jobs.bronze.capture import capture
+from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
-from jobs.sinks import Warehouse
+from jobs.silver.replay import replay
 from tests.conformance.tables import Tables, read_tables
 
 COPIES: Final = Path(__file__).resolve().parent.parent / "recordings"

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.as_of import Group, SilverAt, TopicPartition
-from jobs.choices import Tool, View
-from jobs.describe import CONSUMER_PROTOCOLS, Description, assignment_text, describe, write_descriptions
-from jobs.sinks import Warehouse
+from jobs.cli_enums import Tool, View
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import Group, SilverAt, TopicPartition
+from jobs.queries.describe import CONSUMER_PROTOCOLS, Description, assignment_text, describe, write_descriptions
 from schemas.tables.bronze import COVERAGE
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_id_of

@@ -15,10 +15,10 @@ import pytest
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.share_state.lane import RECORD_KINDS
-from jobs.audit_shares import archived_table, redeliveries_table
-from jobs.share_reader import configs, share_log, share_members, share_states
-from jobs.silver_reader import SilverFiles
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
+from jobs.gold.audit_shares import archived_table, redeliveries_table
+from jobs.gold.share_reader import configs, share_log, share_members, share_states
+from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import SHARE_PARTITION_STATES, SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of

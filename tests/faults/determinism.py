@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.audit import audit
-from jobs.capture import capture
-from jobs.hot_logs import CutRule
-from jobs.part_files import write_part
-from jobs.replay import replay
-from jobs.session import start_session
+from jobs.bronze.capture import capture
+from jobs.delta.part_files import write_part
+from jobs.delta.warehouse import OVERWRITE, Warehouse, read_file
+from jobs.gold.audit import audit
 from jobs.settings import Settings, load_settings
-from jobs.sinks import OVERWRITE, Warehouse, read_file
-from jobs.spark_settings import spark_defaults
+from jobs.silver.hot_logs import CutRule
+from jobs.silver.replay import replay
+from jobs.spark.session import start_session
+from jobs.spark.settings import spark_defaults
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES

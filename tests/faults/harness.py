@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, RUN_METRICS, STARTS
 
@@ -25,7 +25,7 @@ NOT_COMPARED: Final = frozenset(
 )
 """A row a run that began: one that broke off has one, too. And what an audit keeps, which hangs on the one before."""
 
-WORKER: Final = b"-m\0jobs.worker_daemon"
+WORKER: Final = b"-m\0jobs.spark.worker_daemon"
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 
 

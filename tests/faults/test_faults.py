@@ -16,15 +16,15 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
-from jobs.maintain import maintain
-from jobs.nightly import run_replay
-from jobs.sinks import Warehouse
+from jobs.operations.maintain import maintain
+from jobs.operations.nightly import run_replay
 from tests.cluster.standalone import SPARK_HOME
 from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
+from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
+from tests.jobs.silver.test_replay import STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
-from tests.jobs.test_incremental_replay import FULL_A, Nights
-from tests.jobs.test_replay import STARTED_AT, Jobs
 from tests.live.job import Job
 
 IS_WHOLE: Final = os.environ.get("FAULT_TESTS") == "all"

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from coordinator_core.log.batch import parse_header
 from coordinator_core.log.records import iter_records
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import RECORD_BATCHES
 
 RECORDINGS = (

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupledger
 from groupledger.audit import FACT_COLUMNS, GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
-from jobs.arrow_schemas import spark_schema
+from jobs.delta.arrow_schemas import spark_schema
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
 from tests.conftest import takes_minutes

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from jobs.spark_settings import spark_defaults
+from jobs.spark.settings import spark_defaults
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.groupledger.conftest import Recorded
 

@@ -23,7 +23,7 @@ from groupledger.audit import (
     _JudgeShareGroup,
     _LogEnd,
 )
-from jobs.replay_tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupledger
-from jobs.arrow_schemas import arrow_schema
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
-from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from schemas.tables.state import STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger

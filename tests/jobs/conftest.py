@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from tests.conftest import RECORDINGS
 from tests.jobs.java_says import JavaSays
 
@@ -32,7 +32,7 @@ def recorded(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
         folder = folder.parent
 
     def make(recording: str) -> Warehouse:
-        from tests.jobs.test_replay import Jobs  # noqa: PLC0415  (pytest rewrites its assertions when it collects it)
+        from tests.jobs.silver.test_replay import Jobs  # noqa: PLC0415  (pytest rewrites its assertions when it collects it)
 
         root, is_made = folder / f"recorded-{recording}", folder / f"recorded-{recording}.made"
         with (folder / f"recorded-{recording}.lock").open("w") as lock:

@@ -2,8 +2,8 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.sinks import Warehouse
-from jobs.stores import spark_uri
+from jobs.delta.filesystems import spark_uri
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 
 

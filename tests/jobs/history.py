@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 from tests.jobs.table_rows import rows
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.sinks import Warehouse
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
 from schemas.tables.silver import (

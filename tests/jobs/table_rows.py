@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.arrow_schemas import arrow_schema
+from jobs.delta.arrow_schemas import arrow_schema
 from schemas.tables import TABLES, Table
 
 COMMITS = TABLES["silver.offset_commits"]

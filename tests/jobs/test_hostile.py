@@ -13,18 +13,18 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
-from jobs import cli
-from jobs.answers import FORMULA_STARTS, write_csv
-from jobs.audit_report import Span, run_audit_report
-from jobs.choices import Listing, View
-from jobs.describe import describe, write_descriptions
+from jobs.bronze.export_segments import ExportError, export_segments
+from jobs.cli import app as cli
+from jobs.cli_enums import Listing, View
+from jobs.console.output import FORMULA_STARTS, write_csv
+from jobs.console.progress import Steps, summary_table
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
-from jobs.export_segments import ExportError, export_segments
-from jobs.findings import findings, lines
-from jobs.progress import Steps, summary_table
-from jobs.sinks import Warehouse
-from jobs.sql import write_rows
-from jobs.whatif import WhatIfRow
+from jobs.queries.audit_report import Span, run_audit_report
+from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.findings import findings, lines
+from jobs.queries.sql import write_rows
+from jobs.queries.whatif import WhatIfRow
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER

@@ -7,6 +7,7 @@ import pytest
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.settings import Recorded
 from jobs.errors import SettingsError
+from jobs.queries.whatif import asked
 from jobs.settings import (
     CONFIG_FILE,
     INFERENCE_FIELDS,
@@ -17,7 +18,6 @@ from jobs.settings import (
     require_source,
     source_line,
 )
-from jobs.whatif import asked
 
 
 def test_defaults_are_those_of_the_project_file() -> None:

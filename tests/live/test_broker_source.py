@@ -6,7 +6,8 @@ from typing import Final
 import pytest
 
 from jobs.errors import BrokerError
-from jobs.sources.broker import Broker, BrokerAddress
+from jobs.settings import BrokerAddress
+from jobs.sources.broker import Broker
 from jobs.sources.broker_log import find_broker_logs, read_ranges
 from tests.live.secure import MUTUAL, PLAIN, SASL, SASL_TLS, SCRAM, TLS, USERS, WRONG_HOST, SecureBroker
 

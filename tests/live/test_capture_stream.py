@@ -16,17 +16,17 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from jobs import capture as capture_job
-from jobs.capture import RECORD_BATCHES, capture
-from jobs.capture_stream import ContinuousCapture
-from jobs.capture_writer import CaptureRun
-from jobs.coverage import COVERAGE
-from jobs.nightly import run_nightly
-from jobs.progress import Steps
-from jobs.settings import Settings, load_settings
-from jobs.sinks import Warehouse
-from jobs.sources.broker import Broker, BrokerAddress, Coordinator
-from jobs.told import first_topic_ids
+from jobs.bronze import capture as capture_job
+from jobs.bronze.admin_snapshots import first_topic_ids
+from jobs.bronze.capture import RECORD_BATCHES, capture
+from jobs.bronze.coverage import COVERAGE
+from jobs.bronze.writer import CaptureRun
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.operations.continuous_capture import ContinuousCapture
+from jobs.operations.nightly import run_nightly
+from jobs.settings import BrokerAddress, Settings, load_settings
+from jobs.sources.broker import Broker, Coordinator
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
 from schemas.tables.gold import LAG_HISTORY
 from schemas.tables.silver import TOPICS as SILVER_TOPICS

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from jobs.errors import BrokerError
-from jobs.sources.broker import BrokerAddress
+from jobs.settings import BrokerAddress
 from jobs.sources.broker_log import find_broker_logs, read_broker_log
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker, free_ports
 from tests.live.certificates import Authority

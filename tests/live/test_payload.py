@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.log.batch import build_batch, build_marker
-from jobs.dead_letters import CopyState, Origin, read_dead_letters
 from jobs.errors import SourceError
-from jobs.payload import OffsetRange, Presence, read_payloads
-from jobs.sources.broker import BrokerAddress
-from tests.jobs.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
+from jobs.queries.dead_letters import CopyState, Origin, read_dead_letters
+from jobs.queries.payload import OffsetRange, Presence, read_payloads
+from jobs.settings import BrokerAddress
+from tests.jobs.queries.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
 from tests.live.broker import BrokerTopic, LiveBroker
 from tests.live.kafka_home import KafkaHome
 

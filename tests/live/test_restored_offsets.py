@@ -9,10 +9,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.choices import Tool, View
-from jobs.describe import describe, write_descriptions
-from jobs.restore import run_restore
-from jobs.sinks import Warehouse
+from jobs.cli_enums import Tool, View
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.restore import run_restore
 from tests.conformance.recordings import make_warehouse
 from tests.jobs.builders import batch, write_segment
 from tests.live.broker import BrokerTopic, LiveBroker

@@ -21,10 +21,10 @@ from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 
 from coordinator_core.verify import Verdict
-from jobs.arrow_schemas import arrow_schema
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.queries.verify import run_verify
 from jobs.settings import Settings, load_settings
-from jobs.sinks import OVERWRITE, Warehouse
-from jobs.verify import run_verify
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_STATE_BATCHES
 from tests.conftest import PROJECT_ROOT, takes_minutes

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.log.chunk import I64
-from jobs.arrow_schemas import arrow_schema
-from jobs.sinks import Warehouse
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES

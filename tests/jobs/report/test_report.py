@@ -15,11 +15,11 @@ import pytest
 from playwright.sync_api import Browser
 from pyspark.sql import SparkSession
 
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
 from jobs.report.run import BYTES_MAX, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.settings import with_options
-from jobs.sinks import Warehouse
 from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, RECORDINGS, takes_minutes
 from tests.jobs.conftest import Recorded
@@ -27,7 +27,7 @@ from tests.jobs.hostile import FIELDS, hostile, plain, write_named
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import CLUSTER as NAMED
 from tests.jobs.report.tables import tables_of
-from tests.jobs.test_replay import CLUSTER, Jobs
+from tests.jobs.silver.test_replay import CLUSTER, Jobs
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 AXE: Final = "axe-core@4.14.1"

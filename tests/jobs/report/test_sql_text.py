@@ -6,16 +6,16 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.sql import Catalogue
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope, literal, time_literal
-from jobs.sinks import Warehouse
-from jobs.sql import Catalogue
-from jobs.times import epoch_ms
 from tests.conftest import takes_minutes
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.report.tables import tables_of
-from tests.jobs.test_replay import CLUSTER
+from tests.jobs.silver.test_replay import CLUSTER
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 GROUPS: Final = ("c01-range", "k06-migrate", "s05-limit")

@@ -1,0 +1,110 @@
+"""What a live cluster's Admin told (bronze.topics, bronze.configs), for those who go by it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from coordinator_core.history.rows import TopicName
+from coordinator_core.inference.configs import ALL_BROKERS, BROKER
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from schemas.tables.bronze import CONFIGS, TOPICS
+from schemas.tables.declare import Table
+
+ADMIN: Final = "ADMIN"
+"""Source of a topic id's name."""
+
+
+class ToldConfig(NamedTuple):
+    """A config which Admin told to be in force from a time (epoch ms) on; value None: it is not any more."""
+
+    resource_type: str
+    resource_name: str
+    """Group id or topic; empty for what all brokers agree on, else a broker id."""
+    name: str
+    value: str | None
+    at: int
+
+
+class ToldVersions(NamedTuple):
+    """Versions of the tables of what was told; -1: there is no such table."""
+
+    topics: int
+    configs: int
+
+
+def told_versions(warehouse: Warehouse) -> ToldVersions:
+    """The newest ones."""
+    return ToldVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
+
+
+def newest(
+    warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The row told last of each key; of what was told at one time that which is not deleted."""
+    rows = warehouse.read(table, where={"cluster_id": cluster_id}).to_pylist()
+    rows.sort(key=lambda row: (row["told_at"], not row.get("is_deleted")))
+    return {tuple(row[name] for name in key): row for row in rows}
+
+
+def first_topic_ids(warehouse: Warehouse, cluster_id: str) -> dict[str, str]:
+    """The id of each topic, by name, as it was told first."""
+    rows = warehouse.read(TOPICS, ["topic", "topic_id", "told_at"], where={"cluster_id": cluster_id}).to_pylist()
+    rows.sort(key=lambda row: row["told_at"], reverse=True)
+    return {row["topic"]: row["topic_id"] for row in rows}
+
+
+def told_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
+    """Names of topic ids, each from when it was first told, and when ids were found to be gone (epoch ms)."""
+    if version < 0:
+        return [], {}
+    rows = warehouse.read(TOPICS, where={"cluster_id": cluster_id}, version=version).to_pylist()
+    rows.sort(key=lambda row: (row["told_at"], row["topic_id"]))
+    names: dict[str, TopicName] = {}
+    deleted: dict[str, int] = {}
+    for row in rows:
+        topic_id, at = row["topic_id"], epoch_ms(row["told_at"])
+        names.setdefault(topic_id, TopicName(topic_id, row["topic"], at, ADMIN))
+        if row["is_deleted"]:
+            deleted[topic_id] = at
+        else:
+            deleted.pop(topic_id, None)
+    return list(names.values()), deleted
+
+
+def told_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ToldConfig]:
+    """Changes of configs in the order of time. What all brokers agree on is told of all, else of each."""
+    if version < 0:
+        return []
+    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
+    told = [
+        ToldConfig(row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["told_at"]))
+        for row in rows
+    ]
+    told.sort(key=lambda it: (it.at, it.resource_type, it.resource_name, it.name))
+    of_brokers = [it for it in told if it.resource_type == BROKER]
+    others = [it for it in told if it.resource_type != BROKER]
+    return sorted([*others, *_agreed(of_brokers)], key=lambda it: it.at)
+
+
+def _agreed(told: Iterable[ToldConfig]) -> Iterable[ToldConfig]:
+    """Configs of single brokers, as those of all brokers wherever these agree."""
+    values: dict[str, dict[str, str]] = {}
+    by_time: dict[tuple[int, str], list[ToldConfig]] = {}
+    for it in told:
+        by_time.setdefault((it.at, it.name), []).append(it)
+    in_force: dict[tuple[str, str], str] = {}
+    for (at, name), changes in by_time.items():
+        of_name = values.setdefault(name, {})
+        for it in changes:
+            if it.value is None:
+                of_name.pop(it.resource_name, None)
+            else:
+                of_name[it.resource_name] = it.value
+        distinct = set(of_name.values())
+        wanted: Mapping[str, str] = {ALL_BROKERS: distinct.pop()} if len(distinct) == 1 else of_name
+        before = {broker: value for (other, broker), value in in_force.items() if other == name}
+        for broker in sorted(before.keys() | wanted.keys()):
+            if before.get(broker) != wanted.get(broker):
+                yield ToldConfig(BROKER, broker, name, wanted.get(broker), at)
+        in_force = {place: value for place, value in in_force.items() if place[0] != name}
+        in_force |= {(name, broker): value for broker, value in wanted.items()}

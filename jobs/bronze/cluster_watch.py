@@ -1,0 +1,229 @@
+"""What a capture asks a live cluster beside its logs: ends of topics that groups read, names of topic ids, configs.
+
+It goes to bronze as it was told, with the time at which it was asked, and nothing is written twice: of names and
+configs only what changed, of ends a sample each time. None of it is needed to replay the logs, so what a cluster
+refuses to tell is said and left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
+from jobs.bronze.admin_snapshots import newest
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError, SourceError, WarehouseError
+from jobs.settings import Settings
+from jobs.sources.admin import Admin, Config, Refusal, Topic
+from jobs.sources.broker import Broker, OffsetSpec
+from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
+from schemas.tables.declare import Table
+from schemas.tables.silver import MEMBER_ASSIGNMENTS, OFFSET_COMMITS, SHARE_PARTITION_STATES
+
+CONSUMING_TABLES: Final = (OFFSET_COMMITS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES)
+"""Their `topic` is one that a group consumes."""
+STREAMS: Final = "STREAMS"
+"""Assignments of streams groups name subtopologies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was asked and written. `refused`: what the cluster does not tell, in words."""
+
+    row_count: int
+    refused: tuple[str, ...] = ()
+
+
+class ClusterWatch:
+    """Asks one cluster. Use it from one thread."""
+
+    def __init__(
+        self, warehouse: Warehouse, cluster_id: str, broker: Broker, silver: "SilverTopics | None" = None
+    ) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self._broker = broker
+        self._admin = Admin(broker)
+        self._silver = silver or SilverTopics(warehouse, cluster_id)
+
+    def sample_end_offsets(self, sampled_at: datetime) -> Told:
+        """Add the log start and end of every partition of the topics that groups read."""
+        wanted, refused = self.consumed_topics()
+        found = self._admin.topics(wanted) if wanted else {}
+        places = [(topic.topic, partition) for topic in found.values() for partition in range(topic.partition_count)]
+        starts = self._broker.offsets(places, OffsetSpec.EARLIEST)
+        ends = self._broker.offsets(places, OffsetSpec.LATEST)
+        rows = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "sampled_at": sampled_at,
+                "log_start_offset": starts[topic, partition],
+                "end_offset": ends[topic, partition],
+            }
+            for topic, partition in sorted(places)
+        ]
+        return Told(self._append(END_OFFSETS, rows, epoch_ms(sampled_at)), refused)
+
+    def consumed_topics(self) -> tuple[set[str], tuple[str, ...]]:
+        """Topics which groups read, as silver has them and as the coordinators tell; and what these do not tell."""
+        topics = self._silver.names()
+        try:
+            groups = self._admin.list_groups()
+        except SourceError as error:
+            return topics, (str(error),)
+        refused: dict[str, str] = {}
+        offsets = self._admin.committed_offsets([it.group_id for it in groups.values() if it.group_type != "SHARE"])
+        for group_id, answer in offsets.items():
+            if isinstance(answer, Refusal):
+                refused[f"offsets of groups: {answer.name}"] = group_id
+            else:
+                topics |= {topic for topic, _ in answer}
+        share_offsets = self._admin.share_offsets([it.group_id for it in groups.values() if it.group_type == "SHARE"])
+        for group_id, told in share_offsets.items():
+            if isinstance(told, Refusal):
+                refused[f"offsets of share groups: {told.name}"] = group_id
+            else:
+                topics |= {place.topic for place in told}
+        return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
+
+    def note_topics(self, told_at: datetime) -> Told:
+        """Add the topics which were not yet told of, those whose partitions became more, those which are gone."""
+        last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
+        found = {it.topic_id: it for it in self._admin.topics().values()}
+        rows: list[dict[str, Any]] = []
+        for topic_id, topic in sorted(found.items()):
+            before = last.get((topic_id,))
+            if before is None or before["is_deleted"] or before["partition_count"] != topic.partition_count:
+                rows.append(_topic_row(topic, told_at))
+        for (topic_id,), before in sorted(last.items()):
+            if topic_id not in found and not before["is_deleted"]:
+                rows.append(before | {"told_at": told_at, "partition_count": None, "is_deleted": True})
+        return Told(self._append(TOPICS, rows, epoch_ms(told_at)))
+
+    def note_configs(self, told_at: datetime) -> Told:
+        """Add the configs of groups, brokers and consumed topics which were not yet told of, or have another value."""
+        refusals: list[str] = []
+        groups = self._admin.configured_groups()
+        if isinstance(groups, Refusal):
+            refusals.append(f"which groups have configs: {groups.name}")
+            groups = tuple(sorted(self._admin.list_groups()))
+        topics, _ = self.consumed_topics()
+        configs, refused = self._admin.configs(
+            group_ids=groups,
+            topics=self._admin.topics(topics) if topics else (),
+            broker_ids=self._admin.broker_ids(),
+        )
+        refusals += sorted({f"configs of {kind.lower()}s: {refusal.name}" for (kind, _), refusal in refused.items()})
+        key = ("resource_type", "resource_name", "name")
+        last = newest(self._warehouse, CONFIGS, self._cluster_id, key)
+        rows: list[dict[str, Any]] = []
+        found: dict[tuple[str, ...], Config] = {(it.resource_type, it.resource_name, it.name): it for it in configs}
+        for place, config in sorted(found.items()):
+            before = last.get(place)
+            if before is None or (before["value"], before["source"]) != (config.value, config.source):
+                rows.append(
+                    dict(zip(key, place, strict=True))
+                    | {"told_at": told_at, "value": config.value, "source": config.source}
+                )
+        asked = {GROUP: set(groups), TOPIC: topics, BROKER: {str(it) for it in self._admin.broker_ids()}}
+        for place, before in sorted(last.items()):
+            resource_type, resource_name, _ = place
+            is_gone = resource_type == GROUP and resource_name not in asked[GROUP] and not refusals
+            was_asked = resource_name in asked[resource_type] and (resource_type, resource_name) not in refused
+            if place not in found and (is_gone or was_asked) and before["value"] is not None:
+                rows.append(before | {"told_at": told_at, "value": None, "source": None})
+        return Told(self._append(CONFIGS, rows, epoch_ms(told_at)), tuple(refusals))
+
+    def _append(self, table: Table, rows: Sequence[Mapping[str, Any]], version: int) -> int:
+        """Append rows in one commit. The time is the version: what was asked later is never overtaken."""
+        if not rows:
+            return 0
+        self._warehouse.ensure(table)
+        made = pa.Table.from_pylist(
+            [{**row, "cluster_id": self._cluster_id} for row in rows], schema=arrow_schema(table)
+        )
+        committed = self._warehouse.write(table, made, app_id=watch_application(self._cluster_id), version=version)
+        if committed.skipped:
+            raise WarehouseError(
+                f"{table.full_name}: another capture of this cluster asked later than this one, or the clock went back"
+            )
+        return committed.row_count
+
+
+def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> tuple[str, ...]:
+    """Ask everything once. What could not be asked or was not told, in words: a capture is none the worse for it."""
+    address = settings.broker_address
+    assert address is not None
+    notes: list[str] = []
+    with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
+        watch = ClusterWatch(warehouse, settings.cluster_id, broker)
+        for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
+            try:
+                notes += (f"not told by the cluster: {refused}" for refused in ask(asked_at).refused)
+            except JobError as error:
+                notes.append(str(error))
+    return tuple(dict.fromkeys(notes))
+
+
+def watch_application(cluster_id: str) -> str:
+    """The application id of what was asked of a cluster; its version is the time, in epoch milliseconds."""
+    return f"watch/{cluster_id}"
+
+
+def _topic_row(topic: Topic, told_at: datetime) -> dict[str, Any]:
+    return {
+        "topic_id": topic.topic_id,
+        "told_at": told_at,
+        "topic": topic.topic,
+        "partition_count": topic.partition_count,
+        "is_deleted": False,
+    }
+
+
+@dataclass(slots=True)
+class SilverTopics:
+    """Topics which silver says that groups consume; read anew when silver is."""
+
+    warehouse: Warehouse
+    cluster_id: str
+    _versions: dict[str, int] = field(default_factory=dict)
+    _names: dict[str, set[str]] = field(default_factory=dict)
+
+    def names(self) -> set[str]:
+        """Their names."""
+        found: set[str] = set()
+        for table in CONSUMING_TABLES:
+            version = self.warehouse.version(table)
+            if self._versions.get(table.full_name) != version:
+                self._names[table.full_name] = _topics_of(self.warehouse, table, self.cluster_id)
+                self._versions[table.full_name] = version
+            found |= self._names[table.full_name]
+        return found
+
+
+def _topics_of(warehouse: Warehouse, table: Table, cluster_id: str) -> set[str]:
+    """Distinct topics of a large table: the texts stay dictionary coded, as they are in the files."""
+    has_types = "group_type" in table.column_names
+    columns = ["topic", *(["group_type"] if has_types else [])]
+    found: set[str] = set()
+    for file in warehouse.files(table):
+        if file.partition_values["cluster_id"] != cluster_id:
+            continue
+        filesystem, path = filesystem_of(file.path)
+        with filesystem.open_input_file(path) as source:
+            parquet = pq.ParquetFile(source, read_dictionary=columns)
+            for rows in parquet.iter_batches(columns=columns):
+                texts = rows["topic"]
+                if has_types:
+                    texts = texts.filter(pc.not_equal(rows["group_type"].cast(pa.string()), STREAMS))
+                found |= set(pc.unique(texts).to_pylist())
+    return found - {None}

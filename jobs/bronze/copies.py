@@ -1,0 +1,252 @@
+"""What is kept about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
+
+bronze holds one batch an offset, chosen among all copies (`coordinator_core.log.copies`). To choose the same whatever
+the order in which copies come, a capture keeps where leader epochs begin (`state.leader_epochs`); to read no file
+twice, which ones it compared (`state.read_files`). Where it takes batches out of bronze or puts others between those
+that were replayed, it says from which offset on (`state.rewrites`) before it commits: replay goes back there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.coverage import subtract
+from coordinator_core.log.copies import Lineage
+from jobs.bronze.coverage import LogPartition
+from jobs.bronze.quarantine import COPIES_DIFFER
+from jobs.bronze.writer import OffsetRange
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.sources.segments import Segment
+from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
+from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file of a source as it was when it was read and compared."""
+
+    path: str
+    size_bytes: int
+    modified_at_ns: int | None
+    base_offset: int | None = None
+    """Of its last batch; None where it has none."""
+    last_offset: int | None = None
+    end_position: int = 0
+    """Behind its last batch."""
+
+    def is_still(self, file: Segment) -> bool:
+        """Is the file the same as then? Where a store has no times, its size decides."""
+        return (self.size_bytes, self.modified_at_ns) == (file.size_bytes, file.modified_ns)
+
+    def may_have_grown(self, file: Segment) -> bool:
+        """Is the file larger now?"""
+        return file.size_bytes > self.size_bytes and self.base_offset is not None
+
+
+DumpedRange = tuple[int, int, str]
+"""First and last offset of a range with a record at each, and the dump that had them."""
+
+
+def with_dumped(known: Sequence[DumpedRange], found: Iterable[OffsetRange], source: str) -> tuple[DumpedRange, ...]:
+    """Ranges of a dump added to those that are known; the same object where none is new."""
+    new = subtract(found, ((first, last) for first, last, _ in known))
+    if not new:
+        return tuple(known)
+    together: list[DumpedRange] = []
+    for first, last, of_source in sorted([*known, *((first, last, source) for first, last in new)]):
+        if together and together[-1][1] + 1 == first and together[-1][2] == of_source:
+            together[-1] = together[-1][0], last, of_source
+        else:
+            together.append((first, last, of_source))
+    return tuple(together)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """All of it, of a cluster."""
+
+    lineages: Mapping[LogPartition, Lineage] = field(default_factory=dict)
+    files: Mapping[LogPartition, Mapping[str, ReadFile]] = field(default_factory=dict)
+    """By log partition, files by path."""
+    dumped: Mapping[LogPartition, Sequence[DumpedRange]] = field(default_factory=dict)
+    """At which offsets dumps of rows had records; ascending, disjoint."""
+    left_out: Mapping[LogPartition, Sequence[bytes]] = field(default_factory=dict)
+    """Records of dumps in place of which those of the log count, each as a batch: quarantine keeps them."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
+        """As the last captures left it."""
+        seen: dict[LogPartition, dict[int, int]] = {}
+        checkpoints: dict[LogPartition, list[tuple[int, int]]] = {}
+        for row in warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist():
+            log, epoch = (row["topic"], row["partition"]), row["leader_epoch"]
+            seen.setdefault(log, {})
+            if row["is_checkpoint"]:
+                checkpoints.setdefault(log, []).append((epoch, row["start_offset"]))
+            else:
+                seen[log][epoch] = row["start_offset"]
+        files: dict[LogPartition, dict[str, ReadFile]] = {}
+        names = ("path", "size_bytes", "modified_at_ns", "base_offset", "last_offset", "end_position")
+        for row in warehouse.read(READ_FILES, where={"cluster_id": cluster_id}).to_pylist():
+            file = ReadFile(*(row[name] for name in names))
+            files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
+        lineages = {log: Lineage(epochs, tuple(sorted(checkpoints.get(log, ())))) for log, epochs in seen.items()}
+        dumped: dict[LogPartition, list[DumpedRange]] = {}
+        for row in warehouse.read(DUMP_OFFSETS, where={"cluster_id": cluster_id}).to_pylist():
+            found = row["from_offset"], row["to_offset"], row["source"]
+            dumped.setdefault((row["topic"], row["partition"]), []).append(found)
+        left_out: dict[LogPartition, list[bytes]] = {}
+        columns = ["topic", "partition", "code", "bytes"]
+        rows = warehouse.read(QUARANTINE, columns, where={"cluster_id": cluster_id})
+        for row in rows.filter(pc.equal(rows["code"], COPIES_DIFFER)).to_pylist():
+            if row["bytes"]:
+                left_out.setdefault((row["topic"], row["partition"]), []).append(row["bytes"])
+        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()}, left_out)
+
+    def after(
+        self,
+        lineages: Mapping[LogPartition, Lineage],
+        files: Mapping[LogPartition, Sequence[ReadFile]],
+        dumped: Mapping[LogPartition, Sequence[DumpedRange]],
+    ) -> "Copies":
+        """With what a capture found."""
+        merged = dict(self.lineages)
+        for log, lineage in lineages.items():
+            merged[log] = merged[log].merged(lineage) if log in merged else lineage
+        read = dict(self.files)
+        for log, found in files.items():
+            read[log] = {**read.get(log, {}), **{file.path: file for file in found}}
+        return replace(self, lineages=merged, files=read, dumped={**self.dumped, **dumped})
+
+    def without(self, disproved: Mapping[LogPartition, Iterable[tuple[int, int]]]) -> "Copies":
+        """Without what damaged headers showed of leader epochs."""
+        cut = {log: self.lineages[log].without(batches) for log, batches in disproved.items() if log in self.lineages}
+        return replace(self, lineages={**self.lineages, **cut}) if cut else self
+
+    def write_lineages(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+        """Before bronze: what is known too early of epochs does no harm."""
+        if self.lineages == before.lineages:
+            return
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "topic": topic,
+                "partition": partition,
+                "leader_epoch": epoch,
+                "is_checkpoint": is_checkpoint,
+                "start_offset": offset,
+            }
+            for (topic, partition), lineage in sorted(self.lineages.items())
+            for is_checkpoint, entries in ((False, sorted(lineage.seen.items())), (True, lineage.checkpoint))
+            for epoch, offset in entries
+        ]
+        _overwrite(warehouse, LEADER_EPOCHS, rows, cluster_id, app_id)
+
+    def write_dumped(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+        """Before bronze, as leader epochs."""
+        if self.dumped == before.dumped:
+            return
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "topic": topic,
+                "partition": partition,
+                "from_offset": first,
+                "to_offset": last,
+                "source": source,
+            }
+            for (topic, partition), ranges in sorted(self.dumped.items())
+            for first, last, source in ranges
+        ]
+        _overwrite(warehouse, DUMP_OFFSETS, rows, cluster_id, app_id)
+
+    def write_files(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+        """Last: a file that a broken run read is read again."""
+        if self.files == before.files:
+            return
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "topic": topic,
+                "partition": partition,
+                "path": file.path,
+                "size_bytes": file.size_bytes,
+                "modified_at_ns": file.modified_at_ns,
+                "base_offset": file.base_offset,
+                "last_offset": file.last_offset,
+                "end_position": file.end_position,
+            }
+            for (topic, partition), files in sorted(self.files.items())
+            for _, file in sorted(files.items())
+        ]
+        _overwrite(warehouse, READ_FILES, rows, cluster_id, app_id)
+
+
+def capture_application(cluster_id: str) -> str:
+    """The application id of the commits of captures."""
+    return f"capture/{cluster_id}"
+
+
+def write_rewrites(
+    warehouse: Warehouse, cluster_id: str, capture_version: int, changed: Mapping[LogPartition, int], at: datetime
+) -> None:
+    """Say from which offset on bronze changes by the capture that is about to commit as this version."""
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "topic": topic,
+            "partition": partition,
+            "capture_version": capture_version,
+            "from_offset": offset,
+            "written_at": at,
+        }
+        for (topic, partition), offset in sorted(changed.items())
+    ]
+    app_id = capture_application(cluster_id)
+    version = 1 + warehouse.ensure_all((REWRITES,), app_id)[REWRITES.full_name]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(REWRITES))
+    warehouse.write(REWRITES, table, app_id=app_id, version=version)
+
+
+def last_capture(warehouse: Warehouse, cluster_id: str) -> int:
+    """Number of the last capture that committed to bronze; -1: none did."""
+    return warehouse.last_version(RECORD_BATCHES, capture_application(cluster_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """Where bronze changed below what had been captured, up to one capture."""
+
+    capture_version: int = -1
+    changed: Mapping[LogPartition, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """(number of the capture, first offset that changed)."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str, capture_version: int) -> "Rewrites":
+        """Those by captures up to a number."""
+        changed: dict[LogPartition, list[tuple[int, int]]] = {}
+        for row in warehouse.read(REWRITES, where={"cluster_id": cluster_id}).to_pylist():
+            if row["capture_version"] <= capture_version:
+                place = row["topic"], row["partition"]
+                changed.setdefault(place, []).append((row["capture_version"], row["from_offset"]))
+        return cls(capture_version, changed)
+
+    def since(self, log: LogPartition, capture_version: int) -> int | None:
+        """The first offset of a log partition that a later capture changed; None where none did."""
+        return min((offset for version, offset in self.changed.get(log, ()) if version > capture_version), default=None)
+
+
+def _overwrite(
+    warehouse: Warehouse, table: Any, rows: Iterable[Mapping[str, Any]], cluster_id: str, app_id: str
+) -> None:
+    version = 1 + warehouse.ensure_all((table,), app_id)[table.full_name]
+    made = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(table))
+    warehouse.write(table, made, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id})
+
+
+NO_REWRITES: Final = Rewrites()

@@ -1,0 +1,398 @@
+"""Which Kafka cluster, and which internal topics, the logs of a capture are of: other logs never mix with them.
+
+A topic that was deleted and made anew, or a cluster that was wiped, begins at offset 0 again: its batches would fill up
+the old log and never be noticed. So a capture keeps the ids that it finds (bronze.identities): the cluster's own id of
+meta.properties or of a live cluster, and the topic ids of partition.metadata or of a live cluster. Sources with other
+ids are refused before anything is written, and so are two sources of one run that differ.
+
+Where a folder has no topic id, batches decide (`coordinator_core.log.same_log`): those of the oldest offsets that both
+bronze and the folder have. Where their headers agree, which is the rule, nothing else is read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from coordinator_core.coverage import intersect
+from coordinator_core.log.chunk import BatchColumns, BoolArray
+from coordinator_core.log.records import decode_chunk, frame_chunk
+from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
+from jobs.bronze.admin_snapshots import first_topic_ids
+from jobs.bronze.coverage import LogPartition
+from jobs.console.output import time_text
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.errors import SourceError
+from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, as_array
+from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
+
+if TYPE_CHECKING:
+    from jobs.bronze.capture import Bronze, Sources
+    from jobs.sources.broker_log import BrokerLog
+    from jobs.sources.dumps.source import DumpLog
+
+CLUSTER: Final = "CLUSTER"
+TOPIC: Final = "TOPIC"
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Its topic id is the same in every cluster, and says nothing."""
+BEGINNING_BYTES: Final = 1 << 20
+"""Of a segment that much is compared first."""
+BATCHES_COMPARED_MAX: Final = 500
+
+HEADER_COLUMNS: Final = (
+    "base_offset",
+    "last_offset",
+    "leader_epoch",
+    "record_count",
+    "max_timestamp",
+    "crc_valid",
+    "redacted_at",
+    "source_kind",
+)
+
+
+class Identity(NamedTuple):
+    """An id, of what (a cluster, or an internal topic), and where it was found."""
+
+    kind: str
+    topic: str
+    """Empty for the cluster."""
+    id: str
+    source: str
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What the id is of."""
+        return self.kind, self.topic
+
+
+def identities_of(sources: "Sources") -> tuple[Identity, ...]:
+    """The ids that sources have, each once. Raises SourceError where two of them differ: nothing was written yet."""
+    found: dict[tuple[str, str], Identity] = {}
+    for identity in _all_of(sources.segments, sources.live):
+        first = found.setdefault(identity.subject, identity)
+        if first.id != identity.id:
+            raise SourceError(
+                f"{identity.source} and {first.source} are not of one log: {_what(first)} is {identity.id} in the one "
+                f"and {first.id} in the other. Capture them with a --cluster-id each, in two runs"
+            )
+    return tuple(found.values())
+
+
+def refuse_other_identities(
+    identities: Iterable[Identity], known: Mapping[tuple[str, str], Identity], cluster_id: str
+) -> None:
+    """Raise SourceError for a cluster or a topic whose id is not the one that was captured under this cluster id."""
+    for identity in identities:
+        first = known.get(identity.subject)
+        if first is None or first.id == identity.id:
+            continue
+        where = f"it was captured from {first.source} as --cluster-id {cluster_id}"
+        if identity.kind == CLUSTER:
+            raise SourceError(
+                f"{identity.source} is of another Kafka cluster: its cluster id is {identity.id}, and that of "
+                f"--cluster-id {cluster_id} is {first.id} ({where}). Nothing was written: give this cluster a "
+                "--cluster-id of its own, or begin with a new --warehouse"
+            )
+        raise SourceError(
+            f"topic {identity.topic} was deleted and made anew, or is of another cluster: its topic id is "
+            f"{identity.id} in {identity.source}, and was {first.id} when {where}. Its offsets began again. Nothing "
+            "was written: capture it with a --cluster-id of its own, or begin with a new --warehouse"
+        )
+
+
+def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, str], Identity]:
+    """The ids that captures of a cluster kept; of captured topics without one, what a live cluster's Admin told."""
+    cluster_id = bronze.cluster_id
+    captured = {topic for topic, _ in bronze.known}
+    known = {
+        (TOPIC, topic): Identity(TOPIC, topic, topic_id, "a live cluster")
+        for topic, topic_id in first_topic_ids(warehouse, cluster_id).items()
+        if topic in captured
+    }
+    for row in warehouse.read(IDENTITIES, where={"cluster_id": cluster_id}).to_pylist():
+        identity = Identity(row["kind"], row["topic"], row["id"], row["source"])
+        known[identity.subject] = identity
+    return known
+
+
+def keep_identities(
+    warehouse: Warehouse, cluster_id: str, identities: Iterable[Identity], seen_at: datetime
+) -> tuple[Identity, ...]:
+    """Keep the ids that are not known yet; those that were new."""
+    kept = {
+        (row["kind"], row["topic"])
+        for row in warehouse.read(IDENTITIES, ["kind", "topic"], where={"cluster_id": cluster_id}).to_pylist()
+    }
+    new = tuple(identity for identity in identities if identity.subject not in kept)
+    if new:
+        warehouse.ensure(IDENTITIES)
+        rows = [{**it._asdict(), "cluster_id": cluster_id, "seen_at": seen_at} for it in new]
+        application = f"groupledger/identity/{cluster_id}"
+        version = max(epoch_ms(seen_at), warehouse.last_version(IDENTITIES, application) + 1)
+        made = pa.Table.from_pylist(rows, schema=arrow_schema(IDENTITIES))
+        warehouse.write(IDENTITIES, made, app_id=application, version=version)
+    return new
+
+
+def check_sources(warehouse: Warehouse, bronze: "Bronze", sources: "Sources") -> tuple[Identity, ...]:
+    """The ids that sources have. Raises SourceError where they are not of the logs that bronze has: nothing was
+    written yet."""
+    identities = identities_of(sources)
+    known = known_identities(warehouse, bronze)
+    refuse_other_identities(identities, known, bronze.cluster_id)
+    refuse_other_batches(warehouse, bronze, sources.segments, known)
+    return identities
+
+
+def refuse_other_batches(
+    warehouse: Warehouse,
+    bronze: "Bronze",
+    segments: Sequence[PartitionLog],
+    known: Mapping[tuple[str, str], Identity],
+) -> None:
+    """Raise SourceError where a log without a topic id has records that cannot be of the log that bronze has, or of
+    that in another folder of this run."""
+    by_place: dict[LogPartition, list[PartitionLog]] = {}
+    for log in segments:
+        by_place.setdefault((log.topic, log.partition), []).append(log)
+    files: dict[LogPartition, list[TableFile]] = {}
+    for file in warehouse.files(RECORD_BATCHES) if bronze.known else ():
+        if file.partition_values["cluster_id"] == bronze.cluster_id and file.row_count:
+            files.setdefault((file.partition_values["topic"], file.partition_values["partition"]), []).append(file)
+    for place, logs in by_place.items():
+        for index, log in enumerate(logs):
+            is_proved = _has_id(log) and (TOPIC, log.topic) in known
+            if not is_proved and place in files:
+                found = _other_than_bronze(log, bronze.known.get(place, ()), files[place])
+                if found is not None:
+                    raise SourceError(_other_records(log, found, f"bronze of --cluster-id {bronze.cluster_id}"))
+            first = logs[0]
+            if index and not (_has_id(log) and _has_id(first)):
+                found = _other_than(log, first)
+                if found is not None:
+                    raise SourceError(_other_records(log, found, first.uri))
+
+
+def _has_id(log: PartitionLog) -> bool:
+    return log.topic_id is not None and log.topic != METADATA_TOPIC
+
+
+def _all_of(segments: Iterable[PartitionLog], live: "Iterable[BrokerLog]") -> Iterable[Identity]:
+    logs = [(log.topic, log.topic_id, log.kafka_cluster_id, log.uri) for log in segments]
+    logs += [(log.topic, log.topic_id, log.kafka_cluster_id, log.address.bootstrap_servers) for log in live]
+    for topic, topic_id, kafka_cluster_id, source in logs:
+        if kafka_cluster_id is not None:
+            yield Identity(CLUSTER, "", kafka_cluster_id, source)
+        if topic_id is not None and topic != METADATA_TOPIC:
+            yield Identity(TOPIC, topic, topic_id, source)
+
+
+def _what(identity: Identity) -> str:
+    return "the cluster id" if identity.kind == CLUSTER else f"the id of topic {identity.topic}"
+
+
+def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -> str:
+    def told(epoch: int | None, at_ms: int) -> str:
+        of_epoch = "" if epoch is None else f" of leader epoch {epoch}"
+        return f"a record{of_epoch} written at {time_text(at_ms if at_ms >= 0 else None) or 'no known time'}"
+
+    return (
+        f"{log.uri}: {log.topic}-{log.partition} is another log than {other} has. At offset {found.offset} it has "
+        f"{told(found.found_epoch, found.found_ms)}, and there it is {told(found.known_epoch, found.known_ms)}: the "
+        "topic was deleted and made anew, or the folder is of another cluster. Nothing was written: capture it with a "
+        "--cluster-id of its own, or begin with a new --warehouse"
+    )
+
+
+# --- comparing batches
+
+
+def _other_than_bronze(
+    log: PartitionLog, known: Sequence[tuple[int, int]], files: Sequence[TableFile]
+) -> OtherLog | None:
+    """The first offset at which a log cannot be the one of bronze, among the oldest that both have."""
+    for segment, end in _with_ends(log):
+        if not intersect([(segment.base_offset, end)], known):
+            continue
+        for data in _beginnings(segment):
+            batches, _ = frame_chunk(data)
+            shared = _shared(batches, known)
+            if not len(shared):
+                continue
+            first, last = int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]])
+            headers = _bronze_rows(files, first, last, HEADER_COLUMNS)
+            if not headers.num_rows:
+                continue
+            if share_a_batch(_header_columns(headers), _rows_of(batches, shared)):
+                return None
+            rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
+            bytes_of = b"".join(rows["batch"].to_pylist())
+            has_epoch = _has_epoch(rows)
+            return other_log(
+                decode_chunk(bytes_of), decode_chunk(_bytes(data, batches, shared)), known_has_epoch=has_epoch
+            )
+    return None
+
+
+def _has_epoch(rows: pa.Table) -> BoolArray:
+    """Which of bronze's batches are as a leader wrote them? What a dump prints may come back in other bytes."""
+    is_written = pc.and_(pc.is_valid(rows["leader_epoch"]), pc.not_equal(rows["source_kind"], DUMP))
+    has_epoch: BoolArray = is_written.to_numpy(zero_copy_only=False)
+    return has_epoch
+
+
+def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[DumpLog]") -> None:
+    """Raise SourceError where a dump begins with another record at offset 0 than bronze does, written at another time:
+    of a dump nothing more is known that could prove it."""
+    from jobs.sources.dumps.source import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+
+    for log in logs:
+        known = bronze.known.get((log.topic, log.partition), ())
+        if not log.has_offsets or not known or known[0][0] > 0:
+            continue
+        read = next(iter(read_dump_log(log)), None)
+        if read is None or not len(read.scan.batches) or int(read.scan.batches.base_offset[0]) > 0:
+            continue
+        files = [
+            file
+            for file in warehouse.files(RECORD_BATCHES)
+            if file.row_count
+            and file.partition_values["cluster_id"] == bronze.cluster_id
+            and (file.partition_values["topic"], file.partition_values["partition"]) == (log.topic, log.partition)
+        ]
+        last = int(read.scan.batches.last_offset[-1])
+        rows = _bronze_rows(files, 0, last, (*HEADER_COLUMNS, "batch"))
+        found = other_log(
+            decode_chunk(b"".join(rows["batch"].to_pylist())),
+            decode_chunk(as_array(read.data)),
+            found_has_epoch=np.zeros(len(read.scan.batches), np.bool_),
+        )
+        if found is not None:
+            raise SourceError(_other_records(log, found, f"bronze of --cluster-id {bronze.cluster_id}"))
+
+
+def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
+    """The same of two folders: the oldest segments of both whose offsets meet."""
+    for segment, end in _with_ends(log):
+        for other, other_end in _with_ends(first):
+            if end < other.base_offset or other_end < segment.base_offset:
+                continue
+            for data, of_other in zip(_beginnings(segment), _beginnings(other), strict=False):
+                batches, others = frame_chunk(data)[0], frame_chunk(of_other)[0]
+                if not len(batches) or not len(others):
+                    continue
+                shared = _shared(batches, [(int(others.base_offset[0]), int(others.last_offset[-1]))])
+                if not len(shared):
+                    continue
+                if share_a_batch(others, _rows_of(batches, shared)):
+                    return None
+                span = (int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]]))
+                both = _shared(others, [span])
+                if not len(both):
+                    continue  # one has batches only where the other has none
+                return other_log(
+                    decode_chunk(_bytes(of_other, others, both)), decode_chunk(_bytes(data, batches, shared))
+                )
+    return None
+
+
+def _with_ends(log: PartitionLog) -> Iterable[tuple[Segment, int]]:
+    """Segments, each with the last offset that it can have."""
+    ends = [segment.base_offset - 1 for segment in log.segments[1:]]
+    return zip(log.segments, [*ends, np.iinfo(np.int64).max], strict=True)
+
+
+def _beginnings(segment: Segment) -> Iterable[U8]:
+    """The beginning of a segment, then all of it, where that is more. What cannot be read is for the capture to say."""
+    try:
+        filesystem, path = filesystem_of(segment.path)
+        with filesystem.open_input_file(path) as source:
+            yield as_array(source.read_buffer(min(segment.size_bytes, BEGINNING_BYTES)))
+        if segment.size_bytes > BEGINNING_BYTES:
+            if isinstance(filesystem, fs.LocalFileSystem):
+                with pa.memory_map(path) as mapped:
+                    yield as_array(mapped.read_buffer())
+            else:
+                with filesystem.open_input_file(path) as source:
+                    yield as_array(source.read_buffer())
+    except OSError:
+        return
+
+
+def _shared(batches: BatchColumns, ranges: Sequence[tuple[int, int]]) -> Any:
+    """Rows of the first batches that share offsets with some ranges."""
+    firsts = np.array([first for first, _ in ranges], np.int64)
+    lasts = np.array([last for _, last in ranges], np.int64)
+    nearest = np.searchsorted(firsts, batches.last_offset, side="right") - 1
+    rows = np.flatnonzero((nearest >= 0) & (lasts[np.maximum(nearest, 0)] >= batches.base_offset))
+    return rows[:BATCHES_COMPARED_MAX]
+
+
+def _bytes(data: U8, batches: BatchColumns, rows: Any) -> U8:
+    parts = [data[int(batches.position[row]) : int(batches.position[row] + batches.size[row])] for row in rows.tolist()]
+    return np.concatenate(parts)
+
+
+def _rows_of(batches: BatchColumns, rows: Any) -> BatchColumns:
+    return BatchColumns(*(getattr(batches, name)[rows] for name in BatchColumns.__slots__))
+
+
+def _header_columns(rows: pa.Table) -> BatchColumns:
+    """Bronze's rows as headers, as far as they are compared."""
+
+    def numbers(name: str) -> Any:
+        return pc.fill_null(rows[name], -2).to_numpy()
+
+    times = pc.fill_null(rows["max_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()), -1).to_numpy()
+    compared = {
+        "base_offset": numbers("base_offset"),
+        "last_offset": numbers("last_offset"),
+        "leader_epoch": numbers("leader_epoch"),
+        "record_count": numbers("record_count"),
+        "max_timestamp_ms": times,
+    }
+    nothing = np.zeros(rows.num_rows, np.int64)
+    return BatchColumns(*(compared.get(name, nothing) for name in BatchColumns.__slots__))
+
+
+def _bronze_rows(files: Sequence[TableFile], first: int, last: int, columns: Sequence[str]) -> pa.Table:
+    """Undamaged batches as Kafka wrote them that share offsets with a range, ascending: an erased one differs."""
+    parts = []
+    for file in files:
+        if file.maximum.get("last_offset", last) < first or file.minimum.get("base_offset", first) > last:
+            continue
+        filesystem, path = filesystem_of(file.path)
+        with filesystem.open_input_file(path) as source:
+            parquet = pq.ParquetFile(source)
+            for group in _row_groups(parquet, last):
+                rows = parquet.read_row_group(group, columns=list(columns), use_threads=False)
+                is_wanted = pc.and_(
+                    pc.and_(pc.greater_equal(rows["last_offset"], first), pc.less_equal(rows["base_offset"], last)),
+                    pc.and_(rows["crc_valid"], pc.is_null(rows["redacted_at"])),
+                )
+                parts.append(rows.filter(is_wanted))
+                if parts[-1].num_rows:
+                    break
+    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name) for name in columns])
+    parts = [part.cast(schema) for part in parts if part.num_rows]
+    if not parts:
+        return schema.empty_table()
+    return pa.concat_tables(parts).sort_by("base_offset").slice(0, BATCHES_COMPARED_MAX)
+
+
+def _row_groups(parquet: pq.ParquetFile, last: int) -> Iterable[int]:
+    """Row groups that may have a batch which begins up to an offset."""
+    column = parquet.schema_arrow.get_field_index("base_offset")
+    for index in range(parquet.num_row_groups):
+        statistics = parquet.metadata.row_group(index).column(column).statistics
+        if statistics is None or not statistics.has_min_max or statistics.min <= last:
+            yield index

@@ -1,0 +1,32 @@
+"""Whose rows in bronze.quarantine: capture and replay each replace their own, and leave the other's alone."""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.errors import CrcMismatch
+
+OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
+"""Some of a batch's offsets are in bronze already, some are not."""
+COPIES_PART: Final = "COPIES_PART"
+"""A copy of the log goes on with an older leader epoch where the log has a newer one."""
+COPIES_DIFFER: Final = "COPIES_DIFFER"
+"""Two copies have different records at one offset, and no leader epoch tells why: one of them is a dump of rows."""
+EPOCH_OUT_OF_ORDER: Final = "EPOCH_OUT_OF_ORDER"
+"""The leader epoch of a batch, which no checksum covers, cannot be that of its place in the log."""
+CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER, EPOCH_OUT_OF_ORDER)
+"""What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
+
+
+def is_of_capture(rows: pa.Table) -> pa.Array:
+    """One bool a row of bronze.quarantine: written by capture, else by replay."""
+    of_batch = pc.and_(
+        pc.equal(rows["stage"], "BATCH"), pc.is_in(rows["code"], value_set=pa.array(CAPTURE_BATCH_CODES))
+    )
+    return pc.or_(pc.equal(rows["stage"], "FILE"), of_batch)
+
+
+def open_count(rows: pa.Table) -> int:
+    """How many rows are of what was not put right since."""
+    return int(rows["resolved_at"].null_count)

@@ -1,0 +1,138 @@
+"""Part files of bronze.record_batches: which batches share one, so that its offset range says what is captured."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from jobs.bronze.coverage import COMPACTED_TOPICS
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
+from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
+from jobs.delta.warehouse import TableFile
+from jobs.sources.segments import LogPlace, SegmentRead, to_record_batches
+from schemas.tables.bronze import RECORD_BATCHES
+
+BATCHES: Final = "batches"
+DAMAGED: Final = "damaged"
+"""Name of the part file of a batch whose checksum does not fit. One batch a file."""
+
+FILLED_TYPE: Final = arrow_schema(RECORD_BATCHES).field("filled_offsets").type
+
+OffsetRange = tuple[int, int]
+"""Both ends inclusive."""
+
+
+def offsets_of(file: TableFile) -> OffsetRange:
+    """The offsets between its first and its last."""
+    return file.minimum["base_offset"], file.maximum["last_offset"]
+
+
+def is_damaged(file: TableFile) -> bool:
+    """A file of one batch whose header binds nobody."""
+    return file.path.rpartition("/")[2].startswith(DAMAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRun:
+    """What every row of a capture carries."""
+
+    cluster_id: str
+    capture_id: str
+    captured_at: datetime
+
+
+class LogWriter:
+    """Writes the chosen batches of one log partition; a file ends where offsets may still be found."""
+
+    def __init__(self, target: PartTarget, log: LogPlace, run: CaptureRun) -> None:
+        self._target = target
+        self._log = log
+        self._run = run
+        self._values = {"cluster_id": run.cluster_id, "topic": log.topic, "partition": log.partition}
+        self.files: list[WrittenFile] = []
+        self.damaged_files: dict[int, WrittenFile] = {}
+        """Those of damaged batches, by base offset."""
+        self._writer: PartWriter | None = None
+        self._next_offset = -1
+        self._first_offset = -1
+        self._may_continue = False
+        self.ranges: list[OffsetRange] = []
+        """Offsets of the files written, damaged batches aside."""
+        self.damaged: set[int] = set()
+        """Base offsets of the damaged batches written."""
+
+    def write(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> None:
+        """Write the chosen batches of the next segment."""
+        valid = read.scan.crc_valid
+        for rows, is_new_file in self._file_parts(read, chosen & valid):
+            if is_new_file:
+                self.close()
+            self._write_rows(read, rows)
+        for row in np.flatnonzero(chosen & ~valid).tolist():
+            only = np.zeros(len(chosen), np.bool_)
+            only[row] = True
+            self.damaged.add(int(read.scan.batches.base_offset[row]))
+            with PartWriter(self._target, DAMAGED, self._values) as writer:
+                for batch in to_record_batches(read, self._log, only):
+                    writer.write(self._with_run(batch))
+                self.damaged_files[int(read.scan.batches.base_offset[row])] = writer.close()
+        skips_end = max((end for _, end in read.scan.skipped), default=-1)
+        if len(chosen):
+            self._may_continue = bool((chosen & valid)[-1]) and skips_end < read.scan.end_position
+        else:
+            self._may_continue = self._may_continue and skips_end < 0
+
+    def close(self) -> None:
+        """Finish the open file."""
+        if self._writer is not None:
+            self.files.append(self._writer.close())
+            self._writer = None
+            self.ranges.append((self._first_offset, self._next_offset - 1))
+
+    def _file_parts(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> Iterable[tuple[NDArray[np.bool_], bool]]:
+        """The chosen rows in parts, each with: does it begin a file?"""
+        rows = np.flatnonzero(chosen)
+        if not len(rows):
+            return
+        batches = read.scan.batches
+        base_offset = batches.base_offset[rows]
+        expected = np.empty(len(rows), np.int64)
+        expected[0] = self._next_offset
+        expected[1:] = batches.last_offset[rows[:-1]] + 1
+        is_gap = base_offset != expected
+        if self._log.topic in COMPACTED_TOPICS:
+            # compaction explains a hole between two neighbours; not one where batches or bytes were left out
+            neighbours = np.empty(len(rows), np.bool_)
+            neighbours[0] = rows[0] == 0 and self._may_continue
+            neighbours[1:] = rows[1:] == rows[:-1] + 1
+            starts = batches.position[rows]
+            after_skip = np.isin(starts, [end for _, end in read.scan.skipped])
+            is_gap &= ~neighbours | after_skip
+        cuts = np.flatnonzero(is_gap[1:]) + 1
+        for part_index, part in enumerate(np.split(rows, cuts)):
+            mask = np.zeros(len(chosen), np.bool_)
+            mask[part] = True
+            yield mask, part_index > 0 or bool(is_gap[0])
+
+    def _write_rows(self, read: SegmentRead, rows: NDArray[np.bool_]) -> None:
+        if self._writer is None:
+            self._writer = PartWriter(self._target, BATCHES, self._values)
+            self._first_offset = int(read.scan.batches.base_offset[rows][0])
+        for batch in to_record_batches(read, self._log, rows):
+            self._writer.write(self._with_run(batch))
+        self._next_offset = int(read.scan.batches.last_offset[rows][-1]) + 1
+
+    def _with_run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        of_run = {
+            "captured_at": pa.scalar(self._run.captured_at, TIMESTAMP_TYPE),
+            "capture_id": pa.scalar(self._run.capture_id),
+            "redacted_at": pa.scalar(None, TIMESTAMP_TYPE),
+            "filled_offsets": pa.scalar(None, FILLED_TYPE),
+        }
+        for name, value in of_run.items():
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        return batch

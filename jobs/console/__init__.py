@@ -1,0 +1,1 @@
+"""What people read and type: names of commands, output, progress."""

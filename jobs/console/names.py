@@ -1,0 +1,27 @@
+"""Some names in a line of text: each cut to what a line can take, and how many more there are."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from jobs.console.output import printable
+
+NAMES_MAX: Final = 5
+NAME_CHARACTERS_MAX: Final = 100
+
+
+def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    """A name as a line of text can take it."""
+    return printable(name)[:characters_max]
+
+
+def some_of(texts: Iterable[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    every = list(texts)
+    more = len(every) - NAMES_MAX
+    named = ", ".join(every[:NAMES_MAX])
+    return f"{named}, and {more:,} more" if more > 0 else named
+
+
+def names_of(names: Iterable[str]) -> str:
+    """Some names in their order, and how many more there are."""
+    return some_of(short(name) for name in sorted(names))

@@ -1,0 +1,172 @@
+"""What a job tells while it runs and when it is done: on stderr, so that stdout holds answers only."""
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console.output import printable
+from jobs.console.running import RunningStage, running_stage
+
+POLL_SECONDS: Final = 0.2
+TELLING_SECONDS: Final = 2.0
+"""Sooner, a rate is a matter of chance, and so is the time left."""
+
+
+def stderr_console() -> Console:
+    """Where progress goes. On a terminal it is as wide as that, else wide enough for any table."""
+    return Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 160)
+
+
+class Steps:
+    """Names the steps of a job as they happen: a moving line on a terminal, one plain line each elsewhere."""
+
+    def __init__(self, session: SparkSession | None = None, console: Console | None = None) -> None:
+        self._session = session
+        self._console = console or stderr_console()
+        self.facts: dict[str, Any] = {}
+        """What was told, for another program: plain values by names that stay."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Is somebody looking?"""
+        return self._console.is_terminal
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A step; on a terminal with what Spark's tasks are at, how much of it is done, how fast, and the time left."""
+        started = perf_counter()
+        if self._console.is_terminal:
+            with _Line(name, self._session, self._console):
+                yield
+        else:
+            yield
+        self.say(f"{name}: {perf_counter() - started:.1f} s")
+
+    def say(self, text: str) -> None:
+        """One line, as it is: what looks like markup or an emoji's code in a name is a name, and so is a new line."""
+        self._console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
+
+    def table(self, table: RichTable) -> None:
+        """A table, at the end of a job."""
+        self._console.print(table)
+
+
+class _Line:
+    """A progress line which follows the running Spark stage."""
+
+    def __init__(self, name: str, session: SparkSession | None, console: Console) -> None:
+        self._session = session
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[told]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._name = name
+        self._task = self._progress.add_task(name, total=None, told="")
+        self._pace = Pace()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._progress.stop()
+
+    def _follow(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            now = running_stage()
+            if now is not None and now.total_bytes:
+                told = self._pace.told(now, perf_counter())
+                self._show(now.what, now.done_bytes, now.total_bytes, told)
+            elif self._session is not None:
+                done, total = tasks_of(self._session)
+                what = now.what if now is not None else ""
+                self._show(what, done, total, f"{done:,} of {total:,} tasks" if total else "")
+
+    def _show(self, what: str, done: int, total: int, told: str) -> None:
+        description = f"{self._name}: {what}" if what else self._name
+        self._progress.update(self._task, description=description, completed=done, total=total or None, told=told)
+
+
+class Pace:
+    """How fast tasks get on, and how long they will still take at that pace."""
+
+    def __init__(self) -> None:
+        self._of: RunningStage | None = None
+        self._since = 0.0
+
+    def told(self, now: RunningStage, at: float) -> str:
+        """In words; `at` in seconds of any clock that goes on."""
+        if now is not self._of:
+            self._of, self._since = now, at
+        seconds, done = at - self._since, now.done_bytes
+        told = f"{size_text(done)} of {size_text(now.total_bytes)}"
+        if not done or seconds < TELLING_SECONDS:
+            return told
+        left = (now.total_bytes - done) * seconds / done
+        return f"{told}, {size_text(done / seconds)}/s, {duration_text(left)} left"
+
+
+def tasks_of(session: SparkSession) -> tuple[int, int]:
+    """(done, all) Spark tasks of the stages which run now."""
+    tracker = session.sparkContext.statusTracker()
+    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    running = [info for info in infos if info is not None]
+    return sum(info.numCompletedTasks for info in running), sum(info.numTasks for info in running)
+
+
+def summary_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
+    """A table for people: the first column to the left, numbers with separators to the right."""
+    table = RichTable(title=title, title_justify="left", title_style="bold")
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*(Text(printable(_cell(value))) for value in row))
+    return table
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people: 12 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes for people: 12 B, 3.4 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.1f} TB"

@@ -1,0 +1,48 @@
+"""Audits: which one is whole, which one broke off, and gold as a whole audit left it.
+
+As a run of replay (`jobs.delta.replay_runs`), an audit writes its start, then its tables one after another, and its row
+in state.audits last, with the version that each table then has. While one is under way, or where one broke off, readers
+read at the versions of the one before. The next audit after one that broke off makes all of gold anew."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+from jobs.delta.replay_runs import HeldTables
+from jobs.delta.warehouse import Warehouse
+from schemas.tables.state import AUDIT_STARTS, AUDITS
+
+
+class WholeAudit(HeldTables):
+    """The newest whole audit of a cluster, and gold as it left it."""
+
+    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+        values = row or {}
+        super().__init__(warehouse, cluster_id, values.get("table_versions") or {})
+        self.is_known = row is not None
+        self.foreign_versions = dict(values.get("foreign_versions") or ())
+        self.audit_version: int = _number(values.get("audit_version"))
+        self.replay_version: int = _number(values.get("replay_version"))
+        self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
+        self.has_broken_off = False
+        """An audit began since, and has not ended."""
+
+    @classmethod
+    def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
+        """As state.audits has it now. `is_writer`: whoever asks is about to begin an audit, and nobody else can."""
+        columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions", "foreign_versions"]
+        rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
+        newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
+        whole = cls(warehouse, cluster_id, newest)
+
+        def has_begun() -> bool:
+            starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
+            return bool(max(starts["audit_version"].to_pylist(), default=-1) > whole.audit_version)
+
+        whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)
+        return whole
+
+
+def _number(version: int | None) -> int:
+    """-1 for none: audits of older versions of the project had no number."""
+    return -1 if version is None else version

@@ -1,0 +1,133 @@
+"""What others than this project's jobs wrote into the ledger's tables: nobody else would miss a row that was taken out.
+
+Every commit of a job names its application (Delta's `txn` action). One that changes rows and names none of them is
+another's: DELETE, MERGE or RESTORE by SQL, say. Commits that only move rows (OPTIMIZE, VACUUM) and those of other
+columns or properties change no answer.
+
+A run of replay or of an audit leaves the version of each table; what came behind it is looked at by readers, and by the
+next run, which keeps what it found (`foreign_versions` of state.runs and state.audits) until all is made anew.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pyarrow import fs
+
+from jobs.console.command_name import command
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.warehouse import Warehouse
+from schemas.tables import TABLES
+from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
+from schemas.tables.declare import Table
+from schemas.tables.state import AUDITS, RUNS
+
+SOURCE_TABLES: Final = (RECORD_BATCHES, COVERAGE, QUARANTINE)
+"""Tables of bronze that silver and gold rest on."""
+COMMITS_READ_MAX: Final = 500
+"""Commits of one table that are looked at: a continuous capture makes one each second."""
+
+_OURS: Final = re.compile(r'"appId"\s*:\s*"(groupledger/|capture/|watch/)')
+_CHANGES_ROWS: Final = re.compile(r'"dataChange"\s*:\s*true')
+"""Inside a JSON text quotes are escaped, so that neither is ever found in a value."""
+_OWN_OPERATIONS: Final = frozenset({"Manual Update", "CREATE OR REPLACE TABLE"})
+"""Of maintain of older versions, and where a table of another layout is made anew; neither comes of SQL's DML."""
+
+
+class ForeignWrite(NamedTuple):
+    """A commit of somebody else that changed rows."""
+
+    table: str
+    version: int
+    operation: str = ""
+    """As Delta's log names it; empty where it is not known any more."""
+
+
+def foreign_writes(
+    warehouse: Warehouse, table: Table, after_version: int, to_version: int | None = None
+) -> Iterator[ForeignWrite]:
+    """Commits of others to a table behind one version, up to another (None: the newest), the latest of them last."""
+    filesystem, folder = filesystem_of(f"{warehouse.path(table)}/_delta_log")
+    first = after_version + 1
+    if to_version is not None:
+        first = max(first, to_version - COMMITS_READ_MAX)
+    for version in range(first, first + COMMITS_READ_MAX):
+        path = f"{folder}/{version:020d}.json"
+        if to_version is not None and version > to_version:
+            return
+        if filesystem.get_file_info(path).type != fs.FileType.File:
+            if to_version is None:
+                return
+            continue  # Delta cleaned its log up
+        with filesystem.open_input_file(path) as source:
+            text = source.read().decode("utf-8", errors="replace")
+        operation = _operation(text)
+        if _CHANGES_ROWS.search(text) and not _OURS.search(text) and operation not in _OWN_OPERATIONS:
+            yield ForeignWrite(table.full_name, version, operation)
+
+
+def _operation(text: str) -> str:
+    for line in text.splitlines():
+        if '"commitInfo"' in line:
+            try:
+                return str(json.loads(line).get("commitInfo", {}).get("operation", ""))
+            except (ValueError, AttributeError):
+                return ""
+    return ""
+
+
+def later_writes(
+    warehouse: Warehouse,
+    known: Mapping[str, int],
+    before: Mapping[str, int],
+    after: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """Versions at which others wrote, by table: what is known of it, and what came between two versions of each table
+    (`after` None: the newest)."""
+    found = dict(known)
+    for name, version in before.items():
+        if name in TABLES and (after is None or name in after):
+            to_version = None if after is None else after[name]
+            for write in foreign_writes(warehouse, TABLES[name], version, to_version):
+                found[name] = write.version
+    return found
+
+
+def source_versions(warehouse: Warehouse) -> dict[str, int]:
+    """The newest versions of the tables of bronze that others rest on."""
+    return {table.full_name: warehouse.version(table) for table in SOURCE_TABLES}
+
+
+def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrite]:
+    """Writes of others to tables that hold rows of a cluster, the last one of each table, by table."""
+    found: dict[str, ForeignWrite] = {}
+    for table, number in ((RUNS, "replay_version"), (AUDITS, "audit_version")):
+        maps = [name for name in table.column_names if name.endswith("_versions")]
+        rows = warehouse.read(table, [number, *maps], where={"cluster_id": cluster_id}).to_pylist()
+        newest = max(rows, key=lambda row: -1 if row[number] is None else row[number], default=None)
+        if newest is None:
+            continue
+        for name, version in dict(newest["foreign_versions"] or ()).items():
+            found[name] = ForeignWrite(name, version)
+        left = {**dict(newest["table_versions"] or ()), **dict(newest.get("bronze_versions") or ())}
+        for name, version in left.items():
+            if name in TABLES:
+                for write in foreign_writes(warehouse, TABLES[name], version):
+                    found[name] = write
+    return [found[name] for name in sorted(found)]
+
+
+def lines(writes: Iterable[ForeignWrite], options: str = "") -> Iterator[str]:
+    """What somebody else wrote, a line a table, with what puts it right. `options` go with the command."""
+    for write in writes:
+        by = f" by {write.operation}" if write.operation else ""
+        layer = TABLES[write.table].layer
+        job = "audit --rebuild" if write.table.startswith("gold.") or write.table == "state.audited_logs" else ""
+        remedy = f"put it right with {command((job or 'replay --rebuild') + options)}"
+        if layer == "bronze":
+            remedy = (
+                f"put back its version {write.version - 1} (RESTORE TABLE, with sql --write) or capture into a new "
+                f"warehouse, then run {command('replay --rebuild' + options)}"
+            )
+        yield f"{write.table} was changed{by} by somebody else than its jobs, in version {write.version}: {remedy}"

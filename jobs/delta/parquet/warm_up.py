@@ -1,0 +1,26 @@
+"""All compiled loops at once: numba takes a quarter of a second to load the first one, and a while for each other."""
+
+import pyarrow as pa
+
+from jobs.delta.parquet.file import ParquetFileWriter
+
+
+def _every_kind() -> pa.Table:
+    """A column of each kind that takes a loop of its own, with a null in it."""
+    texts = pa.array(["a", None])
+    return pa.table(
+        {
+            "int": pa.array([1, None], pa.int32()),
+            "bigint": pa.array([1, None], pa.int64()),
+            "boolean": pa.array([True, None]),
+            "binary": pa.array([b"a", None]),
+            "string": texts.dictionary_encode(),
+            "array": pa.array([["a", None], None]),
+        }
+    )
+
+
+def use_loops() -> None:
+    """Use each of them once."""
+    rows = _every_kind()
+    ParquetFileWriter(pa.BufferOutputStream(), rows.schema, codec="none").write(rows)

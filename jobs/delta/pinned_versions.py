@@ -1,0 +1,81 @@
+"""What readers of all clusters together are held at while a replay or an audit is under way, or where one broke off.
+
+`jobs.delta.replay_runs` and `jobs.delta.audit_runs` say it of one cluster. A table of several has rows of each at a
+version of its own: of one whose run is not whole those that its last whole run left, of all others the newest."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow.compute as pc
+
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.replay_runs import HeldTables, WholeRun
+from jobs.delta.warehouse import Warehouse
+from schemas.tables.declare import Table
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.state import (
+    AUDIT_STARTS,
+    AUDITED_LOGS,
+    AUDITS,
+    CONFIG_CHANGES,
+    COORDINATOR_KEYS,
+    GROUPS,
+    LOGS,
+    NAMES,
+    RUNS,
+    STARTS,
+    WATERMARKS,
+)
+
+OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFIG_CHANGES, WATERMARKS)
+OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
+"""Tables which a run writes one after another, so that one which is under way has written some of them."""
+
+Held = Mapping[str, int | None]
+"""By cluster id, the Delta version at which its rows of a table are read; None: it has none yet. Clusters which are not
+in it are read at the newest version."""
+
+
+def held_versions(warehouse: Warehouse) -> Mapping[Table, Held]:
+    """By table, what is held; nothing while everything is whole."""
+    held: dict[Table, dict[str, int | None]] = {}
+    for cluster_id in _not_whole(warehouse, STARTS, RUNS, "replay_version"):
+        run = WholeRun.newest(warehouse, cluster_id)
+        _hold(held, OF_REPLAY, cluster_id, run, is_known=run.is_known)
+    for cluster_id in _not_whole(warehouse, AUDIT_STARTS, AUDITS, "audit_version"):
+        audit = WholeAudit.newest(warehouse, cluster_id)
+        _hold(held, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
+    return held
+
+
+def _not_whole(warehouse: Warehouse, starts: Table, ends: Table, number: str) -> list[str]:
+    """Clusters of which a run began and has not ended."""
+    newest: list[dict[str, int]] = []
+    for table in (starts, ends):
+        rows = warehouse.read(table, ["cluster_id", number])
+        numbers = pc.fill_null(rows[number], -1)
+        newest.append(dict(_maxima(rows["cluster_id"].to_pylist(), numbers.to_pylist())))
+    begun, ended = newest
+    return sorted(cluster_id for cluster_id, version in begun.items() if version > ended.get(cluster_id, -1))
+
+
+def _maxima(names: list[str], numbers: list[int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, number in zip(names, numbers, strict=True):
+        found[name] = max(number, found.get(name, number))
+    return found
+
+
+def _hold(
+    held: dict[Table, dict[str, int | None]],
+    tables: tuple[Table, ...],
+    cluster_id: str,
+    whole: HeldTables,
+    *,
+    is_known: bool,
+) -> None:
+    for table in tables:
+        version = whole.version_of(table)
+        if version is not None or not is_known:
+            held.setdefault(table, {})[cluster_id] = version

@@ -1,0 +1,59 @@
+"""Which version of the project made silver: a number kept with each run of replay.
+
+Silver follows from bronze, so replay makes it anew where another version made it. Jobs that only read silver say so
+instead: rows of before lack columns, or mean something else in them.
+"""
+
+from typing import Final
+
+from jobs.console.command_name import command
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import WarehouseError
+from jobs.settings import place_words
+from schemas.tables.state import RUNS, STARTS
+
+SILVER_FORMAT: Final = 4
+"""Raised when the columns of silver, or what replay writes into them, change."""
+UNNUMBERED: Final = 1
+"""Silver of runs that kept no number."""
+
+NAMED_MAX: Final = 20
+"""Clusters named in an error."""
+
+
+def silver_format(warehouse: Warehouse, cluster_id: str) -> int | None:
+    """The format of the silver tables of a cluster; None if no replay of it ever finished."""
+    rows = warehouse.read(RUNS, ["started_at", "silver_format"], where={"cluster_id": cluster_id}).to_pylist()
+    newest = max(rows, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
+    return None if newest is None else newest["silver_format"] or UNNUMBERED
+
+
+def other_version(found: int | None, expected: int) -> str | None:
+    """What to call a format which is not the expected one; None where nothing is there, or it is the expected one."""
+    if found in (None, expected):
+        return None
+    assert found is not None
+    return "an older version" if found < expected else "a newer version"
+
+
+def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
+    """Raises WarehouseError where the silver tables of a cluster are of another version, or of a first replay that has
+    not ended, and says what to run; or where there are other clusters, but no such."""
+    found = silver_format(warehouse, cluster_id)
+    if found is None and warehouse.read(STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
+        raise WarehouseError(
+            f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, where it "
+            f"broke off, run {command('replay' + place_words(warehouse.root, cluster_id))}"
+        )
+    clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
+    if clusters:
+        raise WarehouseError(
+            f"{warehouse.root} has nothing of cluster {cluster_id!r}: name another --cluster-id, of "
+            f"{', '.join(map(repr, clusters[:NAMED_MAX]))}{' and more' if len(clusters) > NAMED_MAX else ''}"
+        )
+    other = other_version(found, SILVER_FORMAT)
+    if other is not None:
+        raise WarehouseError(
+            f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
+            f"run {command('replay' + place_words(warehouse.root, cluster_id))}, which makes it anew"
+        )

@@ -1,0 +1,590 @@
+"""The one door for writes.
+
+Spark tasks write part files (`jobs.delta.part_files`) and return what they wrote (`WrittenFile`); the driver commits
+all files of a table in one Delta transaction (`Warehouse.commit`): by delta-rs, on every store. No row passes through
+the JVM.
+
+Every commit carries an application id and a version, Delta's `txn` action: a version at or below the last one of its
+application is skipped, so a repeated run changes nothing. Part files which no commit names (a failed or repeated task)
+are no part of a table; VACUUM removes them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import sleep
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
+
+from jobs.delta.arrow_schemas import arrow_schema, delta_schema, statistics_columns, stored_column
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
+from jobs.delta.times import epoch_ms
+from jobs.errors import WarehouseError
+from jobs.faults import reached
+from schemas.tables.declare import Column, Table
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+APPEND: Final = "append"
+OVERWRITE: Final = "overwrite"
+
+SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs"})
+"""Stores on which a commit of delta-rs is atomic."""
+
+MAINTAIN_APPLICATION: Final = "groupledger/maintain"
+"""The application id of commits that take files out and put others in."""
+
+LOG_RETENTION: Final = {
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 1 week",
+}
+"""How long Delta keeps what its log says of older versions, by its own defaults."""
+CLOCK_STEP_S: Final = 0.02
+"""Times of files are as coarse as this: what is older than now must be so by their clock, too."""
+
+ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
+
+DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
+"""Layers whose tables can be made anew from those before them."""
+
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
+TABLES_AT_ONCE: Final = 8
+"""With how many tables the driver is busy at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did. `skipped`: the application's version was already there, nothing was written."""
+
+    version: int
+    row_count: int
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file of a table's newest version."""
+
+    path: str
+    """Absolute path or URI, as `open_input` takes it."""
+    size_bytes: int
+    row_count: int | None
+    """None where the writer kept no statistics."""
+    partition_values: Mapping[str, Any]
+    minimum: Mapping[str, Any] = field(default_factory=dict)
+    """By column, for `jobs.delta.arrow_schemas.statistics_columns`; a column without statistics is not in it."""
+    maximum: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Warehouse:
+    """The Delta tables under one folder or URI: `<root>/<layer>/<table>`.
+
+    Raises WarehouseError for a place that delta-rs cannot write.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        codec: str = "zstd",
+        codecs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = root.rstrip("/")
+        scheme = root.partition("://")[0] if "://" in root else "file"
+        if scheme not in SCHEMES:
+            raise WarehouseError(f"{root}: no warehouse can be there: name a local folder or one of {_names(SCHEMES)}")
+        if ENCODED.search(self.root):
+            # delta-rs 1.6 decodes `%41` in the name of a folder, and then looks for another folder
+            raise WarehouseError(f"{root}: % and two hexadecimal digits in its name: Delta takes them for a character")
+        self._codec = codec
+        self._codecs = dict(codecs or {})
+        self._up_to_date: set[str] = set()
+        """Tables found to have all their columns."""
+        self._handles: dict[str, DeltaTable] = {}
+        """Tables as they were when they were last looked at, by path."""
+        self._listed: dict[str, tuple[int, tuple[TableFile, ...]]] = {}
+        """A version of them, and its files."""
+
+    def path(self, table: Table) -> str:
+        """The table's folder or URI."""
+        return f"{self.root}/{table.layer}/{table.name}"
+
+    def exists(self, table: Table) -> bool:
+        """Is there a table?"""
+        return bool(DeltaTable.is_deltatable(self.path(table)))
+
+    def ensure(self, table: Table) -> None:
+        """Create the table, with its comments, unless it is there; an older one gets the columns it lacks.
+
+        One that an older version laid out in other partitions is made anew, empty: such tables follow from others, and
+        whoever writes them writes all of a cluster's rows where another version wrote them.
+        """
+        if self.exists(table):
+            if table.full_name in self._up_to_date:
+                return
+            if self._is_laid_out_as_declared(table):
+                self._add_columns(table)
+            elif table.layer in DERIVED_LAYERS:
+                self._create(table, replaces=True)
+            else:
+                raise WarehouseError(f"{table.full_name} is not partitioned by {', '.join(table.partition_by)}")
+            self._up_to_date.add(table.full_name)
+            return
+        self._create(table, replaces=False)
+        self._up_to_date.add(table.full_name)
+
+    def _is_laid_out_as_declared(self, table: Table) -> bool:
+        stored = self._newest(table).metadata().partition_columns
+        return tuple(stored) == table.partition_by
+
+    def _create(self, table: Table, *, replaces: bool) -> None:
+        self._handles[self.path(table)] = DeltaTable.create(
+            self.path(table),
+            schema=delta_schema(table),
+            mode="overwrite" if replaces else "ignore",
+            partition_by=list(table.partition_by),
+            name=table.full_name,
+            description=table.comment,
+            configuration=table_properties(table),
+        )
+
+    def _add_columns(self, table: Table) -> None:
+        """Add the declared columns which the table lacks, at its end: rows of before have nulls there."""
+        lacking = self._lacking(table)
+        if not lacking:
+            return
+        names = {column.name for column in lacking}
+        delta = DeltaTable(self.path(table))
+        try:
+            delta.alter.add_columns([field for field in delta_schema(table).fields if field.name in names])
+            delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
+        except DeltaError as error:
+            # another run may have added them meanwhile
+            if self._lacking(table):
+                listed = ", ".join(column.name for column in lacking)
+                raise WarehouseError(f"{table.full_name}: cannot add the columns {listed}: {error}") from error
+
+    def _lacking(self, table: Table) -> list[Column]:
+        stored = {field.name for field in self._newest(table).schema().fields}
+        return [column for column in table.columns if column.name not in stored]
+
+    def target(self, table: Table) -> PartTarget:
+        """Where tasks write part files, for `commit` or `swap`."""
+        return PartTarget(table.full_name, self.path(table), self._codecs.get(table.full_name, self._codec))
+
+    def last_version(self, table: Table, app_id: str) -> int:
+        """The newest version which this application committed to the table, or -1."""
+        if not self.exists(table):
+            return -1
+        version = self._newest(table).transaction_version(app_id)
+        return -1 if version is None else int(version)
+
+    def ensure_all(self, tables: Sequence[Table], app_id: str) -> dict[str, int]:
+        """Ensure several tables; the newest version which an application committed to each, by full name, or -1."""
+
+        def version_of(table: Table) -> int:
+            self.ensure(table)
+            return self.last_version(table, app_id)
+
+        return dict(zip((table.full_name for table in tables), self.at_once(version_of, tables), strict=True))
+
+    def at_once(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """What `function` gives for each item, each of a table of its own, in their order; what it raises first.
+
+        Some at a time: most of what it takes is to wait for the store, and delta-rs lets go of Python's lock meanwhile.
+        """
+        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+            return list(pool.map(function, items))
+
+    def commit(
+        self,
+        table: Table,
+        files: Sequence[WrittenFile],
+        *,
+        app_id: str,
+        version: int,
+        mode: str = APPEND,
+        replace: Mapping[str, Any] | None = None,
+        removed: Sequence[TableFile] = (),
+    ) -> Committed:
+        """Commit part files in one Delta transaction, or skip it when the application has come this far already.
+
+        The files must be those of `target(table)`. `mode` "overwrite" takes all
+        former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
+        partitions, and those of the files in `removed`, which are of others. `mode` "append" takes
+        only those in `removed` out, and no run of maintain may come between. Raises
+        WarehouseError when a file is not there as it was written, or another writer was faster.
+        """
+        self.ensure(table)
+        reached(f"before {table.full_name}")
+        try:
+            committed = self._commit(table, files, app_id, version, mode, replace, removed)
+        except CommitFailedError as error:
+            # the other writer may have been an earlier attempt of this very run
+            if self.last_version(table, app_id) >= version:
+                return Committed(self.version(table), 0, skipped=True)
+            raise WarehouseError(f"{table.full_name}: another writer committed meanwhile: {error}") from error
+        reached(f"after {table.full_name}")
+        return committed
+
+    def write(
+        self,
+        table: Table,
+        rows: pa.Table,
+        *,
+        app_id: str,
+        version: int,
+        mode: str = APPEND,
+        replace: Mapping[str, Any] | None = None,
+    ) -> Committed:
+        """Write and commit rows of the driver: for small results."""
+        target = self.target(table)
+        if self.last_version(table, app_id) >= version:
+            return Committed(self.version(table), 0, skipped=True)
+        files = write_parts(target, rows)
+        return self.commit(table, files, app_id=app_id, version=version, mode=mode, replace=replace)
+
+    def swap(
+        self,
+        table: Table,
+        removed: Sequence[TableFile],
+        added: Sequence[WrittenFile],
+        *,
+        version: int,
+        at: datetime,
+        writers: Iterable[str],
+        changes_rows: bool,
+    ) -> int:
+        """Take files of a version out and put others in, in one Delta transaction; the version it makes.
+
+        `added` were written to `target(table)`. `changes_rows`: false where the same rows are only arranged
+        otherwise. Raises WarehouseError when one of `writers` (application ids), or another swap, committed to the
+        table since `version`: then nothing is changed, and what was written is of no table. Appends of others may
+        come between.
+        """
+        reached(f"before swap of {table.full_name}")
+        try:
+            swapped = self._swap(table, removed, added, version, at, tuple(writers), changes_rows)
+        except CommitFailedError as error:
+            raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later") from error
+        reached(f"after swap of {table.full_name}")
+        return swapped
+
+    def vacuum(self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = ()) -> None:
+        """Delete files which no version of the last `retention_hours` has, nor one of `keep_versions`, and part files
+        older than that which no commit names. Writes nothing where there is none.
+        """
+        if self.unreferenced(table, retention_hours=retention_hours, keep_versions=keep_versions):
+            DeltaTable(self.path(table)).vacuum(
+                retention_hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+                keep_versions=list(keep_versions) or None,
+            )
+
+    def unreferenced(
+        self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = (), orphans_only: bool = False
+    ) -> list[str]:
+        """Files in the table's folder which `vacuum` would delete, by relative path.
+
+        `orphans_only`: those which no commit ever named, the files of runs under way included.
+        """
+        delta = DeltaTable(self.path(table))
+
+        def listed(*, full: bool) -> set[str]:
+            return set(
+                delta.vacuum(
+                    retention_hours,
+                    dry_run=True,
+                    enforce_retention_duration=False,
+                    full=full,
+                    keep_versions=list(keep_versions) or None,
+                )
+            )
+
+        return sorted(listed(full=True) - (listed(full=False) if orphans_only else set()))
+
+    def checkpoint(self, table: Table) -> None:
+        """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
+        DeltaTable(self.path(table)).create_checkpoint()
+
+    def forget_history(self, table: Table) -> None:
+        """Leave nothing of the table but its newest version: neither files, nor what Delta's log says of others.
+
+        Whoever reads an older version fails.
+        """
+        self.vacuum(table, retention_hours=0)
+        delta = DeltaTable(self.path(table))
+        properties = delta.metadata().configuration
+        delta.alter.set_table_properties(dict.fromkeys(LOG_RETENTION, "interval 0 seconds"))
+        sleep(CLOCK_STEP_S)
+        delta = DeltaTable(self.path(table))
+        delta.create_checkpoint()
+        delta.cleanup_metadata()
+        delta.alter.set_table_properties({name: properties.get(name, usual) for name, usual in LOG_RETENTION.items()})
+
+    def version(self, table: Table) -> int:
+        """The newest version of the table, or -1 where there is none."""
+        if not self.exists(table):
+            return -1
+        return int(self._newest(table).version())
+
+    def has_version(self, table: Table, version: int) -> bool:
+        """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
+        try:
+            files = self.files(table, version)
+        except DeltaError:
+            return False
+        paths = [filesystem_of(file.path) for file in files]
+        return not paths or all(
+            info.type == fs.FileType.File for info in paths[0][0].get_file_info([path for _, path in paths])
+        )
+
+    def files(self, table: Table, version: int | None = None) -> list[TableFile]:
+        """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
+        if not self.exists(table):
+            return []
+        return self._files_of(self._at(table, version), table)
+
+    def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
+        """A version's files never change: those of the one that was looked at last are kept."""
+        path, version = self.path(table), int(delta.version())
+        if path not in self._listed or self._listed[path][0] != version:
+            actions = pa.table(delta.get_add_actions(flatten=True))
+            self._listed[path] = version, tuple(_table_files(actions, path))
+        return list(self._listed[path][1])
+
+    def read(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        version: int | None = None,
+    ) -> pa.Table:
+        """Rows of a small table, on the driver, of its newest version or the one given. `where`: columns which must
+        equal a value. Empty if no table."""
+        wanted = list(columns) if columns is not None else list(table.column_names)
+        needed = [*wanted, *(name for name in (where or {}) if name not in wanted)]
+        schema = pa.schema([arrow_schema(table).field(name) for name in needed])
+        parts = [
+            read_file(file, table, needed)
+            for file in self.files(table, version)
+            if all(file.partition_values.get(name, value) == value for name, value in (where or {}).items())
+        ]
+        rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        for name, value in (where or {}).items():
+            rows = rows.filter(pc.equal(rows[name], pa.scalar(value, schema.field(name).type)))
+        return rows.select(wanted).replace_schema_metadata(None)
+
+    def _newest(self, table: Table) -> DeltaTable:
+        """The table at its newest version.
+
+        A job looks at each table a dozen times. To open it is to read Delta's log since the last checkpoint; to bring
+        a handle up to date is to read what was committed since.
+        """
+        path = self.path(table)
+        handle = self._handles.get(path)
+        if handle is not None:
+            try:
+                handle.update_incremental()
+            except DeltaError:  # what the log said since was cleaned up
+                handle = None
+        if handle is None:
+            handle = self._handles[path] = DeltaTable(path)
+        return handle
+
+    def _at(self, table: Table, version: int | None) -> DeltaTable:
+        """The table at one of its versions, or at the newest."""
+        newest = self._newest(table)
+        return newest if version in (None, newest.version()) else DeltaTable(self.path(table), version=version)
+
+    def _commit(
+        self,
+        table: Table,
+        files: Sequence[WrittenFile],
+        app_id: str,
+        version: int,
+        mode: str,
+        replace: Mapping[str, Any] | None,
+        removed: Sequence[TableFile],
+    ) -> Committed:
+        # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
+        # does refuse a commit when the same application committed after this handle was brought up to date.
+        delta = self._newest(table)
+        last = delta.transaction_version(app_id)
+        if last is not None and last >= version:
+            return Committed(int(delta.version()), 0, skipped=True)
+        filters = [
+            (name, "in", [partition_text(item) for item in value])
+            if isinstance(value, tuple)
+            else (name, "=", partition_text(value))
+            for name, value in (replace or {}).items()
+        ]
+        removals: list[RemoveAction] = []
+        transactions = [Transaction(app_id, version)]
+        if removed:
+            # its own overwrite takes out whole partitions only
+            there = self._files_of(delta, table)
+            if not {file.path for file in removed} <= {file.path for file in there}:
+                raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
+            others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
+            removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
+            if mode == APPEND:
+                # maintain, which merges files beside captures, must not cross this commit
+                maintained = delta.transaction_version(MAINTAIN_APPLICATION)
+                transactions.append(Transaction(MAINTAIN_APPLICATION, 1 + (-1 if maintained is None else maintained)))
+            mode, filters = APPEND, []
+        delta.create_write_transaction(
+            [*self._add_actions(table, files, data_change=True), *removals],
+            mode=mode,
+            schema=delta.schema(),
+            partition_by=list(table.partition_by),
+            partition_filters=filters or None,
+            commit_properties=CommitProperties(app_transactions=transactions),
+        )
+        now = self._newest(table)
+        if now.transaction_version(app_id) != version:
+            raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
+        return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
+
+    def _swap(
+        self,
+        table: Table,
+        removed: Sequence[TableFile],
+        added: Sequence[WrittenFile],
+        version: int,
+        at: datetime,
+        writers: Sequence[str],
+        changes_rows: bool,
+    ) -> int:
+        # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
+        # names all whose commits it must not cross, each at the version where it stands
+        delta = DeltaTable(self.path(table), version=version)  # of its own: the commit moves it
+        stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
+        stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
+        delta.create_write_transaction(
+            [
+                *self._add_actions(table, added, data_change=changes_rows),
+                *self._remove_actions(table, removed, at=at, data_change=changes_rows),
+            ],
+            mode=APPEND,
+            schema=delta.schema(),
+            partition_by=list(table.partition_by),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(app_id, last) for app_id, last in stand.items() if last is not None]
+            ),
+        )
+        now = self._newest(table)
+        gone = {file.path for file in removed}
+        if gone & {file.path for file in self.files(table)}:
+            raise WarehouseError(f"{table.full_name}: files which were taken out are still in the table")
+        return int(now.version())
+
+    def _add_actions(self, table: Table, files: Sequence[WrittenFile], *, data_change: bool) -> list[AddAction]:
+        """Raises WarehouseError when a file is not there as it was written: delta-rs would take its word, and readers
+        would break later."""
+        filesystem, folder = filesystem_of(self.path(table))
+        infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
+        for file, info in zip(files, infos, strict=True):
+            if info.type != fs.FileType.File or info.size != file.size_bytes:
+                raise WarehouseError(f"{table.full_name}: part file {file.path} is not there as it was written")
+        return [
+            AddAction(
+                path=file.path,
+                size=file.size_bytes,
+                partition_values=dict(file.partition_values),
+                modification_time=0 if info.mtime_ns is None else info.mtime_ns // 1_000_000,
+                data_change=data_change,
+                stats=file.stats,
+            )
+            for file, info in zip(files, infos, strict=True)
+        ]
+
+    def _remove_actions(
+        self, table: Table, files: Iterable[TableFile], *, at: datetime, data_change: bool
+    ) -> list[RemoveAction]:
+        return [
+            RemoveAction(
+                path=file.path[len(self.path(table)) + 1 :],
+                data_change=data_change,
+                deletion_timestamp=epoch_ms(at),
+                size=file.size_bytes,
+                partition_values={name: partition_text(value) for name, value in file.partition_values.items()},
+            )
+            for file in files
+        ]
+
+
+def table_properties(table: Table) -> dict[str, str]:
+    """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
+
+    No deletion vectors (DuckDB's read_parquet would bring deleted rows back), no column mapping (delta-rs reads nulls).
+    """
+    return {
+        "delta.enableDeletionVectors": "false",
+        "delta.columnMapping.mode": "none",
+        STATISTICS_PROPERTY: ",".join(statistics_columns(table)),
+    }
+
+
+def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
+    """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
+    filesystem, path = filesystem_of(file.path)
+    schema = arrow_schema(table)
+    stored = [name for name in columns if name not in table.partition_by]
+    with filesystem.open_input_file(path) as source:
+        rows = pq.ParquetFile(source).read(columns=stored)
+    arrays = []
+    for name in columns:
+        declared = schema.field(name)
+        if name in stored:
+            arrays.append(stored_column(rows, declared))
+        else:
+            scalar = pa.scalar(file.partition_values[name], declared.type)
+            # the row count of a projection without stored columns is in the footer alone
+            arrays.append(pa.chunked_array([pa.repeat(scalar, rows.num_rows)]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
+
+
+def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
+    """Is a file in some partitions, as `commit` names them?"""
+    return all(
+        file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
+        for name, value in partitions.items()
+    )
+
+
+def _table_files(actions: pa.Table, folder: str) -> Iterator[TableFile]:
+    names = actions.column_names
+
+    def named(prefix: str) -> list[tuple[str, str]]:
+        return [(name.removeprefix(prefix), name) for name in names if name.startswith(prefix)]
+
+    partitions, minima, maxima = named("partition."), named("min."), named("max.")
+    for action in actions.to_pylist():
+        yield TableFile(
+            # as in Delta's log: folders of partitions, which Spark's writer makes, are escaped there once more
+            path=f"{folder}/{unquote(action['path'])}",
+            size_bytes=action["size_bytes"],
+            row_count=action.get("num_records"),
+            partition_values={column: action[name] for column, name in partitions},
+            minimum={column: action[name] for column, name in minima if action[name] is not None},
+            maximum={column: action[name] for column, name in maxima if action[name] is not None},
+        )
+
+
+def _names(schemes: Iterable[str]) -> str:
+    return ", ".join(f"{name}://" for name in sorted(schemes) if name != "file")

@@ -1,0 +1,1 @@
+"""The audit: silver to gold."""

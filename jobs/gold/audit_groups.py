@@ -1,0 +1,553 @@
+"""The audit of `__consumer_offsets`: owners, rebalances, odd commits, lag, days; one log partition at a time.
+
+Of a log partition that was audited before, the commits which came since are read, and of groups of which they or
+anything else says more than that they commit on, the other tables. `inference.group_past` says what is kept for that.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from functools import partial
+from itertools import chain, compress
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies, not_judged
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
+from coordinator_core.inference.deletions import CLOCKS_MS, Removed
+from coordinator_core.inference.group_past import (
+    GroupBefore,
+    GroupedCommits,
+    GroupFacts,
+    HeardBuilder,
+    MembersHeard,
+    Piece,
+)
+from coordinator_core.inference.groups import GroupGold, Judged, judge_group
+from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.life import WHOLE, GroupLife
+from coordinator_core.inference.plain import PlainGroups, judge_plain
+from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
+from coordinator_core.inference.settled import Settled
+from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
+from coordinator_core.log.chunk import BoolArray
+from jobs.gold.audit_log import LagWriter, end_samples, write_broken_rules
+from jobs.gold.clock_steps import clock_steps, steps_before
+from jobs.gold.days import FormerDays
+from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
+from jobs.gold.isolation import failing
+from jobs.gold.share_reader import configs, removed_topics
+from jobs.gold.task import NO_PLACE, AuditParts, AuditWork, TrialParts
+from jobs.gold.topic_ids import TopicIds
+from jobs.silver.checkpoints import changed_versions
+from jobs.silver.reader import (
+    GROUP_WEIGHTS,
+    OPEN_ROWS,
+    GroupBundle,
+    bundles,
+    bundles_with,
+    group_bundles,
+    group_ids,
+    new_commits,
+)
+from schemas.tables.declare import Table
+from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
+from schemas.tables.silver import OFFSET_COMMITS
+
+BUFFERED_ROWS_MAX: Final = 100_000
+"""Gold rows held before they are written."""
+WAITING_GROUPS_MAX: Final = 1_000
+"""What is kept of so many groups is put together: columns of a few commits each take more memory than the commits."""
+NEW_COMMIT_WEIGHT: Final = 2
+"""A new commit takes as much memory as so many that are read by group."""
+
+GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY)
+
+
+def audit_groups(work: AuditWork, parts: AuditParts) -> None:
+    """Audit the groups of the log partitions: all, or those of which more than counts is new."""
+    known, removed = configs(work.files), removed_topics(work.files)
+    lags = LagWriter(end_samples(work.files), work.inference, parts)
+    carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
+    """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
+    hosts: dict[int, Mapping[str, HostsNow]] = {}
+    for log_partition in work.log_partitions:
+        packed = work.all_saved(log_partition)
+        saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
+        if saved is not None and work.bucket is not None:
+            saved = saved.of_bucket(work.bucket)
+        if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
+            for table in GROUP_GOLD:
+                carried[table][log_partition] = {}
+            parts.carry_broken_rules(log_partition)
+            left = saved
+        elif saved is not None and work.keeps_groups:
+            audited = _NewAudit(work, parts, known, removed, log_partition, saved)
+            left = audited.run()
+            for table, made_anew in audited.made_anew.items():
+                carried[table][log_partition] = made_anew
+            hosts[log_partition] = audited.hosts
+        else:
+            own, only = _own_groups(work, log_partition)
+            left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
+        parts.done.days.extend(chain.from_iterable(left.days.values()))
+        parts.keep(log_partition, left.packed())
+    for table, of_logs in carried.items():
+        parts.carry(table, of_logs, hosts)
+
+
+def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str] | None]:
+    """The groups to be audited, None for all, and the work with the files of silver that have any of them."""
+    if work.bucket is None:
+        return work, None
+    files, own = work.files.of_bucket(GROUP_WEIGHTS, log_partition, work.bucket)
+    return replace(work, files=files), own
+
+
+def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
+    """Audit all groups of the log partitions from their beginning, but for those that cannot be: halves of them are
+    tried until these are found."""
+    known, removed, samples = configs(work.files), removed_topics(work.files), end_samples(work.files)
+    for log_partition in work.log_partitions:
+        own, only = _own_groups(work, log_partition)
+        groups = group_ids(own.files, log_partition) if only is None else sorted(only)
+
+        def audit(
+            into: AuditParts, only: Set[str] | None, log_partition: int = log_partition, own: AuditWork = own
+        ) -> SavedGroups:
+            lags = LagWriter(samples, own.inference, into)
+            left = audit_whole_log(log_partition, own, into, known, removed, lags, only)
+            left.packed()
+            return left
+
+        failed = [
+            not_judged(error, group_id, None, log_partition, 0)
+            for group_id, error in failing(groups, partial(audit, TrialParts(work)))
+        ]
+        write_broken_rules(failed, work.topic, parts)
+        names = frozenset(str(row.group_id) for row in failed)
+        left = audit(parts, frozenset(groups) - names if names else only)
+        left = replace(left, not_judged=left.not_judged | names)
+        parts.done.days.extend(chain.from_iterable(left.days.values()))
+        parts.keep(log_partition, left.packed())
+
+
+def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
+    """Groups of which offsets were deleted when a topic was removed, which the metadata log tells only now."""
+    since_ms = work.removed_since_ms - CLOCKS_MS
+    return {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
+
+
+def audit_whole_log(
+    log_partition: int,
+    work: AuditWork,
+    parts: AuditParts,
+    known: Configs,
+    removed: Removed,
+    lags: LagWriter,
+    only: Set[str] | None = None,
+) -> SavedGroups:
+    """Audit the groups of a log partition from their beginning, or `only` some."""
+    made, kept = _Made(work, parts, log_partition), _KeptBuilder()
+    made.find_clock_steps(0)
+    for bundle in group_bundles(work.files, log_partition, only):
+        plain = _judge_plain(bundle, work, made)
+        kept.add_plain(plain)
+        for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
+            if life.group_id in plain.pasts:
+                lags.add(made.of_log(life))
+            elif (judged := made.judge(life, known, removed, lags)) is not None:
+                kept.add(judged)
+                del judged  # before more is read: its commits may be many
+            del life
+        del bundle, plain
+    lags.flush()
+    return made.left(kept.built(), MembersHeard(), SavedGroups())
+
+
+def _judge_plain(
+    bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
+) -> PlainGroups:
+    """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all.
+
+    Where that fails, each of them is to be judged alone: there it shows which one cannot be.
+    """
+    found = bundle.commits if commits is None else commits
+    try:
+        plain = judge_plain(
+            found, bundle.beginnings(), bundle.known(), work.inference, work.whole_to.get(bundle.log_partition, WHOLE)
+        )
+    except MemoryError:
+        raise
+    except Exception:
+        plain = PlainGroups({}, [], [], GroupedCommits.of(()))
+    made.add_plain(plain)
+    return plain
+
+
+class _Made:
+    """What an audit makes of the groups of one log partition: rows, written some at a time, and what is kept."""
+
+    def __init__(self, work: AuditWork, parts: AuditParts, log_partition: int) -> None:
+        self._work = work
+        self._parts = parts
+        self._log_partition = log_partition
+        self._gold = GroupGold()
+        self._pasts: dict[str, GroupFacts] = {}
+        self._stood: dict[str, GroupFacts] = {}
+        """Of groups of which all else stays."""
+        self._days: dict[str, list[ShareGroupDayRow]] = {}
+        self._settled: dict[str, Settled] = {}
+        self._heard = HeardBuilder()
+        self._not_judged: set[str] = set()
+        self._clock_steps: tuple[int, ...] = ()
+        self._topic_ids = TopicIds(work.files)
+
+    def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
+        """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
+        no other group from gold."""
+        try:
+            judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
+            self.add(judged)
+            if lags is not None:
+                lags.add(self.of_log(life))
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._not_judged.add(life.group_id)
+            write_broken_rules([_not_judged(life, error)], self._work.topic, self._parts)
+            return None
+        return judged
+
+    def find_clock_steps(self, from_log_offset: int) -> None:
+        """Where the time of the log partition goes back: told from a place on; groups are judged by all."""
+        if self._work.clock_steps is not None:
+            self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
+            return
+        steps = clock_steps(self._work, self._log_partition, from_log_offset)
+        if self._work.is_first:
+            write_broken_rules(steps, self._work.topic, self._parts)
+        if from_log_offset:
+            before = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset)
+            self._clock_steps = tuple(before)
+        self._clock_steps += tuple(step.log_offset for step in steps)
+
+    def of_log(self, life: GroupLife) -> GroupLife:
+        """The same, with what is to be known of its log partition."""
+        work, log_partition = self._work, self._log_partition
+        return life._replace(
+            clock_steps=self._clock_steps,
+            whole_to=work.whole_to.get(log_partition, WHOLE),
+            leader_changes=work.leader_changes.get(log_partition, ()),
+            gaps=work.gaps.get(log_partition, ()),
+            topic_growth=work.topic_growth,
+        )
+
+    def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
+        """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
+        of its days before, where these are settled."""
+        group_id = judged.life.group_id
+        broken = group_anomalies(judged.life, from_log_offset)
+        self._pasts[group_id] = judged.past
+        if judged.settled is not None:
+            self._settled[group_id] = judged.settled
+        days = [*share_days, *judged.gold.share_days]
+        if days:
+            self._days[group_id] = days
+        self._heard.add(judged.life, judged.gold.owners, judged.heard)
+        self._gold.extend(judged.gold)
+        write_broken_rules(broken, self._work.topic, self._parts)
+        self._write_many()
+
+    def add_plain(self, plain: PlainGroups) -> None:
+        """What was found of groups that did nothing but commit."""
+        self._pasts |= plain.pasts
+        self._gold.anomalies += plain.anomalies
+        self._gold.days += plain.days
+        self._write_many()
+
+    def add_stood(self, group_id: str, stood: Stood) -> None:
+        """What was found of the new commits of a group that stands."""
+        self._stood[group_id] = stood.past
+        self._gold.anomalies += stood.anomalies
+        self._write_many()
+
+    def left(self, commits: GroupedCommits, heard: MembersHeard, others: SavedGroups) -> SavedGroups:
+        """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
+        `heard` of their members."""
+        self._write()
+        made_anew = self._pasts.keys() | self._not_judged
+        days = {group_id: found for group_id, found in others.days.items() if group_id not in made_anew}
+        settled = {group_id: found for group_id, found in others.settled.items() if group_id not in made_anew}
+        pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
+        settled |= {group_id: packed_settled(found) for group_id, found in self._settled.items()}
+        return SavedGroups(
+            pasts | self._stood | self._pasts,
+            days | self._days,
+            commits,
+            self._heard.built(heard),
+            settled,
+            frozenset(self._not_judged),
+        )
+
+    def _write_many(self) -> None:
+        if len(self._gold) > BUFFERED_ROWS_MAX:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
+        for table, rows in (
+            (PARTITION_OWNERS, self._gold.owners),
+            (REBALANCES, self._gold.rebalances),
+            (COMMIT_ANOMALIES, self._topic_ids.with_causes(self._gold.anomalies, self._log_partition)),
+            (GROUP_SUMMARY, self._gold.days),
+        ):
+            self._parts.write_rows(table, rows, self._log_partition)
+        self._gold = GroupGold()
+
+
+def _not_judged(life: GroupLife, error: Exception) -> LogAnomalyRow:
+    """That a group could not be judged, told at the newest place in the log that it has."""
+    places = [row.from_log_offset for row in life.generations]
+    places += [event.log_offset for event in life.events[-1:]]
+    places += life.commits.log_offset[-1:].tolist()
+    group_type = life.generations[-1].group_type if life.generations else None
+    return not_judged(error, life.group_id, group_type, life.log_partition, max(places, default=0))
+
+
+class _KeptBuilder:
+    """What is kept of the commits of groups."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Piece] = []
+        self._kept: list[Piece] = []
+
+    def add(self, judged: Judged) -> None:
+        """The commits of one group."""
+        commits = judged.life.commits.taken(judged.kept)
+        if len(commits):
+            self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))
+        if len(self._waiting) >= WAITING_GROUPS_MAX:
+            self._put_together()
+
+    def add_plain(self, plain: PlainGroups) -> None:
+        """The commits of groups that did nothing else."""
+        self._kept.append(plain.kept.piece)
+
+    def built(self) -> GroupedCommits:
+        """Of all groups that were added."""
+        self._put_together()
+        return GroupedCommits.of(self._kept)
+
+    def _put_together(self) -> None:
+        self._kept.append(GroupedCommits.of(self._waiting).piece)
+        self._waiting = []
+
+
+class _NewAudit:
+    """The audit of what is new in one log partition: so many groups at a time as fit into memory."""
+
+    def __init__(
+        self,
+        work: AuditWork,
+        parts: AuditParts,
+        known: Configs,
+        removed: Removed,
+        log_partition: int,
+        saved: SavedGroups,
+    ) -> None:
+        self._work = work
+        self._parts = parts
+        self._known = known
+        self._removed = removed
+        self._log_partition = log_partition
+        self._saved = saved
+        self._late = late_groups(saved, work)
+        self._place = work.next_offsets[log_partition]
+        # what became of transactions that were open is new, too
+        self._begin = min([self._place, *saved.commits.pending.tolist()])
+        self._made = _Made(work, parts, log_partition)
+        self._heard = saved.heard
+        self._heard_before = saved.heard.by_group()
+        self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
+        self._noted: set[str] = set()
+        """Groups of which more is new than commits that are told of how they stand."""
+        self._whole: set[str] = set()
+        """Those of them that are audited from their beginning."""
+        self.hosts: dict[str, HostsNow] = {}
+        """Of others of them, where members changed."""
+        self._settled: dict[str, Settled] = {}
+        """The settled past of others of them, which stays."""
+        self._counts: dict[tuple[str, int], DayCounts] = {}
+        """What comes to the days of these that are settled, and to those of groups that only committed: by group and
+        day."""
+        self._quiet_days: dict[tuple[str, int], GroupDayRow] = {}
+        """The same: days of the others on which they had not committed before."""
+
+    def run(self) -> SavedGroups:
+        """Write what gold says of the groups now; what was said of them before stays where it still holds."""
+        work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
+        self._made.find_clock_steps(place)
+        for group_id in saved.not_judged:
+            self._judge_whole(group_id)
+        versions = changed_versions(work.group_files.get(log_partition, ())).items()
+        changed = {group_id for group_id, version in versions if version is None or version > work.audited_version}
+        changed |= self._late
+        only = None
+        if work.bucket is not None:
+            changed = set(compress(changed, work.bucket.has_groups(list(changed)).tolist()))
+            new = work.files.group_ids(OFFSET_COMMITS, log_partition, from_log_offset=self._begin)
+            only = frozenset(compress(new, work.bucket.has_groups(new).tolist()))
+        weights = {OFFSET_COMMITS: NEW_COMMIT_WEIGHT}
+        kept: list[Piece] = []
+        seen: set[str] = set()
+        for some in bundles(work.files, log_partition, only, weights, from_log_offset=self._begin):
+            before = saved.commits if some is None else saved.commits.of_some(some)
+            pieces = new_commits(work.files, log_partition, self._begin, some)
+            both, is_new = before.and_new(pieces, place)
+            self._audit(both, is_new, changed if some is None else changed & some)
+            kept.append(both.kept().of_some(saved.not_judged, are_others=True).piece)
+            # `both` names all groups, and has commits of some
+            seen |= set(both.group_ids) if some is None else some
+        if not changed <= self._noted:
+            nothing = GroupedCommits.of(())
+            self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
+        first = min((self._first_log_offset(group_id) for group_id in self._whole), default=0)
+        of_others = _KeptBuilder()
+        for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
+            plain = _judge_plain(bundle, work, self._made)
+            kept.append(plain.kept.of_some(saved.not_judged).piece)
+            for life in bundle.lives(plain.pasts.keys()):
+                judged = self._made.judge(life, self._known, self._removed)
+                if judged is not None and life.group_id in saved.not_judged:
+                    of_others.add(judged)
+            del bundle  # before more is read
+        self._carry()
+        kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
+        kept.append(of_others.built().piece)
+        return self._made.left(GroupedCommits.of(kept), self._heard.without(self._noted), saved)
+
+    def _first_log_offset(self, group_id: str) -> int:
+        """Of the commits of a group."""
+        past = self._saved.pasts.get(group_id)
+        return 0 if past is None else past.first_log_offset
+
+    def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
+        """Audit groups that `changed`, and those of which the new ones of some commits say more than that they were
+        committed; count those of the others."""
+        saved = self._saved
+        if saved.not_judged:
+            is_judged = np.array([group_id not in saved.not_judged for group_id in commits.group_ids], np.bool_)
+            is_judged = is_judged[commits.group]
+            commits, is_new = commits.taken(is_judged), is_new[is_judged]
+        new = commits.taken(is_new)
+        is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
+        odd = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
+        noted = {*changed, *(decided_late(new, self._place) & odd)}
+        noted |= {group_id for group_id in odd if not may_stand(saved.pasts.get(group_id))}
+        noted -= saved.not_judged
+        for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
+            if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
+                noted.add(group_id)
+        self._noted |= noted
+        self._heard = self._heard.and_new(new, self._place)
+        settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
+        stand = odd - noted
+        needed = settled | dict.fromkeys(stand, OPEN_ROWS)
+        slices = commits.slices() if noted or stand else {}
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted | stand, commits, needed):
+            # of a group that was not there before all commits are new
+            first = bundle.commits.of_some(some - saved.pasts.keys())
+            plain = _judge_plain(bundle, self._work, self._made, first)
+            for life in bundle.lives(plain.pasts.keys(), also=some):
+                rows = slices.get(life.group_id, slice(0, 0))
+                if life.group_id in stand:
+                    self._judge_standing(life, is_new[rows])
+                else:
+                    self._judge(life, is_new[rows], settled.get(life.group_id))
+
+    def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
+        """Add to the counts of a day, be there a row of it or not. False: what that row would say is not known."""
+        place = group_id, day
+        if self._days_before.has(group_id, day):
+            self._counts[place] = self._counts.get(place, NO_COUNTS).plus(counts)
+            return True
+        row = self._quiet_days.get(place)
+        before = NO_COUNTS if row is None else DayCounts(row.commit_count, row.commit_anomaly_count)
+        made = quiet_day(self._saved.pasts[group_id], group_id, day, before.plus(counts))
+        if made is not None:
+            self._quiet_days[place] = made
+        return made is not None
+
+    def _judge_standing(self, life: GroupLife, is_new: BoolArray) -> None:
+        """Audit the new commits of a group that stands as it stood, if its open rows will do."""
+        group_id = life.group_id
+        before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
+        try:
+            stood = judge_standing(self._made.of_log(life), self._work.inference, before, self._removed)
+        except MemoryError:
+            raise
+        except Exception:
+            self._judge_whole(group_id)
+            return
+        for day, count in odd_days(stood.anomalies).items():
+            if not self._add_counts(group_id, day, DayCounts(0, count)):
+                self._judge_whole(group_id)
+                return
+        self._made.add_stood(group_id, stood)
+
+    def _judge_whole(self, group_id: str) -> None:
+        self._noted.add(group_id)
+        self._whole.add(group_id)
+
+    def _judge(self, life: GroupLife, is_new: BoolArray, settled: Settled | None) -> None:
+        """Audit one group from where the last audit stopped, if what is kept of it will do."""
+        group_id = life.group_id
+        if group_id in self._late:
+            self._judge_whole(group_id)
+            return
+        past = self._saved.pasts.get(group_id)
+        before = None
+        if past is not None:
+            heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
+            before = GroupBefore(past, self._place, is_new, heard, days, settled)
+        try:
+            timed = self._made.of_log(life)
+            judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
+            until = NO_DAY if settled is None else settled.day
+            share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
+            self._made.add(judged, self._place, share_days)
+        except MemoryError:
+            raise
+        except Exception:
+            self._judge_whole(group_id)
+        else:
+            if settled is not None:
+                self._settled[group_id] = settled
+                self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
+            if judged.hosts is not None:
+                self.hosts[group_id] = judged.hosts
+
+    @property
+    def made_anew(self) -> Mapping[Table, Mapping[str, int]]:
+        """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
+        here."""
+        noted, settled = dict.fromkeys(self._noted, NO_PLACE), self._settled.items()
+        return {
+            PARTITION_OWNERS: noted | {group_id: found.generation_at for group_id, found in settled},
+            REBALANCES: noted | {group_id: found.at_ms for group_id, found in settled},
+            COMMIT_ANOMALIES: dict.fromkeys(self._whole, NO_PLACE),
+        }
+
+    def _carry(self) -> None:
+        """Write what was counted and found before and still holds."""
+        parts, log_partition = self._parts, self._log_partition
+        parts.carry_broken_rules(log_partition, left_out=self._whole)
+        days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
+            group_id: settled.day for group_id, settled in self._settled.items()
+        }
+        parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
+        days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]
+        parts.write_rows(GROUP_SUMMARY, days, log_partition)

@@ -1,0 +1,158 @@
+"""The audit of what is neither owner nor rebalance: lag where ends were sampled, and broken rules of the log."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.inference.broken_rules import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
+from coordinator_core.inference.commit_anomalies import GenerationsAt
+from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.share_state.lane import RECORD_KINDS
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
+from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.core_tables import constant, rows_table
+from jobs.gold.share_reader import StateRows
+from jobs.gold.task import AuditParts
+from jobs.silver.reader import SilverFiles
+from schemas.tables.bronze import END_OFFSETS
+from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
+
+SHARE: Final = "SHARE"
+COMMITS_AT_ONCE: Final = 1 << 20
+"""Commits of a group whose lag is found at a time."""
+WAITING_ROWS_MAX: Final = 100_000
+"""Rows of lag held before a row group is written."""
+EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
+WITH_CLOCK_STEPS: Final = tuple("LIKELY" if name == "CERTAIN" else name for name in CONFIDENCES)
+Samples = Mapping[tuple[str, int], EndSamples]
+
+
+def end_samples(files: SilverFiles) -> Samples:
+    """All samples of bronze.end_offsets, by topic and partition."""
+    rows = files.scan(END_OFFSETS, ("topic", "partition", "sampled_at", "end_offset"))
+    if not rows.num_rows:
+        return {}
+    topic, topics = codes_of(rows["topic"])
+    partition, end = numbers_of(rows["partition"]), numbers_of(rows["end_offset"])
+    at = epoch_ms_column(rows["sampled_at"])
+    order = np.lexsort((partition, topic))
+    begins = np.flatnonzero((np.diff(topic[order], prepend=-1) != 0) | (np.diff(partition[order], prepend=-1) != 0))
+    return {
+        (topics[topic[mine[0]]], int(partition[mine[0]])): EndSamples.of(at[mine], end[mine])
+        for mine in np.split(order, begins[1:])
+    }
+
+
+class LagWriter:
+    """gold.lag_history of many groups, written some at a time."""
+
+    def __init__(self, samples: Samples, settings: InferenceSettings, parts: AuditParts) -> None:
+        self._samples = samples
+        self._settings = settings
+        self._parts = parts
+        self._waiting: list[pa.Table] = []
+
+    @property
+    def is_any(self) -> bool:
+        """Was the end of any topic sampled?"""
+        return bool(self._samples)
+
+    def add(self, life: GroupLife) -> None:
+        """The lag of one group, so many commits at a time."""
+        if not self._samples:
+            return
+        for first in range(0, len(life.commits), COMMITS_AT_ONCE):
+            part = life._replace(commits=life.commits.taken(slice(first, first + COMMITS_AT_ONCE)))
+            lags = lag_history(part.commits, self._samples, self._settings)
+            if len(lags):
+                self._waiting.append(lag_table(part, lags))
+            if sum(table.num_rows for table in self._waiting) > WAITING_ROWS_MAX:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            self._parts.write(LAG_HISTORY, pa.concat_tables(self._waiting))
+            self._waiting = []
+
+
+def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
+    """gold.lag_history, `cluster_id` left out."""
+    commits, rows = life.commits, lags.row
+    group_type, group_types = GenerationsAt(life.generations, life.events).types_at(commits.log_offset[rows])
+    columns = {
+        "group_id": pa.repeat(pa.scalar(life.group_id), len(rows)),
+        "group_type": _coded(group_type, group_types),
+        "topic": _coded(commits.topic[rows], commits.topics),
+        "partition": pa.array(commits.partition[rows]),
+        "log_offset": pa.array(commits.log_offset[rows]),
+        "at": timestamps(commits.applied_at_ms[rows]),
+        "log_partition": constant(life.log_partition, pa.int32(), len(rows)),
+        "committed_offset": pa.array(commits.committed_offset[rows]),
+        **{
+            name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)
+            for name in ("end_offset", "lag", "lag_min", "lag_max", "time_behind_ms")
+        },
+        "sampled_at": timestamps(lags.sampled_at_ms),
+        "method": _coded(lags.method, METHODS),
+        # samples have another clock: which of them a commit lies between is sure while leaders' clocks agree
+        "confidence": _coded(lags.method, WITH_CLOCK_STEPS if life.clock_steps else CONFIDENCES),
+    }
+    fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
+    schema = pa.schema([field.remove_metadata() for field in fields])
+    return pa.table([columns[field.name] for field in fields], names=schema.names).cast(schema)
+
+
+def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
+    """gold.log_anomalies, of either coordinator topic."""
+    if rows:
+        parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
+
+
+def share_anomalies(states: StateRows, log_partition: int) -> list[LogAnomalyRow]:
+    """Broken rules of the share partitions of one log partition, in log order."""
+    table = states.rows
+    epochs = ShareEpochs(
+        key=states.key,
+        log_offset=numbers_of(table["log_offset"]),
+        record_kind=indices_in(table["record_kind"], RECORD_KINDS),
+        **{name: numbers_of(table[name]) for name in EPOCH_COLUMNS},
+    )
+    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(table, broken, log_partition)]
+    return sorted(rows, key=lambda row: (row.log_offset, row.rule))
+
+
+def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> list[LogAnomalyRow]:
+    found = states.take(pa.array(broken.rows)).to_pylist()
+    before = states[broken.column].take(pa.array(broken.previous)).to_pylist()
+    at = epoch_ms_column(states["valid_from"].take(pa.array(broken.rows))).tolist()
+    return [
+        LogAnomalyRow(
+            row["group_id"],
+            SHARE,
+            broken.rule,
+            log_partition,
+            row["log_offset"],
+            0,
+            at[number],
+            row["topic"],
+            row["topic_id"],
+            row["partition"],
+            None,
+            f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
+            *RULES[broken.rule],
+            "SUCCESSIVE_STATES",
+            "CERTAIN",
+        )
+        for number, row in enumerate(found)
+    ]
+
+
+def _coded(indices: Any, texts: Any) -> pa.Array:
+    """Text by index; -1 is null."""
+    codes = np.asarray(indices)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(texts, pa.string()))

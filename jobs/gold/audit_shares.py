@@ -1,0 +1,332 @@
+"""The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.inference import archived as archived_rules
+from coordinator_core.inference import redeliveries as redelivery_rules
+from coordinator_core.inference.archived import ArchivedColumns
+from coordinator_core.inference.broken_rules import LogAnomalyRow, not_judged
+from coordinator_core.inference.columns import taken
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.days import SHARE
+from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
+from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
+from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups
+from coordinator_core.inference.share_past import (
+    Kept,
+    PastDiffers,
+    kept_of,
+    require_same_groups,
+    settled_to,
+    shown_by,
+)
+from coordinator_core.inference.shares import audit_share_log
+from coordinator_core.log.chunk import I64
+from jobs.delta.arrow_columns import numbers_of
+from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.core_tables import constant, rows_table
+from jobs.gold.audit_log import share_anomalies, write_broken_rules
+from jobs.gold.clock_steps import clock_steps
+from jobs.gold.isolation import failing
+from jobs.gold.share_checkpoints import SavedShares
+from jobs.gold.share_reader import (
+    TOLD_LAST,
+    StateRows,
+    configs,
+    share_log,
+    share_log_as_written,
+    share_members,
+    share_states,
+    stretch_ends,
+)
+from jobs.gold.task import AuditDone, AuditParts, AuditWork
+from jobs.silver.reader import END_OF_LOG
+from schemas.tables.declare import Table
+from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
+
+
+def audit_shares(work: AuditWork, parts: AuditParts) -> None:
+    """Audit all share partitions of the log partitions, each from where the last audit left it."""
+    known = configs(work.files)
+    members = share_members(work.files)
+    try:
+        for log_partition in work.log_partitions:
+            audit_log(log_partition, work, parts, known, members)
+    except PastDiffers:
+        parts.done.has_differing = True
+
+
+def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
+    """Audit all share groups of the log partitions from their beginning, but for those that cannot be."""
+    if work.going_on:  # what is settled is in files of before, with rows of those groups
+        parts.done.has_differing = True
+        return
+    known, members = configs(work.files), share_members(work.files)
+    for log_partition in work.log_partitions:
+        audit_by_group(log_partition, work, parts, known, members)
+
+
+def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
+    """A log partition, from where the last audit left it. Where that fails, group by group: then it shows which one
+    cannot be judged, and the others are."""
+    before = parts.row_count, len(parts.done.share_counts)
+    try:
+        _audit_whole_log(log_partition, work, parts, known, members)
+    except (PastDiffers, MemoryError):
+        raise
+    except Exception as error:
+        if log_partition in work.going_on:
+            raise PastDiffers("what is settled is to be judged again with what cannot be judged") from error
+        if (parts.row_count, len(parts.done.share_counts)) != before:
+            raise  # rows of it are in files: `audit_logs` drops these, and has `audit_shares_apart` make others
+        audit_by_group(log_partition, work, parts, known, members)
+
+
+def audit_by_group(
+    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
+) -> None:
+    """All of a log partition at once, of those groups that can be judged. Nothing is settled, and nothing kept: the
+    next audit judges it from its beginning."""
+    states = share_states(work.files, log_partition)
+    log = share_log(work.files, log_partition, states)
+    failed: list[LogAnomalyRow] = []
+    judged: list[int] = []
+    for code, group_id in enumerate(log.keys.group_ids):
+        own = of_groups(log, [code])
+        try:
+            gold = audit_share_log(own, known, members, work.inference)
+            redeliveries_table(gold.redeliveries, own.keys, log_partition)
+            archived_table(gold.archived, own.keys, log_partition)
+            gold.counted.counts()
+            share_anomalies(_states_of(states, [code]), log_partition)
+        except MemoryError:
+            raise
+        except Exception as error:
+            newest = int(own.states.log_offset.max(initial=0))
+            failed.append(not_judged(error, group_id, SHARE, log_partition, newest))
+        else:
+            judged.append(code)
+    log = of_groups(log, judged)
+    gold = audit_share_log(log, known, members, work.inference)
+    if len(gold.redeliveries):
+        parts.write(REDELIVERIES, redeliveries_table(gold.redeliveries, log.keys, log_partition), is_settled=False)
+    if len(gold.archived):
+        parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
+    parts.done.share_counts.append(gold.counted.counts())
+    write_broken_rules([*share_anomalies(_states_of(states, judged), log_partition), *failed], work.topic, parts)
+    write_broken_rules(clock_steps(work, log_partition), work.topic, parts)
+
+
+def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
+    """Those of some groups."""
+    is_wanted = np.isin(states.keys.group[states.key], codes)
+    return states._replace(rows=states.rows.filter(pa.array(is_wanted)), key=states.key[is_wanted])
+
+
+def _audit_whole_log(
+    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
+) -> None:
+    """A large log in stretches, each from where what was said so far is settled."""
+    packed = work.saved(log_partition)
+    saved = None if packed is None else SavedShares.unpacked(packed)
+    past = NO_PAST if saved is None else saved.past
+    if saved is not None:
+        saved.known.require_same(known, members)
+        parts.carry_broken_rules(log_partition, past.from_log_offset)
+    ends = stretch_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
+    shown = None
+    if len(ends) > 1:
+        bounds = pairwise((past.from_log_offset, *ends))
+        logs = (
+            share_log_as_written(work.files, log_partition, from_log_offset=first, to_log_offset=to)
+            for first, to in bounds
+        )
+        shown = shown_by(logs, past)
+    for end in ends:
+        saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)
+    assert saved is not None
+    write_broken_rules(clock_steps(work, log_partition, past.from_log_offset), work.topic, parts)
+    parts.keep(log_partition, saved.packed())
+
+
+def _audit_stretch(
+    log_partition: int,
+    end: int,
+    work: AuditWork,
+    parts: AuditParts,
+    known: Configs,
+    members: ShareMembers,
+    saved: SavedShares | None,
+    shown: Mapping[str, GroupPast] | None,
+) -> SavedShares:
+    """From where the one before left off to a log offset, exclusive."""
+    states = share_states(work.files, log_partition, saved, to_log_offset=end)
+    log = replace(share_log(work.files, log_partition, states, saved, to_log_offset=end), shown=shown)
+    gold = audit_share_log(log, known, members, work.inference)
+    require_same_groups(log, gold.pasts, work.inference, known)
+    next_offset = int(log.states.log_offset.max(initial=-1)) + 1
+    place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
+    is_last = end == END_OF_LOG
+    anomalies = share_anomalies(states, log_partition)
+    settled = ShareCounts.together([NO_COUNTS if saved is None else saved.counts, gold.counted.counts(place)])
+    kept = kept_of(log, gold.evidence, place, known, members)
+    unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
+    left = SavedShares.of(kept, _rows_left(kept, states.rows), unsettled, next_offset, settled)
+    # from here on rows are written, which nothing takes back
+    for is_settled in (True, False) if is_last else (True,):
+        again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
+        if len(again):
+            parts.write(REDELIVERIES, redeliveries_table(again, log.keys, log_partition), is_settled=is_settled)
+        if len(up):
+            parts.write(ARCHIVED_RECORDS, archived_table(up, log.keys, log_partition), is_settled=is_settled)
+    before = NO_COUNTS if saved is None else saved.counts
+    if is_last:
+        parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
+    told_to = END_OF_LOG if is_last else place
+    new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
+    write_broken_rules(new, work.topic, parts)
+    return left
+
+
+Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)
+
+
+def _rows_of(rows: Rows, place: int, is_settled: bool) -> Rows:
+    """Those before a place in the log, or those behind it."""
+    return taken(rows, np.flatnonzero((rows.log_offset < place) == is_settled))
+
+
+def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
+    """Rows of silver that are kept of what is settled, with what was told up to each, and those of what is not."""
+    log_offset = numbers_of(rows["log_offset"])
+    order = np.argsort(log_offset, kind="stable")
+    sorted_offset = log_offset[order]
+    places = np.searchsorted(sorted_offset, kept.states.log_offset)
+    first = int(np.searchsorted(sorted_offset, kept.settled_to))
+    told_last = np.append(kept.states.told_last, np.full(len(order) - first, -1, np.int64))
+    column = rows.schema.get_field_index(TOLD_LAST)
+    wanted = np.append(order[places], order[first:])
+    return rows.take(pa.array(wanted)).set_column(column, TOLD_LAST, pa.array(told_last))
+
+
+def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
+    """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day. Groups for which
+    that fails are added to `failed`."""
+    tasks = list(done)
+    counts = [counts for task in tasks for counts in task.share_counts]
+    days = [row for task in tasks for row in task.days]
+    try:
+        return _days_table(counts, days, cluster_id)
+    except (MemoryError, OSError):
+        raise
+    except Exception:
+        group_ids = {place.group_id for part in counts for place in part.places} | {row.group_id for row in days}
+
+    def some(of: Set[str]) -> pa.Table:
+        own = [row for row in days if row.group_id in of]
+        return _days_table([part.of_groups(of) for part in counts], own, cluster_id)
+
+    found = list(failing(sorted(group_ids), some))
+    # what the days are of lies in log partitions of both topics
+    failed += [not_judged(error, group_id, SHARE, 0, 0) for group_id, error in found]
+    return some(group_ids - {group_id for group_id, _ in found})
+
+
+def _days_table(counts: Sequence[ShareCounts], days: Iterable[ShareGroupDayRow], cluster_id: str) -> pa.Table:
+    rows = merged_days(counts, days)
+    schema = arrow_schema(SHARE_GROUP_SUMMARY)
+    if not rows:
+        return schema.empty_table()
+    table = rows_table(SHARE_GROUP_SUMMARY, rows, {})
+    names = pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows))
+    return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
+
+
+def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """gold.redeliveries, partition columns left out."""
+    return _table(
+        REDELIVERIES,
+        {
+            **_place_columns(rows, keys, log_partition),
+            "from_delivery_count": _numbers(rows.from_delivery_count),
+            "to_delivery_count": _numbers(rows.to_delivery_count),
+            "cause": _names(rows.cause, redelivery_rules.CAUSES),
+            "likely_cause": _names(rows.likely_cause, redelivery_rules.LIKELY_CAUSES),
+            "method": _names(rows.method, redelivery_rules.METHODS),
+            "confidence": _names(rows.confidence, CONFIDENCES),
+            "leader_changed": pa.array(rows.leader_changed),
+        },
+    )
+
+
+def archived_table(rows: ArchivedColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
+    """gold.archived_records, partition columns left out."""
+    return _table(
+        ARCHIVED_RECORDS,
+        {
+            **_place_columns(rows, keys, log_partition),
+            "delivery_count": _numbers(rows.delivery_count),
+            "delivery_count_limit": _numbers(rows.delivery_count_limit),
+            "cause": _names(rows.cause, archived_rules.CAUSES),
+            "likely_cause": _names(rows.likely_cause, archived_rules.LIKELY_CAUSES),
+            "method": _names(rows.method, archived_rules.METHODS),
+            "confidence": _names(rows.confidence, CONFIDENCES),
+        },
+    )
+
+
+def _place_columns(
+    rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys, log_partition: int
+) -> dict[str, pa.Array]:
+    """The columns which say of what the rows are, where and when."""
+    key = rows.key
+    return {
+        "group_id": _names(keys.group.astype(np.int32)[key], keys.group_ids),
+        "group_type": _names(np.zeros(len(rows), np.int8), (SHARE,)),
+        "topic": _distinct_names(keys.topics, key),
+        "topic_id": _distinct_names(keys.topic_ids, key),
+        "partition": pa.array(keys.partition.astype(np.int32)[key]),
+        "first_offset": pa.array(rows.first_offset),
+        "last_offset": pa.array(rows.last_offset),
+        "log_offset": pa.array(rows.log_offset),
+        "at": timestamps(rows.at_ms),
+        "log_partition": constant(log_partition, pa.int32(), len(rows)),
+    }
+
+
+def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Columns in the declared order; texts stay dictionary coded until they are in Parquet."""
+    fields = [field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by]
+    arrays = [
+        columns[field.name]
+        if pa.types.is_dictionary(columns[field.name].type)
+        else columns[field.name].cast(field.type)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray:
+    """The name of each share partition, by its number; null where it is not known."""
+    known = sorted({name for name in names if name is not None})
+    numbers = {name: number for number, name in enumerate(known)}
+    codes = np.array([-1 if name is None else numbers[name] for name in names], np.int32)
+    return _names(codes[key], known)
+
+
+def _names(codes: Any, names: Sequence[str]) -> pa.DictionaryArray:
+    """Names by code; null for -1."""
+    indices = _numbers(codes)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _numbers(values: Any) -> pa.Array:
+    """Whole numbers; null for what is negative."""
+    return pa.array(values, mask=values < 0) if len(values) and values.min() < 0 else pa.array(values)

@@ -1,0 +1,73 @@
+"""Where the time of a log partition goes back, as bronze's batches tell: clocks of leaders that differ."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordinator_core.inference.broken_rules import TIME_WENT_BACK, LogAnomalyRow, time_went_back
+from coordinator_core.log.chunk import I64
+from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
+from jobs.delta.arrow_schemas import arrow_schema, stored_column
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.warehouse import TableFile
+from jobs.gold.task import AuditParts, AuditWork
+from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.gold import LOG_ANOMALIES
+
+COLUMNS = ("base_offset", "max_timestamp", "crc_valid")
+
+
+def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -> list[LogAnomalyRow]:
+    """Steps back of a log partition from a place on, in log order. Of what lies before it, as much is read as has a
+    time: mostly one file."""
+    behind, others = split_files(work.batch_files.get(log_partition, ()), from_log_offset)
+    parts = [_times_of(file) for file in others]
+    for file in behind:
+        parts.append(_times_of(file))
+        if len(parts[-1][0]):
+            break
+    if not parts:
+        return []
+    offset, at_ms = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(offset, kind="stable")
+    return time_went_back(log_partition, offset[order], at_ms[order], from_log_offset)
+
+
+def _times_of(file: TableFile) -> tuple[I64, I64]:
+    """Base offsets and latest times (ms) of the intact batches of a file that have a time. Bytes that fail their
+    checksum
+    prove nothing of a clock."""
+    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
+    filesystem, path = filesystem_of(file.path)
+    with filesystem.open_input_file(path) as source:
+        rows = pq.ParquetFile(source).read(columns=list(COLUMNS), use_threads=False)
+    stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+    at_ms, offset = epoch_ms_column(stored["max_timestamp"]), numbers_of(stored["base_offset"])
+    timed = (at_ms >= 0) & stored["crc_valid"].to_numpy()
+    return offset[timed], at_ms[timed]
+
+
+def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[TableFile], list[TableFile]]:
+    """Files that end before a place, the furthest first, and the others."""
+    if not from_log_offset:
+        return [], list(files)
+
+    def last_offset(file: TableFile) -> int:
+        return int(file.maximum.get("last_offset", from_log_offset))
+
+    behind = [file for file in files if last_offset(file) < from_log_offset]
+    return sorted(behind, key=last_offset, reverse=True), [
+        file for file in files if last_offset(file) >= from_log_offset
+    ]
+
+
+def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offset: int) -> list[int]:
+    """Places of the steps that the last audit found before a place."""
+    return [
+        row["log_offset"]
+        for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True)
+        for row in rows.select(["rule", "log_topic", "log_offset"]).to_pylist()
+        if row["rule"] == TIME_WENT_BACK and row["log_topic"] == topic and row["log_offset"] < to_log_offset
+    ]

@@ -1,0 +1,94 @@
+"""gold.hanging_transactions, on the driver: of all commits the pending ones alone are read, which are few."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.broken_rules import LogAnomalyRow, not_judged
+from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.core_tables import rows_table
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.silver.checkpoints import Watermark, read_watermarks
+from jobs.silver.tasks import OFFSETS_TOPIC
+from schemas.tables.bronze import COVERAGE
+from schemas.tables.gold import HANGING_TRANSACTIONS
+from schemas.tables.silver import OFFSET_COMMITS
+
+COLUMNS: Final = ("group_id", "log_partition", "producer_id", "log_offset", "recorded_at")
+HOLES: Final = ("MISSING", "CORRUPT")
+
+
+def hanging_transactions(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
+    """Rows of gold.hanging_transactions of a cluster. Groups for which that fails are added to `failed`."""
+    found = _hanging(warehouse, run, cluster_id, failed)
+    rows = sorted(found, key=lambda row: (row.log_partition, row.first_log_offset))
+    schema = arrow_schema(HANGING_TRANSACTIONS)
+    if not rows:
+        return schema.empty_table()
+    names = pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows))
+    table = rows_table(HANGING_TRANSACTIONS, rows, {})
+    return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
+
+
+def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> Iterator[HangingRow]:
+    pending = run.read(OFFSET_COMMITS, COLUMNS, is_settled=False, outcome="PENDING")
+    found = open_commits(pending)
+    if not found:
+        return
+    watermarks = read_watermarks(run, of_any_format=True)
+    where = {"cluster_id": cluster_id, "topic": OFFSETS_TOPIC}
+    coverage = warehouse.read(COVERAGE, where=where).to_pylist()
+    for commits in found:
+        ranges = [it for it in coverage if it["partition"] == commits.log_partition]
+        try:
+            row = _judged(commits, ranges, watermarks.get((OFFSETS_TOPIC, commits.log_partition)))
+            if row is not None:
+                rows_table(HANGING_TRANSACTIONS, [row], {})
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            failed.append(not_judged(error, commits.group_id, None, commits.log_partition, commits.first_log_offset))
+        else:
+            if row is not None:
+                yield row
+
+
+def _judged(
+    commits: OpenCommits, ranges: Sequence[Mapping[str, Any]], watermark: Watermark | None
+) -> HangingRow | None:
+    """What is to be said of the open commits of one group and producer. `ranges`: coverage of their log partition."""
+    captured = [it for it in ranges if it["kind"] == "CAPTURED"]
+    next_offset = max((it["to_offset"] + 1 for it in captured), default=0)
+    if watermark is None or watermark.next_offset < next_offset:
+        return None  # what was captured since is not replayed yet, and may have the marker
+    ends = [epoch_ms(it["last_timestamp"]) for it in captured if it["last_timestamp"] is not None]
+    return hanging(
+        commits,
+        max(ends, default=None),
+        next_offset,
+        has_hole_behind=any(it["kind"] in HOLES and it["to_offset"] > commits.first_log_offset for it in ranges),
+    )
+
+
+def open_commits(pending: pa.Table) -> list[OpenCommits]:
+    """Pending commits (`COLUMNS`) by group, log partition and producer."""
+    pending = pending.filter(pc.greater_equal(pending["producer_id"], 0))
+    key = ["group_id", "log_partition", "producer_id"]
+    counts = [("recorded_at", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]
+    return [
+        OpenCommits(
+            row["group_id"],
+            row["log_partition"],
+            row["producer_id"],
+            None if row["recorded_at_min"] is None else epoch_ms(row["recorded_at_min"]),
+            row["log_offset_min"],
+            row["log_offset_max"],
+            row["log_offset_count"],
+        )
+        for row in pending.group_by(key).aggregate(counts).to_pylist()
+    ]

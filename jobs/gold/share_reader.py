@@ -1,0 +1,297 @@
+"""Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.history.simple_log import CLUSTER_METADATA
+from coordinator_core.inference.columns import distinct, joined
+from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.deletions import Removed
+from coordinator_core.inference.share_log import (
+    GroupStays,
+    ShareKeys,
+    ShareLog,
+    ShareMembers,
+    ShareStates,
+    ShareTransitions,
+    ordered_share_log,
+    sorted_share_log,
+)
+from coordinator_core.log.chunk import I64
+from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
+from jobs.delta.arrow_columns import (
+    codes_of,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    ordered_codes,
+    small_numbers_of,
+    together,
+)
+from jobs.gold.share_checkpoints import SavedShares
+from jobs.silver.reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
+from schemas.tables.silver import (
+    CONFIGS,
+    GROUP_MEMBERS,
+    PARTITION_COUNTS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    TOPICS,
+)
+
+SHARE: Final = "SHARE"
+STILL_THERE_MS: Final = 2**62
+"""Later than any time: a member which has not left."""
+
+STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "partition",
+    "topic",
+    "log_offset",
+    "valid_from",
+    "record_kind",
+    "snapshot_epoch",
+    "state_epoch",
+    "leader_epoch",
+    "start_offset",
+    "delivery_complete_count",
+    "acknowledged_count",
+    "archived_count",
+    "is_complete",
+)
+STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
+TRANSITION_COLUMNS: Final = (
+    "log_offset",
+    "first_offset",
+    "last_offset",
+    "from_state",
+    "from_delivery_count",
+    "to_state",
+    "to_delivery_count",
+    "kind",
+)
+TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
+MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
+
+
+TOLD_LAST: Final = "told_last"
+"""Column of states that an audit kept, beside those of silver: `ShareStates.told_last`."""
+
+
+class StateRows(NamedTuple):
+    """Rows of silver.share_partition_states of one log partition, in no order, and the share partition of each."""
+
+    rows: pa.Table
+    keys: ShareKeys
+    key: I64
+    """Index into `keys`."""
+
+
+STRETCH_ROWS_MAX: Final = 750_000
+"""States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
+STEPS_MAX: Final = 1 << 16
+"""How finely a log partition is measured to be cut into stretches, however long it is."""
+
+
+def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
+    """Where the stretches end in which a log partition of `__share_group_state` is judged from a log offset on: log
+    offsets, exclusive, the last one behind all."""
+    tables = SHARE_PARTITION_STATES, SHARE_BATCH_TRANSITIONS
+    counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
+    if sum(counts) <= STRETCH_ROWS_MAX:
+        return [END_OF_LOG]
+
+    def places() -> Iterator[I64]:
+        for table in tables:
+            for rows in files.iterate(table, (LOG_OFFSET,), log_partition, from_log_offset=from_log_offset):
+                yield numbers_of(rows[LOG_OFFSET])
+
+    return [*evenly_cut(places, STRETCH_ROWS_MAX), END_OF_LOG]
+
+
+def evenly_cut(places: Callable[[], Iterable[I64]], count_max: int) -> list[int]:
+    """Where to cut a line, so that pieces have at most `count_max` places each, or one step more where many are in it.
+
+    `places` gives them anew, some at a time: they are counted by step, since all together would be as large as the log.
+    """
+    bounds = [(int(some.min()), int(some.max())) for some in places()]
+    if not bounds:
+        return []
+    first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
+    width = (last - first) // STEPS_MAX + 1
+    counts = np.zeros((last - first) // width + 1, np.int64)
+    for some in places():
+        counts += np.bincount((some - first) // width, minlength=len(counts))
+    so_far = np.cumsum(counts)
+    full = np.searchsorted(so_far, np.arange(count_max, so_far[-1], count_max), side="right")
+    return [first + step * width for step in np.unique(full[full > 0]).tolist()]
+
+
+def share_states(
+    files: SilverFiles,
+    log_partition: int,
+    saved: SavedShares | None = None,
+    *,
+    from_log_offset: int = 0,
+    to_log_offset: int = END_OF_LOG,
+) -> StateRows:
+    """The states of one log partition of `__share_group_state` within bounds. `saved`: those that an audit kept, and
+    those behind where it ended."""
+    rows = files.read(
+        SHARE_PARTITION_STATES,
+        STATE_COLUMNS,
+        log_partition,
+        STATE_TEXTS,
+        from_log_offset=from_log_offset if saved is None else saved.next_offset,
+        to_log_offset=to_log_offset,
+    )
+    rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
+    if saved is not None:
+        rows = together([saved.states.cast(rows.schema), rows])
+    return StateRows(rows, *_keys(rows))
+
+
+def share_log(
+    files: SilverFiles,
+    log_partition: int,
+    found: StateRows,
+    saved: SavedShares | None = None,
+    *,
+    to_log_offset: int = END_OF_LOG,
+) -> ShareLog:
+    """The share partitions of one log partition of `__share_group_state`, as rows before a log offset tell. `found`:
+    its states; `saved`: to go on from where an audit ended."""
+    begin = 0 if saved is None else saved.next_offset
+    transitions = _transitions(files, log_partition, begin, to_log_offset)
+    if saved is None:
+        return sorted_share_log(found.keys, _states(found), transitions)
+    return sorted_share_log(found.keys, _states(found), joined(saved.transitions, transitions), saved.past)
+
+
+def share_log_as_written(
+    files: SilverFiles, log_partition: int, *, from_log_offset: int, to_log_offset: int
+) -> ShareLog:
+    """Rows of one log partition of `__share_group_state` within bounds, in log order."""
+    found = share_states(files, log_partition, from_log_offset=from_log_offset, to_log_offset=to_log_offset)
+    transitions = _transitions(files, log_partition, from_log_offset, to_log_offset)
+    return ordered_share_log(found.keys, _states(found), transitions)
+
+
+def _states(found: StateRows) -> ShareStates:
+    rows = found.rows
+    return ShareStates(
+        key=found.key,
+        log_offset=numbers_of(rows["log_offset"]),
+        at_ms=epoch_ms_column(rows["valid_from"]),
+        record_kind=indices_in(rows["record_kind"], RECORD_KINDS),
+        leader_epoch=numbers_of(rows["leader_epoch"]),
+        start_offset=numbers_of(rows["start_offset"]),
+        delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
+        terminal_count=numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"]),
+        is_complete=rows["is_complete"].to_numpy(),
+        told_last=numbers_of(rows[TOLD_LAST]),
+    )
+
+
+def _transitions(files: SilverFiles, log_partition: int, from_log_offset: int, to_log_offset: int) -> ShareTransitions:
+    rows = files.read(
+        SHARE_BATCH_TRANSITIONS,
+        TRANSITION_COLUMNS,
+        log_partition,
+        TRANSITION_TEXTS,
+        from_log_offset=from_log_offset,
+        to_log_offset=to_log_offset,
+    )
+    return ShareTransitions(
+        log_offset=numbers_of(rows["log_offset"]),
+        first_offset=numbers_of(rows["first_offset"]),
+        last_offset=numbers_of(rows["last_offset"]),
+        from_state=indices_in(rows["from_state"], DELIVERY_STATES),
+        from_delivery_count=small_numbers_of(rows["from_delivery_count"]),
+        to_state=indices_in(rows["to_state"], DELIVERY_STATES),
+        to_delivery_count=small_numbers_of(rows["to_delivery_count"]),
+        kind=indices_in(rows["kind"], TRANSITION_KINDS),
+        released=np.full(rows.num_rows, -1, np.int8),
+    )
+
+
+def share_members(files: SilverFiles) -> ShareMembers:
+    """Stretches of membership of all share groups."""
+    rows = files.scan(GROUP_MEMBERS, MEMBER_COLUMNS)
+    rows = rows.filter(pc.equal(rows["group_type"], SHARE))
+    group, group_ids = codes_of(rows["group_id"])
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
+    joined_ms = epoch_ms_column(rows["valid_from"])[order]
+    left_ms = epoch_ms_column(rows["valid_to"])[order]
+    left_ms = np.where(left_ms < 0, STILL_THERE_MS, left_ms)
+    return {
+        group_id: GroupStays(joined_ms[bounds[code] : bounds[code + 1]], left_ms[bounds[code] : bounds[code + 1]])
+        for code, group_id in enumerate(group_ids)
+    }
+
+
+def configs(files: SilverFiles) -> Configs:
+    """How groups, topics and brokers were configured, where the metadata log was captured."""
+    return Configs(rows_of(files.scan(CONFIGS, ConfigRow._fields), ConfigRow))
+
+
+def removed_topics(files: SilverFiles) -> Removed:
+    """When topics were removed, where the metadata log was captured."""
+    rows = files.scan(TOPICS, ("topic", "valid_to", "learned_from"))
+    rows = rows.filter(pc.and_(pc.is_valid(rows["valid_to"]), pc.equal(rows["learned_from"], CLUSTER_METADATA)))
+    removed: dict[str, list[int]] = {}
+    for topic, at_ms in zip(rows["topic"].to_pylist(), epoch_ms_column(rows["valid_to"]).tolist(), strict=True):
+        if topic is not None:
+            removed.setdefault(topic, []).append(at_ms)
+    return {topic: sorted(times) for topic, times in removed.items()}
+
+
+def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
+    """By topic, when (ms) it got more partitions than it had before, where the metadata log was captured."""
+    rows = files.scan(PARTITION_COUNTS, ("topic_id", "topic", "partition_count", "valid_from", "learned_from"))
+    counts: dict[str, list[tuple[int, int, str | None, str]]] = {}
+    columns = (rows[name].to_pylist() for name in ("topic_id", "partition_count", "topic", "learned_from"))
+    times = epoch_ms_column(rows["valid_from"]).tolist()
+    for topic_id, count, topic, learned_from, at_ms in zip(*columns, times, strict=True):
+        counts.setdefault(topic_id, []).append((count, at_ms, topic, learned_from))
+    growth: dict[str, list[int]] = {}
+    for of_topic in counts.values():
+        # the first number is that with which the topic was made, or first seen
+        for _, at_ms, topic, learned_from in sorted(of_topic, key=itemgetter(0))[1:]:
+            if topic is not None and learned_from == CLUSTER_METADATA and at_ms >= 0:
+                growth.setdefault(topic, []).append(at_ms)
+    return {topic: sorted(times) for topic, times in growth.items()}
+
+
+def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:
+    """The share partitions, in order of group, topic id and partition; and the number of each row's."""
+    group, group_ids = ordered_codes(rows["group_id"])
+    topic_id, topic_ids = ordered_codes(rows["topic_id"])
+    # two steps: no product of three is sure to fit
+    pairs, pair = distinct(group * len(topic_ids) + topic_id)
+    partition = numbers_of(rows["partition"])
+    lowest = int(partition.min()) if len(partition) else 0
+    span = int(partition.max()) - lowest + 1 if len(partition) else 1
+    places, key = distinct(pair * span + (partition - lowest))
+    pair_of = pairs[places // span]
+    topics: list[str | None] = [None] * len(places)
+    topic, names = codes_of(rows["topic"])
+    # a name is learned once and for all: any row that has one tells it
+    for place in distinct(key * (len(names) + 1) + topic + 1)[0].tolist():
+        number, code = divmod(place, len(names) + 1)
+        topics[number] = names[code - 1] if code and names[code - 1] else topics[number]
+    found = ShareKeys(
+        group_ids=group_ids,
+        group=pair_of // max(len(topic_ids), 1),
+        topic_ids=[topic_ids[code] for code in (pair_of % max(len(topic_ids), 1)).tolist()],
+        topics=topics,
+        partition=places % span + lowest,
+    )
+    return found, key

@@ -1,0 +1,320 @@
+"""What a task of the audit is given, and what it gives."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import repeat
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.broken_rules import NOT_JUDGED
+from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_days import ShareCounts
+from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.log.chunk import I64
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
+from jobs.delta.arrow_schemas import arrow_schema, text_columns
+from jobs.delta.core_tables import rows_table
+from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
+from jobs.delta.warehouse import TableFile
+from jobs.gold.hosts import with_hosts
+from jobs.silver.checkpoints import Watermark, watermark_row
+from jobs.silver.reader import END_OF_LOG, SilverFiles, numbers_by_group
+from schemas.tables.common import IS_FORMER_LOG_PARTITION
+from schemas.tables.declare import Table
+from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
+from schemas.tables.state import AUDITED_LOGS
+
+ROW_GROUP_ROWS_MIN: Final = 1 << 15
+"""Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
+log partitions share one."""
+NEVER_MS: Final = 2**62
+"""Later than any time."""
+WAITING_ROWS_MAX: Final = 10_000
+"""To make columns of rows has its price, too: those of several log partitions are made at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWork:
+    """Some log partitions of one coordinator topic."""
+
+    cluster_id: str
+    number: int
+    topic: str
+    log_partitions: tuple[int, ...]
+    files: SilverFiles
+    targets: Mapping[str, PartTarget]
+    inference: InferenceSettings
+    former: SilverFiles = field(default_factory=lambda: SilverFiles({}))
+    """Gold and state.audited_logs as the last audit left them."""
+    going_on: frozenset[int] = frozenset()
+    """Log partitions of which what is new is audited; the others are audited from their beginning."""
+    resting: frozenset[int] = frozenset()
+    """Log partitions of which nothing is new."""
+    keeps_groups: bool = False
+    """Groups of which nothing is new may be left as they are."""
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+    """By log partition, the first offset which is not audited."""
+    audited_version: int = -1
+    """Number of the replay whose silver the last audit was of."""
+    group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
+    """By log partition, the files of state.groups."""
+
+    removed_since_ms: int = NEVER_MS
+    """The metadata log tells since the last audit that topics were removed, at this time or later."""
+    whole_to: Mapping[int, int] = field(default_factory=dict)
+    """By log partition, the first offset that is missing; of those not here none is."""
+    clock_steps: Mapping[int, tuple[int, ...]] | None = None
+    """By log partition, where its time goes back, where that is known and recorded elsewhere; None: `batch_files` show
+    it."""
+    gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By log partition, where parts of it begin that were never captured or cannot be read."""
+    leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By log partition, where its leader epochs begin."""
+    topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By topic, when (ms) it got more partitions."""
+    batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
+    """By log partition, bronze's files."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Groups with records in several log partitions, and the one where Kafka looks for each."""
+    watermarks: Mapping[int, Watermark] = field(default_factory=dict)
+    """By log partition, how far silver is of it."""
+    bucket: KeyBucket | None = None
+    """Which groups of the one log partition are audited; None: all groups of all."""
+
+    @property
+    def is_first(self) -> bool:
+        """Does the task tell what is of no group?"""
+        return self.bucket is None or self.bucket.is_first
+
+    def saved(self, log_partition: int) -> bytes | None:
+        """What the last audit left of a log partition that one task audited; None: it is audited from its beginning."""
+        states = self.all_saved(log_partition)
+        if states is None:
+            return None
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of {self.topic}-{log_partition}")
+        return states[0]
+
+    def all_saved(self, log_partition: int) -> list[bytes] | None:
+        """The same, of each task that audited groups of it."""
+        if log_partition not in self.going_on:
+            return None
+        states: list[bytes] = [
+            state
+            for rows in self.former.iterate(AUDITED_LOGS, ("topic", "state"), log_partition)
+            for topic, state in zip(rows["topic"].to_pylist(), rows["state"].to_pylist(), strict=True)
+            if topic == self.topic
+        ]
+        if not states:
+            raise StateUnreadable(f"no state of {self.topic}-{log_partition}")
+        return states
+
+
+@dataclass(slots=True)
+class AuditDone:
+    """What one task did. `days` and `share_counts`: what each coordinator topic knows towards
+    gold.share_group_summary."""
+
+    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
+    days: list[ShareGroupDayRow] = field(default_factory=list)
+    share_counts: list[ShareCounts] = field(default_factory=list)
+    has_differing: bool = False
+    """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
+    and nothing here counts."""
+    topic: str = ""
+
+
+class AuditParts:
+    """The part files of one task, opened when first needed."""
+
+    def __init__(self, work: AuditWork) -> None:
+        self._work = work
+        self._writers: dict[tuple[str, bool], PartWriter] = {}
+        self._waiting: dict[Table, list[tuple[NamedTuple, int]]] = {}
+        """Rows of the core, and the log partition of each."""
+        self._stack = ExitStack()
+        self.done = AuditDone(topic=work.topic)
+        self.row_count = 0
+        """Rows written so far, or waiting to be."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            for table in list(self._waiting):
+                self._write_waiting(table)
+        self._stack.__exit__(kind, error, trace)
+        if error is None:
+            for (name, _), writer in self._writers.items():
+                self.done.files.setdefault(name, []).append(writer.close())
+
+    def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
+        """Append rows of the core to the part file of a gold table, be it with others later on."""
+        self.row_count += len(rows)
+        waiting = self._waiting.setdefault(table, [])
+        waiting += zip(rows, repeat(log_partition))
+        if len(waiting) >= WAITING_ROWS_MAX:
+            self._write_waiting(table)
+
+    def _write_waiting(self, table: Table) -> None:
+        waiting = self._waiting.pop(table, [])
+        if waiting:
+            rows, log_partitions = zip(*waiting, strict=True)
+            self.write(table, _rows_table(table, rows, log_partitions))
+
+    def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """Append rows to the part file of a gold table, partition columns left out."""
+        if not rows.num_rows:
+            return
+        self.row_count += rows.num_rows
+        self._write_waiting(table)
+        writer = self._writers.get((table.full_name, is_settled))
+        if writer is None:
+            target = self._work.targets[table.full_name]
+            values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
+            kept = {column: values[column] for column in table.partition_by}
+            name = f"part-{self._work.number:05d}"
+            # states are read one by one
+            rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
+            part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
+            writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
+        writer.write(_coded(with_former_log_partitions(table, rows, self._work.places)))
+
+    def keep(self, log_partition: int, state: bytes) -> None:
+        """Write what is left of a log partition for the next audit."""
+        topic, watermark = self._work.topic, self._work.watermarks.get(log_partition, Watermark(0, ()))
+        bucket = 0 if self._work.bucket is None else self._work.bucket.number
+        row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "bucket": bucket}
+        row |= {"state": state}
+        self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
+
+    def carry(
+        self, table: Table, made_anew: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
+    ) -> None:
+        """Write the rows which the last audit made of some log partitions, with `hosts` of members as they are told
+        now. Of groups of which rows were made anew, given with the bound behind which all were: those up to it
+        (`_places`); NO_PLACE: none."""
+        columns = _columns_of(table)
+        texts = text_columns(table, columns)
+        former = self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ()
+        for rows in map(self._own, former):
+            kept = rows
+            if any(made_anew.values()):
+                is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
+                kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
+            self.write(table, with_hosts(table, kept, hosts))
+
+    def carry_broken_rules(
+        self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
+    ) -> None:
+        """The same of gold.log_anomalies, of records before a place in the log."""
+        for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
+            is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
+            # a group that could not be judged is judged again each time
+            is_kept = pc.and_(is_kept, pc.not_equal(rows["rule"], NOT_JUDGED))
+            self.write(LOG_ANOMALIES, rows.filter(is_kept))
+
+    def former(self, table: Table, log_partition: int) -> pa.Table:
+        """The rows which the last audit made of a log partition, partition columns left out; texts as they are
+        stored."""
+        columns = _columns_of(table)
+        return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
+
+    def former_rows(
+        self,
+        table: Table,
+        log_partition: int,
+        left_out: Set[str] = frozenset(),
+        *,
+        is_coded: bool = False,
+        of_all_tasks: bool = False,
+    ) -> Iterator[pa.Table]:
+        """The same, row group by row group, without those of some groups; texts as they are stored if `is_coded`.
+        `of_all_tasks`: those of other tasks' groups, too."""
+        columns = _columns_of(table)
+        others = pa.array(sorted(left_out), pa.string())
+        texts = text_columns(table, columns) if is_coded else ()
+        former = self._work.former.iterate(table, columns, log_partition, texts)
+        for rows in former if of_all_tasks else map(self._own, former):
+            yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
+
+    def _own(self, rows: pa.Table) -> pa.Table:
+        """Of rows that the last audit made, those of the task's groups; what is of no group is of the first task."""
+        bucket = self._work.bucket
+        if bucket is None or not rows.num_rows:
+            return rows
+        group, group_ids = codes_of(rows["group_id"])
+        return rows.filter(pa.array(np.append(bucket.has_groups(group_ids), bucket.is_first)[group]))
+
+
+def _columns_of(table: Table) -> list[str]:
+    """What the files of a table have: all columns but those of its partitions."""
+    return [name for name in table.column_names if name not in table.partition_by]
+
+
+class TrialParts(AuditParts):
+    """Makes the rows of gold, and writes none of them."""
+
+    def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
+        """Only make columns of them."""
+        if rows:
+            self.write(table, _rows_table(table, rows, [log_partition] * len(rows)))
+
+    def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """Only make what a file would have."""
+        _coded(rows)
+
+
+def _rows_table(table: Table, rows: Sequence[NamedTuple], log_partitions: Sequence[int]) -> pa.Table:
+    """Rows of the core; which of them are of former log partitions is set when they are written."""
+    constants = {LOG_PARTITION: pa.array(log_partitions, pa.int32()), IS_FORMER_LOG_PARTITION.name: False}
+    return rows_table(table, rows, constants)
+
+
+def with_former_log_partitions(table: Table, rows: pa.Table, places: Mapping[str, int]) -> pa.Table:
+    """Rows of gold that say whether their group is in another log partition now (`places`), also those which the last
+    audit made."""
+    name = IS_FORMER_LOG_PARTITION.name
+    if name not in table.column_names:
+        return rows
+    is_former = np.zeros(rows.num_rows, np.bool_)
+    if places:
+        group, group_ids = codes_of(rows["group_id"])
+        now = np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
+        is_former = (now != NOWHERE) & (now != numbers_of(rows[LOG_PARTITION]))
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(is_former))
+
+
+NOWHERE: Final = -1
+NO_PLACE: Final = -(2**62)
+EVERY_PLACE: Final = 2**62
+
+
+def _places(table: Table, rows: pa.Table) -> I64:
+    """Of rows of gold, what tells whether they are of the settled past of their group: the end of a stretch of
+    ownership, the beginning of a rebalance (ms)."""
+    if table is REBALANCES:
+        return epoch_ms_column(rows["started_at"])
+    if table is PARTITION_OWNERS:
+        ends = numbers_of(rows[TO_LOG_OFFSET])
+        return np.where(ends < 0, EVERY_PLACE, ends)
+    return np.zeros(rows.num_rows, np.int64)
+
+
+def _coded(rows: pa.Table) -> pa.Table:
+    """The rows with their texts as codes: those which the last audit made are read so, and a file has one type."""
+    for index, column in enumerate(rows.schema):
+        if pa.types.is_string(column.type):
+            rows = rows.set_column(index, column.name, rows[column.name].dictionary_encode())
+    return rows

@@ -1,0 +1,73 @@
+"""Offsets that went back since their topic was made anew: commits of the same name, and of another topic id."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.rows import AnomalyRow
+from jobs.silver.reader import SilverFiles
+from schemas.tables.silver import OFFSET_COMMITS, TOPICS
+
+REWIND: Final = "REWIND"
+TOPIC_RECREATED: Final = "TOPIC_RECREATED"
+TOPIC_ID: Final = "TOPIC_ID"
+"""Method: the values of both commits carry a topic id, and not the same."""
+
+_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome")
+_COLUMNS: Final = (*_TEXTS, "partition", "log_offset", "applied_log_offset")
+
+Place = tuple[str, str, int]
+"""Group id, topic and partition."""
+
+
+class TopicIds:
+    """Which topic of its name a commit was to. Commits are read only where a name has several ids and goes back."""
+
+    def __init__(self, files: SilverFiles) -> None:
+        self._files = files
+        ids: dict[str, set[str]] = defaultdict(set)
+        named = files.scan(TOPICS, ("topic", "topic_id"))
+        for topic, topic_id in zip(named["topic"].to_pylist(), named["topic_id"].to_pylist(), strict=True):
+            if topic is not None:
+                ids[topic].add(topic_id)
+        self._several = {topic for topic, found in ids.items() if len(found) > 1}
+
+    def with_causes(self, rows: Sequence[AnomalyRow], log_partition: int) -> Sequence[AnomalyRow]:
+        """The rows of a log partition; a REWIND to another topic of the same name has its cause."""
+        asked = {
+            (row.group_id, row.topic, row.partition)
+            for row in rows
+            if row.kind == REWIND and row.topic in self._several
+        }
+        if not asked:
+            return rows
+        recreated = self._recreated(asked, log_partition)
+        return [
+            row._replace(likely_cause=TOPIC_RECREATED, method=TOPIC_ID)
+            if row.kind == REWIND and (row.group_id, row.log_offset) in recreated
+            else row
+            for row in rows
+        ]
+
+    def _recreated(self, asked: Iterable[Place], log_partition: int) -> set[tuple[str, int]]:
+        """Group id and log offset of the applied commits whose topic id is not that of the commit in force before."""
+        asked = set(asked)
+        topics = pa.array(sorted({topic for _, topic, _ in asked}))
+        applied: dict[Place, list[tuple[int, int, str | None]]] = defaultdict(list)
+        for part in self._files.iterate(OFFSET_COMMITS, _COLUMNS, log_partition, _TEXTS):
+            of_topics = part.filter(pc.is_in(part["topic"].cast(pa.string()), topics))
+            for row in of_topics.to_pylist():
+                place = row["group_id"], row["topic"], row["partition"]
+                if place in asked and row["outcome"] == "APPLIED":
+                    applied[place].append((row["applied_log_offset"], row["log_offset"], row["topic_id"]))
+        found = set()
+        for (group_id, _, _), commits in applied.items():
+            before: str | None = None
+            for _, log_offset, topic_id in sorted(commits):
+                if topic_id is not None and before is not None and topic_id != before:
+                    found.add((group_id, log_offset))
+                before = topic_id
+        return found

@@ -1,0 +1,1 @@
+"""Jobs made of other jobs, and those that keep a warehouse: nightly, maintain, erase, metrics."""

@@ -1,0 +1,174 @@
+"""Small files of a table into large ones: which are merged, and the task that does it.
+
+Delta's own OPTIMIZE (Spark's and delta-rs's) picks the files of a bin by size and mixes their rows. Readers here rely
+on more: replay takes the offsets between the first and the last of a bronze file as captured, and reads row groups in
+the order of their offsets; the audit reads the row groups of one log partition and leaves the others alone. So files
+are merged side by side, row group after row group in that order, and only where no offset can still come in between.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, groupby
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.coverage import subtract
+from jobs.bronze.writer import BATCHES, OffsetRange, is_damaged, offsets_of
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE
+from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
+from jobs.delta.row_groups import row_groups_in_order
+from jobs.delta.warehouse import TableFile
+from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.declare import Table
+
+MERGED: Final = "merged"
+"""Name of part files of all tables but bronze's."""
+ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
+"""Row groups of less are put together: what a reader takes at a time."""
+FULL_SHARE: Final = 0.75
+"""A file of this share of the wanted size is large enough."""
+
+LogPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    """Some files of one partition of a table which become one. Small and picklable: it goes to a task."""
+
+    target: PartTarget
+    files: tuple[TableFile, ...]
+    keep_from: datetime | None = None
+    """Rows which are older, by the table's `age_column`, are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDone:
+    """What a task of merging did."""
+
+    removed: tuple[TableFile, ...]
+    added: tuple[WrittenFile, ...]
+    row_count: int
+    """Rows of the files taken out."""
+
+    @property
+    def left_out_count(self) -> int:
+        """Rows which are in none of the files put in."""
+        return self.row_count - sum(file.row_count for file in self.added)
+
+
+def merge_plan(
+    files: Iterable[TableFile],
+    target: PartTarget,
+    *,
+    file_bytes: int,
+    file_count_min: int,
+    holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]] | None = None,
+) -> list[MergeWork]:
+    """Files which are merged: those below `file_bytes`, neighbours, at least `file_count_min` together.
+
+    Rows which are not settled are left alone: the next run replaces them. Of bronze.record_batches, neighbours follow
+    one another without a missing offset, but for what compaction left empty: `holes`, by (cluster id, log partition).
+    """
+    works = []
+    partitions = sorted(files, key=_partition_key)
+    for _, in_partition in groupby(partitions, key=_partition_key):
+        together = list(in_partition)
+        if together[0].partition_values.get("is_settled") is False:
+            continue
+        stretches: Iterable[list[TableFile]] = [sorted(together, key=lambda file: file.path)]
+        if target.table is RECORD_BATCHES:
+            stretches = _stretches(together, holes or {})
+        for stretch in stretches:
+            works += [
+                MergeWork(target, tuple(bin_)) for bin_ in _bins(stretch, file_bytes) if len(bin_) >= file_count_min
+            ]
+    return works
+
+
+def _partition_key(file: TableFile) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, repr(value)) for name, value in file.partition_values.items()))
+
+
+def _bins(stretch: Iterable[TableFile], file_bytes: int) -> Iterator[list[TableFile]]:
+    bin_: list[TableFile] = []
+    size_bytes = 0
+    for file in stretch:
+        is_full = file.size_bytes >= FULL_SHARE * file_bytes
+        if bin_ and (is_full or size_bytes + file.size_bytes > file_bytes):
+            yield bin_
+            bin_, size_bytes = [], 0
+        if not is_full:
+            bin_.append(file)
+            size_bytes += file.size_bytes
+    if bin_:
+        yield bin_
+
+
+def _stretches(
+    files: Iterable[TableFile], holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
+) -> Iterator[list[TableFile]]:
+    """Files of one log partition in the order of their offsets, cut where an offset may still come."""
+    whole = [file for file in files if file.row_count and not is_damaged(file)]
+    stretch: list[TableFile] = []
+    next_offset = 0
+    for file in sorted(whole, key=lambda file: (file.minimum["base_offset"], file.path)):
+        first, last = offsets_of(file)
+        if stretch and first > next_offset and subtract([(next_offset, first - 1)], holes.get(log_of(file), ())):
+            yield stretch
+            stretch = []
+        stretch.append(file)
+        next_offset = max(next_offset, last + 1)
+    if stretch:
+        yield stretch
+
+
+def log_of(file: TableFile) -> tuple[str, LogPartition]:
+    """(cluster id, log partition) of a file of bronze.record_batches."""
+    values = file.partition_values
+    return values["cluster_id"], (values["topic"], values["partition"])
+
+
+def merge_files(work: MergeWork) -> MergeDone:
+    """Write the rows of some files as one. Runs in a Spark task; a row group or two are in memory at a time."""
+    table = work.target.table
+    row_count = 0
+
+    def kept() -> Iterator[pa.Table]:
+        nonlocal row_count
+        for rows in row_groups_in_order(work.files, table):
+            row_count += rows.num_rows
+            yield rows if work.keep_from is None else _young(rows, table, work.keep_from)
+
+    chunks = large_chunks(kept())
+    first = next(chunks, None)
+    if first is None:
+        return MergeDone(work.files, (), row_count)
+    name = BATCHES if table is RECORD_BATCHES else MERGED
+    with PartWriter(work.target, name, work.files[0].partition_values) as writer:
+        for rows in chain([first], chunks):
+            writer.write(rows)
+        added = writer.close()
+    return MergeDone(work.files, (added,), row_count)
+
+
+def large_chunks(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, small parts put together; none that is empty."""
+    waiting: list[pa.Table] = []
+    for part in parts:
+        if part.num_rows:
+            waiting.append(part)
+        if sum(rows.nbytes for rows in waiting) >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _young(rows: pa.Table, table: Table, keep_from: datetime) -> pa.Table:
+    """Without rows older than that; rows without a time stay."""
+    assert table.age_column is not None
+    is_young = pc.greater_equal(rows[table.age_column], pa.scalar(keep_from, TIMESTAMP_TYPE))
+    return rows.filter(pc.fill_null(is_young, True))

@@ -1,0 +1,179 @@
+"""Compile the hot loops once, at set-up, so that no run waits for it: `python -m jobs.operations.compile_kernels`.
+
+numba keeps what it compiled beside NUMBA_CACHE_DIR. The loops are compiled by using them, on a log of a few records, so
+that the types are those of a real run.
+"""
+
+import numpy as np
+
+from coordinator_core import codec
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.saved_logs import pack_offset_lane, unpack_offset_lane
+from coordinator_core.inference.configs import NO_CONFIGS
+from coordinator_core.inference.group_past import GroupedCommits
+from coordinator_core.inference.groups import judge_group
+from coordinator_core.inference.heard import hear_all, hear_holders, latest_of
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.ordering import ordered_by
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.share_log import (
+    ShareKeys,
+    ShareLog,
+    ShareStates,
+    ShareTransitions,
+    sorted_share_log,
+)
+from coordinator_core.inference.share_past import kept_of
+from coordinator_core.inference.shares import audit_share_log
+from coordinator_core.interning import Interner
+from coordinator_core.key_buckets import buckets_of, shared_out, slot_weights
+from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.fill import KeyValues, compare
+from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.lane_states import lane_state_of
+from coordinator_core.offsets.operations import operation_first_offsets
+from coordinator_core.share_state.lane import ShareStateLane
+from jobs.delta.parquet.warm_up import use_loops
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.consumer_offsets import RecordType
+from schemas.registry import REGISTRY
+from schemas.share_group_state import STATE_BATCH, ShareStateRecordType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+BATCHES_WITHOUT_ROOM = 1_000
+"""More than a lane begins with room for."""
+
+
+def offsets_log() -> bytes:
+    """A plain commit, a transactional one with its marker, and a tombstone."""
+    key_message, value_message = REGISTRY[OFFSETS_TOPIC][RecordType.OFFSET_COMMIT]
+    key = codec.encode_key(
+        OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, codec.make(key_message, group="g", topic="t", partition=0)
+    )
+    fields = codec.make(value_message, offset=1, metadata="m", topic_id=TOPIC_ID)
+    value = codec.encode_value(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, 4, fields)
+    return b"".join(
+        (
+            build_batch([Record(0, 1, key, value, ())]),
+            build_batch([Record(1, 2, key, value, ())], is_transactional=True, producer_id=1, producer_epoch=0),
+            build_marker(
+                offset=2, timestamp_ms=3, is_commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0
+            ),
+            build_batch([Record(3, 4, key, None, ())]),
+        )
+    )
+
+
+def share_log(batch_count: int = 1) -> bytes:
+    """A snapshot of so many state batches, an update over it, and a tombstone."""
+    snapshot, update = ShareStateRecordType.SHARE_SNAPSHOT, ShareStateRecordType.SHARE_UPDATE
+    batches = tuple(
+        codec.make(STATE_BATCH, first_offset=first, last_offset=first + 4, delivery_state=0, delivery_count=1)
+        for first in range(0, 10 * batch_count, 10)
+    )
+    records = []
+    for offset, record_type in enumerate((snapshot, update)):
+        key_message, value_message = REGISTRY[SHARE_TOPIC][record_type]
+        key = codec.make(key_message, group_id="g", topic_id=TOPIC_ID, partition=0)
+        value = codec.make(value_message, start_offset=0, state_batches=batches)
+        records.append(
+            Record(
+                offset,
+                offset,
+                codec.encode_key(SHARE_TOPIC, record_type, key),
+                codec.encode_value(SHARE_TOPIC, record_type, 0, value),
+                (),
+            )
+        )
+    records.append(Record(2, 2, records[0].key, None, ()))
+    return build_batch(records)
+
+
+def dump_records() -> PackableRecords:
+    """One record of a dump."""
+    data = np.frombuffer(NO_HEADERS, np.uint8)
+    parts = (data, np.zeros(1, np.int64), np.ones(1, np.int32))
+    return PackableRecords(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.bool_), *parts, *parts, *parts)
+
+
+def share_rows() -> ShareLog:
+    """What the audit reads of a share partition: two records, one of which hands a range back."""
+    two, one, of_kind = np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int8)
+    states = ShareStates(
+        key=np.zeros(2, np.int64),
+        log_offset=two,
+        at_ms=two,
+        record_kind=np.zeros(2, np.int8),
+        leader_epoch=two,
+        start_offset=two,
+        delivery_complete_count=two,
+        terminal_count=two,
+        is_complete=np.ones(2, np.bool_),
+        told_last=-np.ones(2, np.int64),
+    )
+    transitions = ShareTransitions(
+        log_offset=one + 1,
+        first_offset=one,
+        last_offset=one,
+        from_state=of_kind,
+        from_delivery_count=np.ones(1, np.int32),
+        to_state=of_kind,
+        to_delivery_count=np.ones(1, np.int32),
+        kind=of_kind,
+        released=of_kind - np.int8(1),
+    )
+    return sorted_share_log(ShareKeys(["g"], one, [TOPIC_ID], [None], one), states, transitions)
+
+
+def commits() -> GroupCommits:
+    """A commit and its repetition."""
+    of_partition, of_change, two = np.zeros(2, np.int32), np.zeros(2, np.int8), np.arange(2)
+    return GroupCommits(
+        ("t",), of_partition, of_partition, two, two, two, two, two, two, of_change, of_change, of_change > 0
+    )
+
+
+def compile_kernels() -> None:
+    """Use every compiled loop once."""
+    use_loops()
+    log = share_rows()
+    audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
+    audit.counted.counts(2)
+    kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
+    one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
+    hear_all(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
+    hear_holders(one, one, bounds, one, latest)
+    ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
+    judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
+    GroupedCommits.of_groups([("g", commits())]).kept()
+    pack_records(dump_records())
+    compare(*[KeyValues.of(decode_chunk(offsets_log()))] * 2)
+    for segment in (offsets_log(), share_log()):
+        scan_segment(segment, base_offset=0)
+        scan_segment(
+            b"\x01" + segment[1:] + bytes(100) + segment[:70], base_offset=0
+        )  # damaged: the search for the next batch
+    replay = OffsetsLogReplay()
+    replay.feed(decode_chunk(offsets_log()))
+    for is_share, batches in ((False, offsets_log()), (True, share_log())):
+        chunk = decode_chunk(batches)
+        for bucket in buckets_of(shared_out(slot_weights(chunk, is_share=is_share), 2), is_share=is_share):
+            bucket.own_records(chunk)
+    operation_first_offsets(decode_chunk(offsets_log()))  # records of batches, for the API
+    state = replay.export_state()
+    replay.finish()
+    # as a later night goes on, with more than there is room for at first
+    lane_state_of([state.lane, state.lane])
+    OffsetsLogReplay(OffsetsLogState(unpack_offset_lane(pack_offset_lane(state.lane)), state.groups))
+    Interner(key_capacity=1).reserve(2, 0)
+    ShareStateLane().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
+    lane = ShareStateLane()
+    lane.feed(decode_chunk(share_log()))
+    lane.finish()
+
+
+if __name__ == "__main__":
+    compile_kernels()

@@ -1,0 +1,369 @@
+"""maintain: tables stay quick to read and no larger than they have to be.
+
+OPTIMIZE merges small files (`jobs.operations.compaction`), VACUUM deletes files which no version that anybody may still
+read has, and what runs that broke off left behind. It may run beside a capture, which only ever adds; it keeps replay
+and audit from beginning meanwhile, and does not begin while one is at work. Every change of a table is one Delta
+transaction, so a run that breaks off has done some tables and not the others: run it again."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from coordinator_core.coverage import CoverageKind, subtract
+from jobs.bronze import coverage as coverage_rows
+from jobs.bronze.retention import tell_dropped
+from jobs.bronze.writer import OffsetRange, is_damaged, offsets_of
+from jobs.console.progress import Steps, size_text, summary_table
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.filesystems import delete_folder, filesystem_of
+from jobs.delta.locks import only_one
+from jobs.delta.replay_runs import WholeRun, broken_off
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.errors import SettingsError, WarehouseError
+from jobs.gold.audit import audit_application
+from jobs.operations.compaction import LogPartition, MergeWork, log_of, merge_files, merge_plan
+from jobs.operations.metrics import Metrics, job_of
+from jobs.settings import MaintainSettings, Settings
+from jobs.silver.checkpoints import read_watermarks
+from jobs.silver.replay import replay_application
+from jobs.spark.tasks import run_tasks
+from schemas.tables import TABLES
+from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS
+from schemas.tables.declare import Table
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.state import RUNS, STARTS
+
+HOUR_MS: Final = 3_600_000
+READERS_MS: Final = 7 * 24 * HOUR_MS
+"""What VACUUM leaves to readers without being told otherwise, as Delta itself does: a query that runs for days."""
+HELD_JOBS: Final = ("replay", "audit")
+"""Jobs which take rows out of tables: not beside this one."""
+STAGING: Final = "_staging"
+
+
+@dataclass(frozen=True, slots=True)
+class OldFiles:
+    """What of a table is older than its retention."""
+
+    before: datetime
+    dropped: tuple[TableFile, ...] = ()
+    """Files without any younger row."""
+    cut: tuple[TableFile, ...] = ()
+    """Files whose older rows go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What maintain goes by, for all tables."""
+
+    settings: MaintainSettings
+    clusters: tuple[str, ...]
+    holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
+    """Offsets which compaction left empty: no capture ever brings them."""
+    replayed: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
+    """Offsets whose replay is in silver and in the state."""
+    pinned: Mapping[str, frozenset[int]]
+    retention_hours: int
+    at: datetime
+    dry_run: bool
+
+    def keep(self, table: Table) -> list[int]:
+        """Versions of a table whose files VACUUM leaves."""
+        return sorted(self.pinned.get(table.full_name, ()))
+
+    def old_files(self, table: Table, files: Sequence[TableFile]) -> OldFiles:
+        """Files of a table with rows older than its retention.
+
+        Of bronze.record_batches whole files go, which were replayed, and the newest of a log partition stays: it says
+        up to where the log is known.
+        """
+        days = self.settings.retention_days.get(table.full_name)
+        if days is None or table.age_column is None:
+            return OldFiles(self.at)
+        before = self.at - timedelta(days=days)
+        age = table.age_column
+        dropped = [file for file in files if age in file.maximum and file.maximum[age] < before]
+        if table is not RECORD_BATCHES:
+            cut = [file for file in files if file not in dropped and age in file.minimum and file.minimum[age] < before]
+            return OldFiles(before, tuple(dropped), tuple(cut))
+        newest: dict[tuple[str, LogPartition], TableFile] = {}
+        for file in sorted(files, key=lambda file: file.maximum.get("last_offset", -1)):
+            if not is_damaged(file):
+                newest[log_of(file)] = file
+        return OldFiles(
+            before,
+            tuple(
+                file
+                for file in dropped
+                if not is_damaged(file)
+                and file is not newest[log_of(file)]
+                and not subtract([offsets_of(file)], self.replayed.get(log_of(file), ()))
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableDone:
+    """What was done to one table."""
+
+    name: str
+    file_count_before: int
+    file_count: int
+    size_bytes: int
+    left_out_count: int = 0
+    """Rows older than the table's retention which were taken out; at least so many, in a dry run."""
+    deleted_count: int = 0
+    """Files which VACUUM deleted, or would delete."""
+    orphan_count: int = 0
+    """Of what is left in the folder, files which no commit names: of runs under way, or broken off not long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainSummary:
+    """What maintain did, or would do."""
+
+    tables: tuple[TableDone, ...]
+    staging: tuple[str, ...] = field(default=())
+    """Folders of runs that broke off, under `_staging`, which were deleted."""
+
+
+def maintain(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    started_at: datetime,
+    tables: Sequence[str] = (),
+    vacuum_after_ms: int | None = None,
+    allows_short_retention: bool = False,
+    dry_run: bool = False,
+    metrics: Metrics | None = None,
+) -> MaintainSummary:
+    """Merge small files of tables, and delete what nobody can read any more. `tables`: full names, none for all.
+
+    `vacuum_after_ms`: how long VACUUM leaves files which were taken out; the setting by default. `dry_run`: only say
+    what would be done. Raises SettingsError for a table that is none, or a retention below what readers need;
+    WarehouseError while replay or audit is at work.
+    """
+    unknown = [name for name in tables if name not in TABLES]
+    if unknown:
+        raise SettingsError(f"there is no table {unknown[0]!r}; known are: {', '.join(TABLES)}")
+    retention_ms = settings.maintain.vacuum_after_ms if vacuum_after_ms is None else vacuum_after_ms
+    if retention_ms < READERS_MS and not allows_short_retention:
+        raise SettingsError(
+            f"VACUUM would delete files that a reader may still need: {retention_ms / HOUR_MS:g} hours is less than "
+            f"{READERS_MS / HOUR_MS:g}. With --allow-short-retention it does: let nobody read meanwhile"
+        )
+    clusters = clusters_of(warehouse)
+    with nobody_else(warehouse, clusters, since=started_at), job_of(None if dry_run else metrics, "maintain") as told:
+        plan = Plan(
+            settings=settings.maintain,
+            clusters=clusters,
+            holes=_compacted(warehouse, clusters),
+            replayed=_replayed(warehouse, clusters),
+            pinned=pinned_versions(warehouse, clusters),
+            retention_hours=retention_ms // HOUR_MS,
+            at=started_at,
+            dry_run=dry_run,
+        )
+        done = [
+            _maintain_table(session, warehouse, table, plan)
+            for table in TABLES.values()
+            if (not tables or table.full_name in tables) and warehouse.exists(table)
+        ]
+        staging = old_staging(warehouse, started_at - timedelta(milliseconds=retention_ms))
+        if not dry_run:
+            for folder in staging:
+                delete_folder(folder)
+        told.deleted_file_count = sum(table.deleted_count for table in done)
+    return MaintainSummary(tuple(done), tuple(staging))
+
+
+@contextmanager
+def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetime) -> Iterator[None]:
+    """While it lasts, nobody replays or audits a cluster of the warehouse, nor maintains it.
+
+    Raises WarehouseError, which says who is at work. On object stores each transaction says it for its table.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(only_one(warehouse, "maintain", "", since=since))
+        for cluster_id in clusters:
+            for job in HELD_JOBS:
+                stack.enter_context(only_one(warehouse, job, cluster_id, since=since, holder="maintain"))
+        yield
+
+
+def clusters_of(warehouse: Warehouse) -> tuple[str, ...]:
+    """Clusters of which the warehouse has anything."""
+    return tuple(
+        sorted(
+            {file.partition_values["cluster_id"] for t in (RECORD_BATCHES, STARTS, RUNS) for file in warehouse.files(t)}
+        )
+    )
+
+
+def writers_of(clusters: Iterable[str]) -> list[str]:
+    """Application ids of those which take rows out of tables, and which a swap of files must not cross."""
+    return [name(cluster_id) for cluster_id in clusters for name in (replay_application, audit_application)]
+
+
+def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[str, frozenset[int]]:
+    """By table, versions which readers are held at, or a replay that broke off is to be repeated with."""
+    pinned: dict[str, set[int]] = {}
+    for cluster_id in clusters:
+        whole = WholeRun.newest(warehouse, cluster_id)
+        gold = WholeAudit.newest(warehouse, cluster_id)
+        versions = {name: (gold if table in GOLD_TABLES else whole).version_of(table) for name, table in TABLES.items()}
+        start = broken_off(warehouse, cluster_id, whole)
+        if start is not None:
+            versions |= {
+                RECORD_BATCHES.full_name: start.bronze_version,
+                TOPICS.full_name: start.told_topics_version,
+                CONFIGS.full_name: start.told_configs_version,
+            }
+        for name, version in versions.items():
+            # where it cannot be read any more there is nothing to keep
+            if version is not None and version >= 0 and warehouse.has_version(TABLES[name], version):
+                pinned.setdefault(name, set()).add(version)
+    return {name: frozenset(versions) for name, versions in pinned.items()}
+
+
+def _replayed(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, LogPartition], Sequence[OffsetRange]]:
+    """Nothing of a cluster whose last replay broke off: what it was made of is still needed."""
+    replayed: dict[tuple[str, LogPartition], Sequence[OffsetRange]] = {}
+    for cluster_id in clusters:
+        whole = WholeRun.newest(warehouse, cluster_id)
+        if broken_off(warehouse, cluster_id, whole) is None:
+            for log, watermark in read_watermarks(whole).items():
+                replayed[cluster_id, log] = watermark.replayed
+    return replayed
+
+
+def _compacted(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, LogPartition], list[OffsetRange]]:
+    """Offsets which compaction left empty: no capture ever brings them."""
+    holes = {}
+    for cluster_id in clusters:
+        coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
+        for log, ranges in coverage.items():
+            holes[cluster_id, log] = [(r.from_offset, r.to_offset) for r in ranges if r.kind is CoverageKind.COMPACTED]
+    return holes
+
+
+def _maintain_table(session: SparkSession, warehouse: Warehouse, table: Table, plan: Plan) -> TableDone:
+    version = warehouse.version(table)
+    files = warehouse.files(table, version)
+    old = plan.old_files(table, files)
+    works = merge_plan(
+        [file for file in files if file not in old.dropped and file not in old.cut],
+        warehouse.target(table),
+        file_bytes=plan.settings.file_bytes,
+        file_count_min=plan.settings.merge_file_count_min,
+        holes=plan.holes,
+    )
+    works += [MergeWork(warehouse.target(table), (file,), old.before) for file in old.cut]
+    deleted = warehouse.unreferenced(table, retention_hours=plan.retention_hours, keep_versions=plan.keep(table))
+    left_out_count = sum(file.row_count or 0 for file in old.dropped)
+    if not plan.dry_run:
+        if works or old.dropped:
+            left_out_count += _swap(session, warehouse, table, works, old, version, plan)
+        warehouse.vacuum(table, retention_hours=plan.retention_hours, keep_versions=plan.keep(table))
+        if works or old.dropped or deleted:
+            warehouse.checkpoint(table)
+    orphans = warehouse.unreferenced(table, retention_hours=0, orphans_only=True)
+    left = files if plan.dry_run else warehouse.files(table)
+    return TableDone(
+        table.full_name,
+        file_count_before=len(files),
+        file_count=len(files) - len(old.dropped) - sum(len(work.files) - 1 for work in works),
+        size_bytes=sum(file.size_bytes for file in left),
+        left_out_count=left_out_count,
+        deleted_count=len(deleted),
+        orphan_count=len(set(orphans) - set(deleted)),
+    )
+
+
+def _swap(
+    session: SparkSession,
+    warehouse: Warehouse,
+    table: Table,
+    works: Sequence[MergeWork],
+    old: OldFiles,
+    version: int,
+    plan: Plan,
+) -> int:
+    """Put merged files in place of small ones, take old ones out; rows which were left out of those that were cut."""
+    done = run_tasks(session, merge_files, works, f"files of {table.full_name}")
+    for work, merged in zip(works, done, strict=True):
+        if work.keep_from is None and merged.left_out_count:
+            raise WarehouseError(
+                f"{table.full_name}: merged files lack {merged.left_out_count} rows: left as they were"
+            )
+    if old.dropped and table is RECORD_BATCHES:
+        # first: a range which is told and still there does no harm, one which is gone and not told would be read again
+        tell_dropped(warehouse, old.dropped, at=plan.at)
+    left_out_count = sum(merged.left_out_count for merged in done)
+    warehouse.swap(
+        table,
+        [*old.dropped, *(file for merged in done for file in merged.removed)],
+        [file for merged in done for file in merged.added],
+        version=version,
+        at=plan.at,
+        writers=writers_of(plan.clusters),
+        changes_rows=bool(old.dropped or left_out_count),
+    )
+    return left_out_count
+
+
+def old_staging(warehouse: Warehouse, before: datetime) -> list[str]:
+    """Folders under `_staging` in which no file is newer: runs that broke off left them."""
+    filesystem, path = filesystem_of(f"{warehouse.root}/{STAGING}")
+    if filesystem.get_file_info(path).type != fs.FileType.Directory:
+        return []
+    newest: dict[str, datetime] = {}
+    for info in filesystem.get_file_info(fs.FileSelector(path, recursive=True)):
+        parts = info.path[len(path) :].strip("/").split("/")
+        if len(parts) > 2 and info.type == fs.FileType.File:  # _staging/<of what>/<run>/...
+            folder = "/".join(parts[:2])
+            # a store that keeps no times (HDFS, as delta-rs lists it) has none that is surely old
+            at = info.mtime or datetime.max.replace(tzinfo=before.tzinfo)
+            newest[folder] = max(newest.get(folder, at), at)
+    return sorted(f"{warehouse.root}/{STAGING}/{folder}" for folder, at in newest.items() if at < before)
+
+
+def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> None:
+    """The tables, and what is left over."""
+    steps.facts["maintained"] = {
+        "is_dry_run": dry_run,
+        "tables": {
+            done.name: {name: value for name, value in asdict(done).items() if name != "name"}
+            for done in summary.tables
+        },
+        "staging": list(summary.staging),
+    }
+    rows = [
+        (
+            done.name,
+            done.file_count_before,
+            done.file_count,
+            size_text(done.size_bytes),
+            done.left_out_count,
+            done.deleted_count,
+            done.orphan_count,
+        )
+        for done in summary.tables
+    ]
+    columns = ("table", "files before", "files", "size", "rows too old", "deleted", "of no commit")
+    steps.table(summary_table("would be maintained" if dry_run else "maintained", columns, rows))
+    orphan_count = sum(done.orphan_count for done in summary.tables)
+    if orphan_count:
+        steps.say(
+            f"{orphan_count:,} files are named by no commit: runs under way write them, or runs that broke off left "
+            "them; these go once they are older than the retention"
+        )
+    for folder in summary.staging:
+        steps.say(f"{'would delete' if dry_run else 'deleted'} {folder}: a run that broke off left it")

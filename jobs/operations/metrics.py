@@ -1,0 +1,230 @@
+"""Metrics of the runs: a row in state.run_metrics for each job of a run, and a Prometheus textfile for who watches.
+
+The textfile is what node_exporter's textfile collector reads: `[metrics] textfile` names it, each job writes one of its
+own beside it (`groupledger.prom` -> `groupledger.replay.prom`), always whole. Metrics never make a run fail: what keeps
+them from being written is said, and the run goes on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from coordinator_core.ledger import LedgerCounts
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import WarehouseError
+from schemas.tables.state import RUN_METRICS
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+FAILED: Final = 1
+ATTEMPTS: Final = 3
+"""Two jobs of a cluster may end at the same moment; each writes a row of its own."""
+
+OF_RUN: Final[Mapping[str, str]] = {
+    "run_start_timestamp_seconds": "When the last run of the job began.",
+    "run_end_timestamp_seconds": "When it ended.",
+    "run_success_timestamp_seconds": "When the job last ended without an error.",
+    "run_duration_seconds": "How long the last run took.",
+    "run_exit_code": "How it ended: 0 done, 1 failed, 3 done but something is missing or was quarantined.",
+}
+"""Gauges of every job, by cluster and job."""
+COUNTS: Final[Mapping[str, str]] = {
+    "batch_count": "Record batches which the last run captured or replayed.",
+    "record_count": "Records in them.",
+    "size_bytes": "Bytes which the last run captured, as on Kafka's disk.",
+    "row_count": "Rows which the last run wrote, all tables together.",
+    "gap_count": "Stretches of the log which are missing or damaged, in all that is captured.",
+    "quarantined_row_count": "Rows in bronze.quarantine.",
+    "deleted_file_count": "Files which the last run deleted.",
+}
+"""Gauges that some jobs have, by cluster and job; columns of state.run_metrics."""
+LEDGER: Final = "ledger_records"
+TABLE_ROWS: Final = "written_rows"
+LAG_RECORDS: Final = "capture_lag_records"
+LAG_SECONDS: Final = "capture_lag_seconds"
+LABELLED: Final[Mapping[str, tuple[str, str]]] = {
+    LEDGER: ("outcome", "Records of the last replay by what became of them: records in = the sum of all others."),
+    TABLE_ROWS: ("table", "Rows which the last run wrote."),
+    LAG_RECORDS: ("topic", "Records by which bronze is behind the ends of the live logs."),
+    LAG_SECONDS: ("topic", "Age of the last captured batch of a log partition that has more."),
+}
+"""Gauges with a label of their own beside cluster and job."""
+PREFIX: Final = "groupledger_"
+
+
+def metric_names() -> frozenset[str]:
+    """All that may stand in a textfile."""
+    return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED))
+
+
+@dataclass(slots=True)
+class JobRun:
+    """What one job of a run has to tell; the job fills it in. None: it has no such number."""
+
+    exit_code: int = 0
+    batch_count: int | None = None
+    record_count: int | None = None
+    size_bytes: int | None = None
+    row_counts: Mapping[str, int] = field(default_factory=dict)
+    """Rows written, by full name of the table."""
+    gap_count: int | None = None
+    quarantined_row_count: int | None = None
+    deleted_file_count: int | None = None
+    ledger: LedgerCounts | None = None
+    lag: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By topic: (records, seconds) behind the live log."""
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows written, in all."""
+        return sum(self.row_counts.values()) if self.row_counts else None
+
+
+class Metrics:
+    """Where the jobs of one run tell their metrics."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        *,
+        cluster_id: str,
+        run_id: str,
+        clock: Callable[[], datetime],
+        textfile: str = "",
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self._run_id = run_id
+        self._clock = clock
+        self._textfile = Path(textfile) if textfile else None
+        self._say = say
+
+    @contextmanager
+    def job(self, name: str) -> Iterator[JobRun]:
+        """While a job of the run lasts. One that ends in an error has failed, and is told of all the same."""
+        run = JobRun()
+        started_at = self._clock()
+        try:
+            yield run
+        except BaseException:
+            run.exit_code = FAILED
+            raise
+        finally:
+            ended_at = self._clock()
+            self._guarded(lambda: self._append(name, run, started_at, ended_at))
+            self.expose(name, run, started_at, ended_at)
+
+    def expose(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
+        """Write the textfile of a job, if one is wanted: whole, or not at all."""
+        if self._textfile is not None:
+            from prometheus_client import write_to_textfile  # noqa: PLC0415  (most runs write none)
+
+            path = textfile_of(self._textfile, name)
+            self._guarded(lambda: write_to_textfile(str(path), self._registry(name, run, started_at, ended_at)))
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except (WarehouseError, OSError) as error:
+            self._say(f"metrics of this run are not written, all else is: {error}")
+
+    def _append(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
+        row: dict[str, Any] = {
+            "cluster_id": self._cluster_id,
+            "run_id": self._run_id,
+            "job": name,
+            "started_at": started_at,
+            "ended_at": ended_at,
+            "exit_code": run.exit_code,
+            **{count: getattr(run, count) for count in COUNTS},
+            "row_counts": list(run.row_counts.items()),
+            "ledger": [] if run.ledger is None else list(ledger_counts(run.ledger).items()),
+            "lag_records": [(topic, records) for topic, (records, _) in run.lag.items()],
+        }
+        table = pa.Table.from_pylist([row], schema=arrow_schema(RUN_METRICS))
+        app_id = f"groupledger/metrics/{self._cluster_id}"
+        for left in reversed(range(ATTEMPTS)):
+            version = 1 + self._warehouse.last_version(RUN_METRICS, app_id)
+            try:
+                if not self._warehouse.write(RUN_METRICS, table, app_id=app_id, version=version).skipped:
+                    return
+            except WarehouseError:
+                if not left:
+                    raise
+
+    def _registry(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> "CollectorRegistry":
+        from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415
+
+        registry = CollectorRegistry()
+        labels = {"cluster_id": self._cluster_id, "job": name}
+
+        def gauge(metric: str, about: str, value: float, **more: str) -> None:
+            made = gauges.get(metric)
+            if made is None:
+                made = gauges[metric] = Gauge(PREFIX + metric, about, [*labels, *more], registry=registry)
+            made.labels(**labels, **more).set(value)
+
+        gauges: dict[str, Gauge] = {}
+        success_at = ended_at if run.exit_code != FAILED else self._last_success(name)
+        of_run = {
+            "run_start_timestamp_seconds": started_at.timestamp(),
+            "run_end_timestamp_seconds": ended_at.timestamp(),
+            "run_success_timestamp_seconds": None if success_at is None else success_at.timestamp(),
+            "run_duration_seconds": (ended_at - started_at).total_seconds(),
+            "run_exit_code": run.exit_code,
+        }
+        for metric, about in OF_RUN.items():
+            value = of_run[metric]
+            if value is not None:
+                gauge(metric, about, value)
+        for metric, about in COUNTS.items():
+            count = getattr(run, metric)
+            if count is not None:
+                gauge(metric, about, count)
+        labelled: dict[str, Mapping[str, float | None]] = {
+            LEDGER: {} if run.ledger is None else ledger_counts(run.ledger),
+            TABLE_ROWS: run.row_counts,
+            LAG_RECORDS: {topic: records for topic, (records, _) in run.lag.items()},
+            LAG_SECONDS: {topic: seconds for topic, (_, seconds) in run.lag.items()},
+        }
+        for metric, (label, about) in LABELLED.items():
+            for of, number in labelled[metric].items():
+                if number is not None:
+                    gauge(metric, about, number, **{label: of})
+        return registry
+
+    def _last_success(self, name: str) -> datetime | None:
+        rows = self._warehouse.read(
+            RUN_METRICS, ["ended_at", "exit_code"], where={"cluster_id": self._cluster_id, "job": name}
+        ).to_pylist()
+        return max((row["ended_at"] for row in rows if row["exit_code"] != FAILED), default=None)
+
+
+def job_of(metrics: Metrics | None, name: str) -> AbstractContextManager[JobRun]:
+    """`metrics.job(name)`, also where nobody wants metrics."""
+    return nullcontext(JobRun()) if metrics is None else metrics.job(name)
+
+
+def ledger_counts(counts: LedgerCounts) -> dict[str, int]:
+    """What became of records, by name."""
+    return {
+        "decoded": counts.decoded_count,
+        "tombstone": counts.tombstone_count,
+        "control": counts.control_count,
+        "not_used": counts.not_used_count,
+        "unknown_type": counts.unknown_type_count,
+        "quarantined": counts.quarantined_count,
+    }
+
+
+def textfile_of(textfile: Path, job: str) -> Path:
+    """The file of one job: jobs end at times of their own, and a file is written as a whole."""
+    return textfile.with_name(f"{textfile.stem}.{job}{textfile.suffix or '.prom'}")

@@ -1,0 +1,299 @@
+"""nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from coordinator_core.ledger import LedgerCounts
+from jobs.bronze.capture import CaptureSummary, capture
+from jobs.bronze.coverage import hole_count
+from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
+from jobs.console.command_name import command
+from jobs.console.progress import Steps, size_text, summary_table
+from jobs.delta.warehouse import Warehouse
+from jobs.gold.audit import audit
+from jobs.operations.ledger import ledger_line, total
+from jobs.operations.metrics import Metrics, job_of
+from jobs.queries.findings import findings, groups_not_judged, lines
+from jobs.queries.sql import has_metastore, publish
+from jobs.settings import Settings, option_words, options_of, source_line
+from jobs.silver.hot_logs import CutRule
+from jobs.silver.privacy import host_pseudonyms
+from jobs.silver.replay import ReplaySummary, replay
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.state import RUNS
+
+DONE: Final = 0
+FAILED: Final = 1
+CLUSTER_OPTION: Final = "--cluster-id"
+COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
+INCOMPLETE: Final = 3
+"""Done, but something was quarantined or is missing."""
+
+
+def run_nightly(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
+) -> int:
+    """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look; write the report
+    if the settings ask for it. Gives the exit code."""
+    code = run_catch_up(
+        session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
+    )
+    if code != FAILED:
+        audited = run_audit(
+            session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
+        )
+        code = max(code, audited)
+        tell_findings(warehouse, settings, steps)
+        if settings.report_file:
+            from jobs.report.run import tell_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
+
+            tell_report(warehouse, settings, output=settings.report_file, made_at=started_at, steps=steps)
+    return code
+
+
+def run_catch_up(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
+) -> int:
+    """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
+    _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+
+
+def run_capture(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None = None,
+) -> int:
+    """Capture what is new, and say what that was and which log partitions are in no source. Gives the exit code."""
+    code = _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    for line in missing_lines(coordinator_ends(warehouse, settings)):
+        steps.say(line)
+    return code
+
+
+def _capture(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    metrics: Metrics | None,
+) -> int:
+    steps.say(source_line(settings))
+    with job_of(metrics, "capture") as told:
+        with steps.step("capture"):
+            summary = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
+        told.batch_count, told.record_count = summary.batch_count, summary.record_count
+        told.size_bytes, told.gap_count = summary.size_bytes, summary.gap_count
+        missing = _missing(coordinator_ends(warehouse, settings))
+        told.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
+    tell_capture(summary, settings, steps)
+    steps.facts["captured"]["missing_log_partitions"] = missing
+    return told.exit_code
+
+
+def run_audit(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    rebuild: bool = False,
+    metrics: Metrics | None = None,
+) -> int:
+    """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
+    exit code: INCOMPLETE where a group could not be judged."""
+    with job_of(metrics, "audit") as told, steps.step("audit"):
+        summary = audit(
+            session,
+            warehouse,
+            cluster_id=settings.cluster_id,
+            inference=settings.inference,
+            run_id=run_id,
+            started_at=started_at,
+            cut=CutRule(settings.cut_records_min, settings.batch_decompressed_bytes_max),
+            rebuild=rebuild,
+        )
+        told.row_counts = summary.row_counts
+        unjudged = groups_not_judged(warehouse, settings.cluster_id)
+        told.exit_code = INCOMPLETE if unjudged else DONE
+    if summary.replaced_version is not None:
+        steps.say(f"gold is of {summary.replaced_version}: made anew")
+    steps.facts["inferred"] = {"is_new": not summary.skipped, "row_counts": dict(sorted(summary.row_counts.items()))}
+    if not summary.skipped:
+        steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
+    if has_metastore(session):
+        with steps.step("tables, views and functions in the metastore"):
+            publish(session, warehouse)
+    return told.exit_code
+
+
+def run_replay(
+    session: SparkSession,
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    run_id: str,
+    started_at: datetime,
+    steps: Steps,
+    rebuild: bool = False,
+    metrics: Metrics | None = None,
+) -> int:
+    """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
+    with job_of(metrics, "replay") as told:
+        with steps.step("replay"):
+            summary = replay(
+                session,
+                warehouse,
+                cluster_id=settings.cluster_id,
+                run_id=run_id,
+                started_at=started_at,
+                batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
+                cut_records_min=settings.cut_records_min,
+                rebuild=rebuild,
+                hosts=host_pseudonyms(settings),
+            )
+        told.ledger = total(summary.counts)
+        told.record_count = 0 if summary.skipped else told.ledger.record_count
+        told.row_counts = summary.row_counts
+        told.gap_count = hole_count(warehouse, settings.cluster_id)
+        told.quarantined_row_count = summary.quarantined_row_count
+        ends = coordinator_ends(warehouse, settings)
+        told.exit_code = tell_replay(summary, settings, told.gap_count, steps, ends)
+    return told.exit_code
+
+
+def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:
+    """What was captured, by topic."""
+    rows = [
+        (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
+        for topic, count in summary.topics.items()
+    ]
+    steps.facts["captured"] = {
+        "topics": {
+            topic: {
+                "log_partition_count": count.partition_count,
+                "batch_count": count.batch_count,
+                "record_count": count.record_count,
+                "size_bytes": count.size_bytes,
+            }
+            for topic, count in summary.topics.items()
+        },
+        "quarantined_count": summary.quarantined_count,
+        "hole_count": summary.gap_count,
+        "notes": list(summary.notes),
+        "faults": list(summary.faults),
+    }
+    steps.table(summary_table("captured", ("topic", "partitions", "new batches", "records", "size"), rows))
+    for note in summary.notes:
+        steps.say(note)
+    if not summary.is_clean:
+        for fault in summary.faults:
+            steps.say(fault)
+        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + option_words(settings))
+        steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
+
+
+def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogEnds]:
+    """Of the coordinator topics that are to be read, which log partitions there are."""
+    ends = log_ends(warehouse, settings.cluster_id, settings=settings.partition_counts)
+    return {topic: it for topic, it in ends.items() if topic in settings.topics}
+
+
+def _missing(ends: Mapping[str, LogEnds]) -> dict[str, list[int]]:
+    """Log partitions that are in no source, by topic."""
+    return {topic: list(it.missing) for topic, it in ends.items() if it.missing}
+
+
+def tell_replay(
+    summary: ReplaySummary, settings: Settings, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
+) -> int:
+    """The tables, the ledger by topic and in all, what is missing, and where to look next."""
+    if summary.replaced_version is not None:
+        steps.say(f"silver is of {summary.replaced_version}: made anew")
+    if summary.skipped:
+        steps.say("nothing new since the last run: the tables are as they were (--rebuild replays all the same)")
+    else:
+        steps.table(summary_table("replayed", ("table", "rows"), sorted(summary.row_counts.items())))
+    counts = {topic: summary.counts[topic] for topic in sorted(summary.counts)}
+    columns = ("topic", "records in", "decoded", "tombstones", "control", "not used", "unknown type", "quarantined")
+    steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
+    all_counts = total(counts)
+    steps.say(ledger_line(all_counts))
+    steps.facts["replayed"] = {
+        "is_new": not summary.skipped,
+        "row_counts": dict(sorted(summary.row_counts.items())),
+        "quarantined_count": summary.quarantined_row_count,
+        "hole_count": missing,
+        "missing_log_partitions": _missing(ends),
+    }
+    steps.facts["ledger"] = {
+        **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
+        "total": dataclasses.asdict(all_counts),
+    }
+    if summary.quarantined_row_count:
+        steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
+    if missing:
+        steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
+    for line in missing_lines(ends):
+        steps.say(line)
+    show = command("sql -e 'show tables in silver'" + option_words(settings))
+    steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
+    if not all_counts.is_balanced:
+        return FAILED
+    is_missing = missing or _missing(ends)
+    return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
+
+
+def _cells(counts: LedgerCounts) -> tuple[int, ...]:
+    return (
+        counts.record_count,
+        counts.decoded_count,
+        counts.tombstone_count,
+        counts.control_count,
+        counts.not_used_count,
+        counts.unknown_type_count,
+        counts.quarantined_count,
+    )
+
+
+def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
+    """What gold and coverage say at a glance, and where to look next."""
+    found = findings(warehouse, settings.cluster_id)
+    steps.facts["found"] = found.as_json()
+    options = options_of(settings)
+    clusters = pc.unique(warehouse.read(RUNS, ["cluster_id"])["cluster_id"])
+    if CLUSTER_OPTION not in options and len(clusters) > 1:
+        # SQL shows all clusters unless one is named: the rows would be more than were counted
+        options += [CLUSTER_OPTION, settings.cluster_id]
+    for line in lines(found, options):
+        steps.say(line)

@@ -1,0 +1,214 @@
+"""simulate: a scenario file -> the logs of a cluster's coordinators, as brokers write them, and the truth beside them.
+
+Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log directory, and `<output>/truth/*.jsonl`: its
+format is in the docstring of `coordinator_core.simulate`. One scenario and one seed give the same bytes, always.
+"""
+
+import json
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+from coordinator_core.log.write import (
+    SegmentRules,
+    leader_epoch_checkpoint,
+    offset_checkpoint,
+    partition_metadata,
+    segment_files,
+)
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.simulate.errors import ScenarioError
+from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.world import Summary, World
+from jobs.console.command_name import command
+from jobs.console.output import csv_line
+from jobs.errors import JobError
+from jobs.settings import PROJECT_ROOT
+
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+"""Beside the folders: from where on a broker serves a log."""
+
+SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A scenario file above this is none."""
+
+
+class SimulateError(JobError):
+    """The simulation cannot be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a simulation wrote."""
+
+    summary: Summary
+    output: str
+    log_partition_count: int
+    record_count: int
+    """Records and markers of all logs."""
+    size_bytes: int
+    """Of the segments."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return asdict(self)
+
+
+class TruthFiles:
+    """Writes the truth, one file open for each kind of line."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._files: dict[str, IO[str]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def write(self, file: str, facts: dict[str, Any]) -> None:
+        """Add a line."""
+        lines = self._files.get(file)
+        if lines is None:
+            path = self._folder / f"{file}.jsonl"
+            lines = self._stack.enter_context(path.open("w", encoding="utf-8", newline="\n", buffering=1 << 20))
+            self._files[file] = lines
+        plain = {name: _in_order(value) for name, value in facts.items()}
+        lines.write(json.dumps(plain, separators=(",", ":"), default=_plain) + "\n")
+
+
+def _in_order(value: Any) -> Any:
+    """Maps below the first level by key: dumps of coordinators come in the order of Python's hashes."""
+    if isinstance(value, dict):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    """Sets go sorted; bytes do not belong into the truth."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no place in the truth")
+
+
+def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Written:
+    """Run a scenario and write what came of it; `output` is a local folder, new or empty.
+
+    Raises SimulateError where the file cannot be read or is no scenario, or where there is something in the folder.
+    """
+    scenario = read_scenario(scenario_file)
+    root = Path(output).expanduser()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
+    try:
+        with TruthFiles(root / "truth") as truth:
+            world = World(scenario, truth, seed=seed)
+            summary = world.run()
+        (root / "truth" / "scenario.json").write_text(_frame(scenario, summary), encoding="utf-8")
+        record_count = size_bytes = partition_count = 0
+        start_offsets = {}
+        for log, topic_id in world.logs():
+            partition_count += 1
+            record_count += log.end_offset
+            size_bytes += write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)
+            if log.log_start_offset:
+                start_offsets[log.topic, log.partition] = log.log_start_offset
+        checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
+        (root / "logs" / checkpoint.name).write_bytes(checkpoint.data)
+    except OSError as error:
+        raise SimulateError(f"cannot write {error.filename or output}: {error.strerror}") from error
+    return Written(summary, output, partition_count, record_count, size_bytes)
+
+
+def read_scenario(scenario_file: str) -> Scenario:
+    """The scenario of a file; one that is not there is looked for among those that come with the project, so that
+    `scenarios/bad-day.toml` is right in any folder. Raises SimulateError, which says what to do."""
+    path = Path(scenario_file).expanduser()
+    if not path.exists() and (PROJECT_ROOT / path).is_file():
+        path = PROJECT_ROOT / path
+    try:
+        if path.stat().st_size > SCENARIO_BYTES_MAX:
+            raise SimulateError(f"{scenario_file} is larger than any scenario: name a TOML file")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SimulateError(f"cannot read the scenario {scenario_file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SimulateError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
+    try:
+        return parse_scenario(text, path.name)
+    except ScenarioError as error:
+        raise SimulateError(str(error)) from error
+
+
+def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> int:
+    """Write the folder of a log partition as its leader has it; bytes of its segments."""
+    target = folder / f"{log.topic}-{log.partition}"
+    target.mkdir(parents=True)
+    size_bytes = 0
+    # Also what is below the log start offset: brokers delete whole segments only.
+    batches = (batch.data for batch in log.stored_batches())
+    for file in segment_files(batches, rules=SegmentRules(segment_bytes)):
+        (target / file.name).write_bytes(file.data)
+        size_bytes += len(file.data) if file.name.endswith(".log") else 0
+    epochs = [(entry.leader_epoch, entry.start_offset) for entry in log.epochs]
+    for file in (leader_epoch_checkpoint(epochs), partition_metadata(topic_id)):
+        (target / file.name).write_bytes(file.data)
+    return size_bytes
+
+
+def tell(written: Written, output_format: str) -> None:
+    """Print what was written: one JSON object, CSV lines of name and value, or lines for people."""
+    if output_format == "json":
+        sys.stdout.write(json.dumps(written.as_json()) + "\n")
+        return
+    summary = written.summary
+    rows: list[tuple[str, int | str]] = [
+        ("scenario", summary.scenario),
+        ("seed", summary.seed),
+        ("simulated", f"{_time_text(summary.from_ms)} to {_time_text(summary.to_ms)}"),
+        ("groups", summary.group_count),
+        ("clients", summary.client_count),
+        ("requests served", summary.request_count),
+        ("heartbeats left out", summary.skipped_heartbeat_count),
+        ("log partitions", written.log_partition_count),
+        ("records", written.record_count),
+        ("bytes of segments", written.size_bytes),
+        *((f"truth: {file}", count) for file, count in summary.truth_lines.items()),
+        ("output", written.output),
+    ]
+    if output_format == "csv":
+        sys.stdout.writelines(map(csv_line, [("name", "value"), *rows]))
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        sys.stdout.write(f"{name:<{width}}  {value:,}\n" if isinstance(value, int) else f"{name:<{width}}  {value}\n")
+    following = command(f"nightly --segments {shlex.quote(str(Path(written.output) / 'logs'))} --warehouse DIR")
+    sys.stdout.write(f"next: {following}\n")
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _frame(scenario: Scenario, summary: Summary) -> str:
+    """What holds for the whole run."""
+    facts = {
+        "name": scenario.name,
+        "about": scenario.about,
+        "seed": summary.seed,
+        "from_ms": summary.from_ms,
+        "to_ms": summary.to_ms,
+        "brokers": scenario.cluster.brokers,
+        "consumer_offsets_partitions": scenario.cluster.consumer_offsets_partitions,
+        "share_group_state_partitions": scenario.cluster.share_group_state_partitions,
+    }
+    return json.dumps(facts, indent=2) + "\n"

@@ -1,0 +1,927 @@
+"""Silver at a time: groups, members, committed offsets and share partitions as the coordinators had them then.
+
+Files are read with pyarrow, row groups that cannot matter left out: no Spark is needed. Ids are compared as values and
+reach no query text, so whatever they hold they match themselves and nothing else.
+
+At a time T holds what was written until T, T included. Intervals tell it by their ends; what an interval only knows
+for its own end (epochs, states) comes from the events until T. In a log partition whose records go back in time, or
+have none, T is one or more places (`coordinator_core.moments`), and what holds there is decided by log offsets. Where a
+coordinator topic got more partitions, a group is where Kafka looks for it (`jobs.silver.homes`).
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache, partial, reduce
+from operator import and_, itemgetter
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from coordinator_core.inference.columns import distinct, numbered_pairs
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.java.hash_codes import string_order
+from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.moments import NO_TIME, filled, is_regular, log_ends_at, unplaced_at
+from jobs.delta.arrow_columns import (
+    as_read,
+    codes_of,
+    columns_read,
+    dicts_of,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    texts_of,
+)
+from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.errors import JobError
+from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
+from schemas import consumer_offsets, share_group_state
+from schemas.tables.bronze import COVERAGE, END_OFFSETS
+from schemas.tables.declare import STRING, Table
+from schemas.tables.silver import (
+    COORDINATOR_PARTITIONS,
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_PARTITION_STATES,
+)
+
+CLASSIC: Final = "CLASSIC"
+CONSUMER: Final = "CONSUMER"
+SHARE: Final = "SHARE"
+STREAMS: Final = "STREAMS"
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
+ask for."""
+INITIAL_ASSIGNMENT_EPOCH: Final = 1
+"""Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
+STABLE_MEMBER: Final = "STABLE"
+
+SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
+"""A sampled log end which is older than this says nothing of the lag now, by default."""
+
+COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset", "log_partition")
+COMMIT_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome", "change")
+INTERVAL_COLUMNS: Final = ("valid_from", "valid_to", "to_log_offset")
+ASSIGNMENT_COLUMNS: Final = (
+    "group_id",
+    "member_id",
+    "topic",
+    "topic_id",
+    "partition",
+    "assignment",
+    "task_type",
+    "log_partition",
+)
+SHARE_STATE_COLUMNS: Final = (
+    "group_id",
+    "topic_id",
+    "topic",
+    "partition",
+    "log_partition",
+    "log_offset",
+    "valid_from",
+    "record_kind",
+    "start_offset",
+    "leader_epoch",
+    "delivery_complete_count",
+)
+SHARE_STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
+COMMIT_VALUES: Final = ("applied_at", "committed_offset", "leader_epoch", "topic_id", "change")
+PAST_COLUMNS: Final = (
+    "group_id",
+    "log_partition",
+    "log_offset",
+    "event_index",
+    "event_type",
+    "at",
+    "generation",
+    "member_id",
+    "details",
+)
+RECORD_TIMES: Final = (
+    (GROUP_EVENTS, "log_offset", "at"),
+    (GROUP_GENERATIONS, "from_log_offset", "valid_from"),
+    (GROUP_MEMBERS, "from_log_offset", "valid_from"),
+    (MEMBER_ASSIGNMENTS, "from_log_offset", "valid_from"),
+)
+"""Tables with rows of groups' own records, and their columns of the records' log offsets and times."""
+CLOCK_ROWS_MAX: Final = 5_000_000
+"""So many commits or share states are gone through for places in which the time goes back, where all groups are asked
+for: of more of them the groups' own records decide, which are few."""
+GROUPS_LOG: Final = consumer_offsets.TOPIC
+SHARES_LOG: Final = share_group_state.TOPIC
+
+LogPartition = tuple[str, int]
+"""(topic, partition)"""
+Row = Mapping[str, Any]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ArgumentError(JobError):
+    """An argument of the command line is wrong."""
+
+    exit_code = 2
+
+
+class NoSuchGroupError(JobError):
+    """Groups that were asked for by name are not there at that time."""
+
+
+def parse_time(text: str) -> int:
+    """Epoch milliseconds of a time given as such, or as ISO 8601 (UTC unless it says otherwise).
+
+    Raises ArgumentError.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdecimal():
+        timestamp_ms = int(text)
+        _refuse_other_unit(text, timestamp_ms)
+    else:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise ArgumentError(
+                f"{text[:50]!r} is no time: give ISO 8601, as 2026-11-20T03:12:00Z, or epoch milliseconds"
+            ) from None
+        timestamp_ms = epoch_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
+    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+        raise ArgumentError(f"{text[:50]!r} is out of range")
+    return timestamp_ms
+
+
+NUMBER_MS_MIN: Final = 10**11
+"""March 1973. Seconds since 1970 come up to it in the year 5138: a smaller number is no milliseconds of Kafka's."""
+NUMBER_MS_END: Final = 10**14
+"""The year 5138. Microseconds have been above it since 1973."""
+OTHER_UNITS: Final = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
+
+
+def _refuse_other_unit(text: str, number: int) -> None:
+    """Raise ArgumentError for a number which as milliseconds would be far from any time of Kafka's."""
+    if NUMBER_MS_MIN <= number < NUMBER_MS_END:
+        return
+    for unit, factor, divisor in OTHER_UNITS:
+        meant_ms = number * factor // divisor
+        if NUMBER_MS_MIN <= meant_ms < min(NUMBER_MS_END, TIMESTAMP_MS_MAX):
+            year = (
+                f"a time in {datetime.fromtimestamp(number / 1000, UTC).year}"
+                if number <= TIMESTAMP_MS_MAX
+                else "no time"
+            )
+            raise ArgumentError(
+                f"{text} is {year} in milliseconds: are these {unit}? Give milliseconds, {meant_ms}, or ISO 8601, "
+                f"{datetime.fromtimestamp(meant_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
+    raise ArgumentError(f"{text[:50]} is out of range: give milliseconds since 1970 (13 digits), or ISO 8601")
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class SampledEnd(NamedTuple):
+    """The end of a source topic's log when it was asked."""
+
+    end_offset: int
+    sampled_at_ms: int
+
+
+class Untimed(NamedTuple):
+    """Records of a log partition that have no time, and nothing that places them before or after a moment."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed offset in force. `topic_id` is None where the record holds none."""
+
+    offset: int
+    leader_epoch: int | None
+    topic_id: str | None
+    committed_at_ms: int | None
+    """None where its record has no time."""
+    log_partition: int = -1
+    """Of `__consumer_offsets`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group. Partitions ascend; of streams groups, the "topic" is the subtopology."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    member_epoch: int | None
+    """None in classic groups."""
+    uses_classic_protocol: bool | None
+    """Of consumer groups alone, else None."""
+    assigned: tuple[TopicPartition, ...]
+    """What it holds, what it must still give up included, as Admin shows it."""
+    target: tuple[TopicPartition, ...]
+    is_unread: bool = False
+    """Its assignment cannot be read: nobody can say what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStart:
+    """What the share coordinator stores of one share partition: None where no offset is set yet."""
+
+    start_offset: int | None
+    leader_epoch: int | None
+    delivery_complete_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group at a time."""
+
+    group_id: str
+    group_type: str
+    state: str
+    """As Kafka spells it."""
+    protocol_type: str | None
+    assignor: str | None
+    group_epoch: int | None
+    """None in classic groups, as `assignment_epoch`."""
+    assignment_epoch: int | None
+    members: tuple[Member, ...] = ()
+    """By member id."""
+    offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
+    log_partition: int = -1
+    """Of `__consumer_offsets`."""
+
+
+class SilverAt:
+    """Silver of one cluster at one time. `at_ms` None: the newest. `group_ids` None: all groups."""
+
+    def __init__(
+        self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
+    ) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self._whole = WholeRun.newest(warehouse, cluster_id)
+        self._gold = cache(partial(WholeAudit.newest, warehouse, cluster_id))
+        self._places = cache(lambda: CoordinatorPartitions(self._whole.read(COORDINATOR_PARTITIONS)))
+        self._counts = cache(partial(partition_counts, warehouse, cluster_id))
+        self._log_ends: Mapping[LogPartition, int] = {}
+        """Where the time is in log partitions in which it does not decide by itself, exclusive."""
+        self.passed: Mapping[LogPartition, tuple[int, ...]] = {}
+        """Log partitions that have the time more than once, and the log ends (exclusive), as `passages` found them."""
+        self.untimed: Mapping[LogPartition, Untimed] = {}
+        """Records without a time that may be of before or after, as `passages` found them."""
+        self.moves: Sequence[Move] = ()
+        """Groups with records of the past in other log partitions, as `left_behind` found them."""
+        self.at_ms = at_ms
+        self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
+
+    def of_groups(self, group_ids: Collection[str]) -> Self:
+        """Some groups, of the same runs at the same time."""
+        those = copy(self)
+        those._group_ids = pa.array(sorted(set(group_ids)), pa.string())
+        return those
+
+    def at(self, at_ms: int) -> Self:
+        """The same groups of the same runs, at another time."""
+        then = copy(self)
+        then.at_ms = at_ms
+        then._log_ends = {}
+        return then
+
+    def behind(self, log_ends: Mapping[LogPartition, int]) -> Self:
+        """The same groups at the same time, which is at these ends (exclusive) of some log partitions."""
+        there = copy(self)
+        there._log_ends = dict(log_ends)
+        return there
+
+    def passages(self, *, with_offsets: bool = True) -> list[Self]:
+        """The same groups at the same time, once for each place in the log where it may be: mostly one, itself. The
+        last one is the furthest in the log.
+
+        `with_offsets`: the places of commits and share states count. Of all groups together they are left out where
+        they are too many to be gone through for this alone.
+        """
+        if self.at_ms is None:
+            return [self]
+        places: dict[LogPartition, tuple[int, ...]] = {}
+        untimed: dict[LogPartition, Untimed] = {}
+        for log, (offsets, times) in self._own_records(with_offsets=with_offsets).items():
+            if not is_regular(times):
+                places[log] = log_ends_at(offsets, filled(times), self.at_ms)
+                is_unplaced = unplaced_at(times, self.at_ms)
+                if is_unplaced.any():
+                    those = offsets[is_unplaced]
+                    untimed[log] = Untimed(int(those[0]), int(those[-1]), len(those))
+        count = max(map(len, places.values()), default=1)
+        passages = [
+            self.behind({log: ends[max(len(ends) - count + number, 0)] for log, ends in places.items()})
+            for number in range(count)
+        ]
+        for passage in passages:
+            passage.passed = {log: ends for log, ends in places.items() if len(ends) > 1}
+            passage.untimed = untimed
+        return passages
+
+    def log_end(self, log: LogPartition) -> int | None:
+        """Where the time is in a log partition (exclusive), where it does not decide by itself."""
+        return self._log_ends.get(log)
+
+    def _own_records(self, *, with_offsets: bool) -> dict[LogPartition, tuple[I64, I64]]:
+        """Offsets and times (`NO_TIME` for none) of the records of the groups in question, by log partition and in its
+        order, one a log offset: as far as silver has rows of them."""
+        parts: list[tuple[str, I64, I64, I64]] = []
+        for table, offset, time in RECORD_TIMES:
+            rows = self.scan(table, ("log_partition", offset, time))
+            parts.append((GROUPS_LOG, *_times_of(rows, offset, time)))
+        if with_offsets and (self._group_ids is not None or self._row_count(OFFSET_COMMITS) <= CLOCK_ROWS_MAX):
+            names = ("outcome", "log_partition", "log_offset", "applied_log_offset", "applied_at", "commit_time")
+            for rows, is_asked in self._row_groups(OFFSET_COMMITS, names, ("outcome",)):
+                chosen = rows.filter(pa.array(is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)))
+                # of a record without a time the value has one, in most versions; a transaction's marker has no value
+                is_own = pc.equal(chosen["log_offset"], chosen["applied_log_offset"])
+                said = pc.if_else(is_own, chosen["commit_time"], pa.scalar(None, TIMESTAMP_TYPE))
+                chosen = chosen.append_column("time", pc.coalesce(chosen["applied_at"], said))
+                parts.append((GROUPS_LOG, *_times_of(chosen, "applied_log_offset", "time")))
+        if with_offsets and (self._group_ids is not None or self._row_count(SHARE_PARTITION_STATES) <= CLOCK_ROWS_MAX):
+            state_names = ("log_partition", "log_offset", "valid_from")
+            for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, state_names, ()):
+                chosen = rows.filter(pa.array(is_asked))
+                parts.append((SHARES_LOG, *_times_of(chosen, "log_offset", "valid_from")))
+        return _by_log_partition(parts)
+
+    def _row_count(self, table: Table) -> int:
+        return sum(file.row_count or 0 for file in self._files(table))
+
+    def groups(self, *, with_offsets: bool = False) -> list[Group]:
+        """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
+        newest = self._newest_commits() if with_offsets else None
+        left = self.left_behind()
+        generations = left.present(self.open_rows(GROUP_GENERATIONS))
+        members = _by_group(left.present(self.open_rows(GROUP_MEMBERS)))
+        held = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
+        assignments = _by_group(left.present(held))
+        pasts = self._pasts({row["group_id"]: row["log_partition"] for row in generations})
+        offsets = {} if newest is None else _committed(newest, left)
+        starts = self._share_starts() if with_offsets else {}
+        groups = [
+            group_of(
+                row,
+                tuple(members_of(members[group_id], assignments[group_id], pasts[group_id], row["unread_members"])),
+                [member["server_assignor"] for member in members[group_id]],
+                pasts[group_id],
+                offsets.get(group_id, {}),
+                starts.get(group_id, {}),
+            )
+            for row in generations
+            for group_id in (row["group_id"],)
+        ]
+        return sorted(groups, key=lambda group: string_order(group.group_id))
+
+    def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
+        """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
+        names = tuple(name for name in table.column_names if name not in table.partition_by)
+        rows: list[dict[str, Any]] = self.scan(table, names, self.holds(), *conditions).to_pylist()
+        keys = [name for name in table.key if name in names]
+        return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in keys))
+
+    def committed_offsets(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """Committed offsets in force, by group."""
+        return _committed(self._newest_commits(), self.left_behind())
+
+    def _newest_commits(self) -> pa.Table:
+        """The commit or deletion of each group, log partition and partition that took effect last."""
+        return _newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
+
+    def left_behind(self) -> LeftBehind:
+        """Log partitions of `__consumer_offsets` whose records of a group are of the past by then, since the topic got
+        more partitions."""
+        left = self._places().left_behind(GROUPS_LOG, self.at_ms, self._asked())
+        self.moves = tuple(left.moves.values())
+        return left
+
+    def left_at(self) -> dict[tuple[str, int], int]:
+        """By group and former log partition of `__consumer_offsets`, when the group was there last (epoch ms,
+        exclusive)."""
+        return self._places().left_at(GROUPS_LOG)
+
+    def _asked(self) -> list[str] | None:
+        """The groups in question; None: all."""
+        if self._group_ids is None:
+            return None
+        group_ids: list[str] = self._group_ids.to_pylist()
+        return group_ids
+
+    def partition_counts(self, topic: str) -> PartitionCounts:
+        """The number of partitions of a coordinator topic."""
+        return self._counts()[topic]
+
+    def coverage(self, topic: str) -> list[dict[str, Any]]:
+        """Rows of bronze.coverage of a coordinator topic."""
+        rows: list[dict[str, Any]] = self._warehouse.read(
+            COVERAGE, where={"cluster_id": self._cluster_id, "topic": topic}
+        ).to_pylist()
+        return rows
+
+    def commits_until(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Commits of the groups in question that were written by the time, whatever became of them; `outcome` and
+        `group_id` are coded. Nothing where all groups are asked for and there are too many."""
+        if self._group_ids is None and self._row_count(OFFSET_COMMITS) > CLOCK_ROWS_MAX:
+            return
+        needed = tuple(dict.fromkeys((*names, "group_id", "recorded_at", "log_offset", "log_partition")))
+        for rows, is_asked in self._row_groups(OFFSET_COMMITS, needed, ("outcome",)):
+            is_chosen = is_asked
+            if self.at_ms is not None:
+                is_by_then = epoch_ms_column(rows["recorded_at"]) <= self.at_ms  # null: it may have been
+                is_chosen = is_asked & self._by_place(GROUPS_LOG, rows, "log_offset", is_by_then)
+            yield rows.filter(pa.array(is_chosen))
+
+    def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Commits and deletions which had taken effect by the time, in no order; texts of `COMMIT_TEXTS` are coded."""
+        for rows, chosen in self._applied_commits(names):
+            yield from (rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen))).to_batches()
+
+    def _applied_commits(self, names: Sequence[str]) -> Iterator[tuple[pa.Table, I64]]:
+        """Row groups, and which of their rows had taken effect by the time."""
+        needed = dict.fromkeys((*names, "outcome", "applied_at", "applied_log_offset", "log_partition"))
+        for rows, is_asked in self._row_groups(OFFSET_COMMITS, tuple(needed), COMMIT_TEXTS):
+            is_chosen = is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)
+            if self.at_ms is not None:
+                is_by_then = rows["applied_at"].is_valid().to_numpy()
+                is_by_then &= epoch_ms_column(rows["applied_at"]) <= self.at_ms
+                is_chosen &= self._by_place(GROUPS_LOG, rows, "applied_log_offset", is_by_then)
+            yield rows.select(list(names)), np.flatnonzero(is_chosen)
+
+    def _row_groups(
+        self, table: Table, names: Sequence[str], coded: Collection[str]
+    ) -> Iterator[tuple[pa.Table, BoolArray]]:
+        """Some columns, row group by row group, and which of their rows are of the groups in question; those of
+        `coded`, and `group_id`, come as codes. Row groups without such rows are left out."""
+        texts = {*coded, "group_id"}
+        schema = columns_read(table, names, texts)
+        parquets = (
+            # closed when its last row group was read: until then a reader may be at it
+            pq.ParquetFile(filesystem.open_input_file(path), read_dictionary=sorted(texts))
+            for filesystem, path in map(filesystem_of, (file.path for file in self._files(table)))
+        )
+        places = ((parquet, index) for parquet in parquets for index in range(parquet.num_row_groups))
+
+        def read(place: tuple[pq.ParquetFile, int]) -> tuple[pa.Table, BoolArray] | None:
+            is_asked = self._is_asked(*place)
+            parquet, index = place
+            rows = parquet.read_row_group(index, columns=list(names)) if is_asked.any() else None
+            return None if rows is None else (as_read(rows, schema), is_asked)
+
+        yield from filter(None, one_ahead(read, places))
+
+    def _is_asked(self, parquet: pq.ParquetFile, row_group: int) -> BoolArray:
+        """Rows of the groups in question."""
+        if self._group_ids is None:
+            return np.ones(parquet.metadata.row_group(row_group).num_rows, np.bool_)
+        codes, texts = codes_of(parquet.read_row_group(row_group, columns=["group_id"])["group_id"])
+        asked = set(self._group_ids.to_pylist())
+        is_asked: BoolArray = np.array([*(text in asked for text in texts), False])[codes]
+        return is_asked
+
+    def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, SampledEnd]:
+        """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
+        at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
+        oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
+        names = ("topic", "partition", "sampled_at", "end_offset")
+        rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
+        rows.sort(key=lambda row: row["sampled_at"])
+        return {
+            TopicPartition(row["topic"], row["partition"]): SampledEnd(row["end_offset"], epoch_ms(row["sampled_at"]))
+            for row in rows
+        }
+
+    def scan(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """Rows of the groups in question for which all conditions hold, in no order."""
+        return self._scan_all(table, names, [*self._of_groups(), *conditions])
+
+    def coded_rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+        """As `scan`, all texts as codes: where there may be many rows. Conditions are on columns that are named."""
+        needed = tuple(dict.fromkeys((*names, "group_id")))
+        texts = {column.name for column in table.columns if column.type is STRING and column.name in needed}
+        found = [columns_read(table, needed, texts).empty_table()]
+        for rows, is_asked in self._row_groups(table, needed, texts):
+            chosen = rows if is_asked.all() else rows.filter(pa.array(is_asked))
+            found.append(chosen.filter(reduce(and_, conditions)) if conditions else chosen)
+        return pa.concat_tables(found).unify_dictionaries()
+
+    def _scan_all(self, table: Table, names: Sequence[str], conditions: Iterable[Any]) -> pa.Table:
+        dataset = self._dataset(table)
+        if dataset is None:
+            schema = arrow_schema(table)
+            return pa.schema([schema.field(name).remove_metadata() for name in names]).empty_table()
+        return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
+
+    def _dataset(self, table: Table) -> ds.Dataset | None:
+        """The files of the cluster's rows; None if there are none."""
+        files = [filesystem_of(file.path) for file in self._files(table)]
+        if not files:
+            return None
+        declared = arrow_schema(table)
+        stored = pa.schema([declared.field(name) for name in table.column_names if name not in table.partition_by])
+        paths = [path for _, path in files]
+        return ds.dataset(paths, schema=stored.remove_metadata(), filesystem=files[0][0], format="parquet")
+
+    def _files(self, table: Table) -> list[TableFile]:
+        """The files of the cluster's rows."""
+        return list((self._gold() if table.layer == "gold" else self._whole).files(table))
+
+    def _of_groups(self) -> list[Any]:
+        return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]
+
+    def holds(self) -> Any:
+        """A condition on rows of an interval table: they hold at the time."""
+        if self.at_ms is None:
+            return pc.field("to_log_offset").is_null()
+        is_begun, at = _until("valid_from", self.at_ms)[0], timestamp_scalar(self.at_ms)
+        holds = is_begun & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        begins, ends = pc.field("from_log_offset"), pc.field("to_log_offset")
+        return self._at_places(holds, lambda end: (begins < end) & (ends.is_null() | (ends >= end)))
+
+    def _has_begun(self) -> Any:
+        """Did an interval begin by the time, whether or not it ended since?"""
+        if self.at_ms is None:
+            return pc.scalar(True)
+        is_begun = _until("valid_from", self.at_ms)[0]
+        return self._at_places(is_begun, lambda end: pc.field("from_log_offset") < end)
+
+    def _is_later(self, event: Any) -> Any:
+        """Did an event come after the time? `event`: its place in the log."""
+        is_later = pc.field("at") > timestamp_scalar(self.at_ms or 0)
+        return self._at_places(is_later, lambda end: event >= end)
+
+    def _at_places(self, by_time: Any, by_log_end: Callable[[int], Any]) -> Any:
+        """A condition on rows of groups: by time, and by log offset where the time does not decide."""
+        ends = {number: end for (topic, number), end in self._log_ends.items() if topic == GROUPS_LOG}
+        if not ends:
+            return by_time
+        condition = by_time & ~pc.field("log_partition").isin(pa.array(list(ends), pa.int32()))
+        for number, end in ends.items():
+            condition |= (pc.field("log_partition") == number) & by_log_end(end)
+        return condition
+
+    def _by_place(
+        self, log: str, rows: pa.Table, offset: str, by_time: BoolArray, ended: str | None = None
+    ) -> BoolArray:
+        """As `_at_places`, for rows that were read already: `by_time` says what time decides. A row begins at the log
+        offset of one column, and has ended at that of another one where there is one."""
+        ends = {number: end for (topic, number), end in self._log_ends.items() if topic == log}
+        if not ends:
+            return by_time
+        numbers = numbers_of(rows["log_partition"])
+        result = by_time.copy()
+        for number, end in ends.items():
+            is_here = numbers == number
+            is_in = rows[offset].is_valid().to_numpy() & (numbers_of(rows[offset]) < end)
+            if ended is not None:
+                is_in &= ~rows[ended].is_valid().to_numpy() | (numbers_of(rows[ended]) >= end)
+            result[is_here] = is_in[is_here]
+        return result
+
+    def _until(self, column: str) -> list[Any]:
+        return _until(column, self.at_ms)
+
+    def _pasts(self, groups: Mapping[str, int]) -> dict[str, "Past"]:
+        """What events tell of groups, given with their log partitions; nothing where the newest is asked for, which
+        rows tell by themselves."""
+        events: dict[str, list[dict[str, Any]]] = {}
+        if self.at_ms is not None:
+            # of a group to which nothing happened since, the rows tell by themselves as well
+            is_telling = pc.field("event_type").isin(pa.array(TELLING))
+            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, self._is_later(pc.field("log_offset")))
+            is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
+            rows = dicts_of(self.scan(GROUP_EVENTS, PAST_COLUMNS, is_telling, is_changed))
+            events = _by_group(row for row in rows if row["log_partition"] == groups.get(row["group_id"]))
+        return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in groups}
+
+    def _is_past(self, event: Row) -> bool:
+        log_end = self._log_ends.get((GROUPS_LOG, event["log_partition"]))
+        if log_end is not None:
+            return bool(event["log_offset"] < log_end)
+        return self.at_ms is None or (event["at"] is not None and event["at"] <= self.at_ms)
+
+    def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
+        """Start offsets of share partitions, by group; those whose state was deleted are not there."""
+        starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
+        newest: dict[SharePartitionKey, Row] = {}
+        left = self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
+        for row in sorted(self._share_states(), key=itemgetter("log_offset")):
+            key = _share_key(row)
+            if not left.is_past(key.as_coordinator_key(), row["log_partition"]):
+                newest[key] = row
+        for key, state in newest.items():
+            if state["record_kind"] != "TOMBSTONE":
+                is_set = state["start_offset"] is not None and state["start_offset"] >= 0
+                starts[key.group_id][TopicPartition(state["topic"] or key.topic_id, key.partition)] = ShareStart(
+                    state["start_offset"] if is_set else None,
+                    state["leader_epoch"] if is_set else None,
+                    state["delivery_complete_count"],
+                )
+        return starts
+
+    def _share_states(self) -> Iterator[Row]:
+        """The states of share partitions that hold at the time."""
+        names = tuple(dict.fromkeys((*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)))
+        for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, names, SHARE_STATE_TEXTS):
+            chosen = np.flatnonzero(is_asked & self._is_holding(rows))
+            yield from dicts_of(rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)))
+
+    def _is_holding(self, rows: pa.Table) -> BoolArray:
+        """As `holds`, for rows which were read already."""
+        if self.at_ms is None:
+            is_open: BoolArray = rows["to_log_offset"].is_null().to_numpy()
+            return is_open
+        begun = rows["valid_from"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_from"]) <= self.at_ms)
+        ended = rows["valid_to"].is_valid().to_numpy() & (epoch_ms_column(rows["valid_to"]) <= self.at_ms)
+        is_holding: BoolArray = begun & ~ended
+        return self._by_place(SHARES_LOG, rows, "log_offset", is_holding, "to_log_offset")
+
+
+TARGET_COMPUTED: Final = "TARGET_COMPUTED"
+MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
+MEMBER_LEFT: Final = "MEMBER_LEFT"
+ANEW: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
+TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
+"""Events which change an epoch or the state of a group or a member."""
+
+
+def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
+    """A time as the tables have it."""
+    return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
+
+
+def _until(column: str, at_ms: int | None) -> list[Any]:
+    return [] if at_ms is None else [pc.field(column) <= timestamp_scalar(at_ms)]
+
+
+def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
+    """What is read of each place, in order, while what comes next is read already."""
+    with ThreadPoolExecutor(1) as reader:
+        waiting: deque[Future[R]] = deque()
+        for place in places:
+            waiting.append(reader.submit(read, place))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        if waiting:
+            yield waiting.popleft().result()
+
+
+def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["group_id"]].append(row)
+    return groups
+
+
+def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """Committed offsets in force, by group, of the newest commits and deletions of each partition."""
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
+    if not newest.num_rows:
+        return offsets
+    in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0))
+    groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
+    names = ("partition", "committed_offset", "leader_epoch", "log_partition")
+    partitions, committed_offsets, leader_epochs, log_partitions = (in_force[name].to_pylist() for name in names)
+    times = _times_or_none(in_force["applied_at"])
+    places = map(TopicPartition, topics, partitions)
+    committed = map(CommittedOffset, committed_offsets, leader_epochs, topic_ids, times, log_partitions)
+    for group_id, log_partition, place, offset in zip(groups, log_partitions, places, committed, strict=True):
+        if not left or not left.is_past(group_id, log_partition):
+            offsets[group_id][place] = offset
+    return offsets
+
+
+def _share_key(row: Row) -> SharePartitionKey:
+    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
+
+
+def _ms_or_none(at: datetime | None) -> int | None:
+    return None if at is None else epoch_ms(at)
+
+
+def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
+    """As epoch milliseconds."""
+    times: list[int | None] = epoch_ms_column(column).tolist()
+    if column.null_count:
+        times = [
+            time if is_known else None for time, is_known in zip(times, column.is_valid().to_pylist(), strict=True)
+        ]
+    return times
+
+
+def _times_of(rows: pa.Table, offset: str, time: str) -> tuple[I64, I64, I64]:
+    """Log partitions, offsets and times (`NO_TIME` for none) of rows."""
+    times = np.where(rows[time].is_valid().to_numpy(), epoch_ms_column(rows[time]), NO_TIME)
+    return numbers_of(rows["log_partition"]), numbers_of(rows[offset]), times
+
+
+def _by_log_partition(parts: Sequence[tuple[str, I64, I64, I64]]) -> dict[LogPartition, tuple[I64, I64]]:
+    """Offsets and times by log partition, in the order of the log; of several times of one offset the latest."""
+    found: dict[LogPartition, tuple[I64, I64]] = {}
+    for topic in dict.fromkeys(topic for topic, *_ in parts):
+        columns = zip(*(part for name, *part in parts if name == topic), strict=True)
+        numbers, offsets, times = (np.concatenate(column) for column in columns)
+        order = np.lexsort((times, offsets, numbers))
+        numbers, offsets, times = numbers[order], offsets[order], times[order]
+        is_last = np.ones(len(order), np.bool_)
+        is_last[:-1] = (numbers[1:] != numbers[:-1]) | (offsets[1:] != offsets[:-1])
+        numbers, offsets, times = numbers[is_last], offsets[is_last], times[is_last]
+        starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])) if len(numbers) else np.zeros(0, np.int64)
+        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
+            found[topic, int(numbers[first])] = (offsets[first:last], times[first:last])
+    return found
+
+
+def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Of applied commits, with the columns `COMMIT_KEY`, those which took effect last of their group and partition."""
+    return _newest_of((pa.Table.from_batches([batch]), np.arange(batch.num_rows)) for batch in commits)
+
+
+def _newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
+    """As `newest_commits`, of some rows of each part."""
+    held = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
+    if not held:
+        return pa.table({})
+    rows = pa.concat_tables(held)
+    return rows.take(pa.array(_newest(rows, np.arange(rows.num_rows))))
+
+
+def _newest(rows: pa.Table, chosen: I64) -> I64:
+    """Those of the chosen rows which took effect last of their group and partition."""
+    group, _ = codes_of(rows["group_id"])
+    topic, topics = codes_of(rows["topic"])
+    partition, applied_at = (numbers_of(rows[name])[chosen] for name in ("partition", "applied_log_offset"))
+    if np.any(applied_at[1:] < applied_at[:-1]):
+        order = np.argsort(applied_at, kind="stable")
+        chosen, partition = chosen[order], partition[order]
+    group = _by_log_partitions(group, rows, chosen)
+    # two steps: no product of three is sure to fit
+    _, owner = distinct(group[chosen] * len(topics) + topic[chosen])
+    keys, key = distinct(numbered_pairs(owner, partition))
+    # of several values for one index numpy keeps the last
+    last = np.zeros(len(keys), np.int64)
+    last[key] = chosen
+    return np.sort(last)
+
+
+def _by_log_partitions(group: I64, rows: pa.Table, chosen: I64) -> I64:
+    """Groups by number, those with rows in several log partitions by one a log partition."""
+    numbers = numbers_of(rows["log_partition"])
+    places = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    places[group[chosen]] = numbers[chosen]
+    if np.array_equal(places[group[chosen]], numbers[chosen]):
+        return group
+    _, owner = distinct(numbered_pairs(group[chosen], numbers[chosen]))
+    numbered = np.zeros(len(group), np.int64)
+    numbered[chosen] = owner
+    return numbered
+
+
+class Past:
+    """What the events of one group tell of epochs and states at a moment, given those before it and those after it."""
+
+    def __init__(self, events: Iterable[Row], is_past: Callable[[Row], bool]) -> None:
+        events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
+        self._until = [event for event in events if is_past(event)]
+        self._later = [event for event in events if not is_past(event)]
+        self.reconciled: dict[str, Row] = {}
+        """The newest reconciled state of each member."""
+        for event in self._until:
+            if event["event_type"] == MEMBER_RECONCILED:
+                self.reconciled[event["member_id"]] = event
+            elif event["event_type"] == MEMBER_LEFT:
+                self.reconciled.pop(event["member_id"], None)
+
+    def is_settled(self, row: Row, member_id: str | None = None) -> bool:
+        """Did nothing happen to the group (or to one member) between the time and the end of a row's stretch? Then
+        what the row says of its end held at the time as well."""
+        to_log_offset = row["to_log_offset"]
+        return not any(
+            (to_log_offset is None or event["log_offset"] < to_log_offset)
+            and (member_id is None or event["member_id"] == member_id)
+            for event in self._later
+        )
+
+    def assignment_epoch(self) -> int:
+        """Epoch of the target assignment."""
+        epoch = INITIAL_ASSIGNMENT_EPOCH
+        for event in self._until:
+            if event["event_type"] in ANEW:
+                epoch = INITIAL_ASSIGNMENT_EPOCH
+            elif event["event_type"] == TARGET_COMPUTED:
+                epoch = event["generation"]
+        return epoch
+
+
+def members_of(
+    rows: Sequence[Row], assignments: Sequence[Row], past: Past, unread_members: Sequence[str] | None = None
+) -> Iterator[Member]:
+    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
+    `unread_members`: as the generation of the moment tells."""
+    unread = frozenset(unread_members or ())
+    held: dict[str, set[TopicPartition]] = defaultdict(set)
+    target: dict[str, set[TopicPartition]] = defaultdict(set)
+    for row in assignments:
+        if row["task_type"] in (None, "ACTIVE"):
+            kind = target if row["assignment"] == "TARGET" else held
+            kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
+    for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
+        member_id, epoch = row["member_id"], row["member_epoch"]
+        if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
+            epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0
+        yield Member(
+            member_id,
+            row["instance_id"],
+            row["client_id"] or "",
+            row["client_host"] or "",
+            epoch,
+            bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
+            tuple(sorted(held[member_id])),
+            tuple(sorted(target[member_id])),
+            member_id in unread,
+        )
+
+
+def group_of(
+    row: Row,
+    members: tuple[Member, ...],
+    asked_assignors: Iterable[str | None],
+    past: Past,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    starts: Mapping[TopicPartition, ShareStart],
+) -> Group:
+    """A group at a moment, by the row of silver.group_generations which holds then."""
+    group_type, state = row["group_type"], row["state"]
+    assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
+    if not past.is_settled(row):
+        if group_type == CLASSIC:
+            state, assignor = ("Stable", assignor) if members else ("Empty", None)
+        else:
+            assignment_epoch = past.assignment_epoch()
+            state = _modern_state(row, members, past.reconciled, assignment_epoch)
+    if group_type == CONSUMER:
+        assignor = _voted(asked_assignors) or DEFAULT_ASSIGNOR
+    return Group(
+        row["group_id"],
+        group_type,
+        state,
+        row["protocol_type"],
+        assignor,
+        None if group_type == CLASSIC else row["generation"],
+        None if group_type == CLASSIC else assignment_epoch,
+        members,
+        offsets,
+        starts,
+        row.get("log_partition", -1),
+    )
+
+
+def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, Row], assignment_epoch: int) -> str:
+    """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
+    if not members:
+        return "Empty"
+    if row["group_type"] == SHARE:
+        return "Stable"
+    if row["generation"] > assignment_epoch:
+        return "Assigning"
+    newest = [reconciled.get(member.member_id) for member in members]
+    is_stable = all(
+        event is not None and event["details"]["state"] == STABLE_MEMBER and event["generation"] == assignment_epoch
+        for event in newest
+    )
+    return "Stable" if is_stable else "Reconciling"
+
+
+def _voted(asked: Iterable[str | None]) -> str | None:
+    """The assignor most members ask for."""
+    counts = Counter(name for name in asked if name is not None)
+    return max(counts, key=lambda name: (counts[name], name)) if counts else None

@@ -1,0 +1,150 @@
+"""What the records were that share groups gave up, offset by offset: `audit --payload`.
+
+Each offset of gold.archived_records is looked up in its source topic, in segments or on a live cluster, and on
+dead-letter topics where there are any. What the source log has instead of a record explains what the coordinator's log
+could not: where there is a marker or a hole, nothing was rejected.
+"""
+
+import json
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TextIO
+
+from jobs.cli_enums import Listing
+from jobs.console.output import Value, time_text, write_answers
+from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import SilverAt
+from jobs.queries.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
+from jobs.queries.dead_letters import DeadLetters, Origin, read_dead_letters
+from jobs.queries.in_log import require_in_log
+from jobs.queries.payload import OffsetRange, Payload, read_payloads
+from jobs.settings import BrokerAddress
+from jobs.sources.broker import TIMEOUT_MS
+from schemas.tables.gold import ARCHIVED_RECORDS
+from schemas.tables.silver import CONFIGS
+
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+"""Config of a group: where its dead letters go."""
+
+ROW_COLUMNS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at", "cause", "likely_cause")
+COLUMNS: Final = (
+    "group_id",
+    "topic",
+    "partition",
+    "offset",
+    "at",
+    "cause",
+    "likely_cause",
+    "presence",
+    "timestamp",
+    "key",
+    "value_size",
+    "headers",
+    "dead_letter",
+    "dead_letter_place",
+)
+
+Row = Mapping[str, Any]
+
+
+def run_payload(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    span: Span,
+    group_ids: Collection[str] | None,
+    sources: Sequence[str],
+    cluster: BrokerAddress | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+    dead_letter_topics: Sequence[str] = (),
+    with_values: bool = False,
+    output_format: str,
+    partition_counts: Mapping[str, int] | None = None,
+    out: TextIO | None = None,
+) -> bool:
+    """Print the statement of completeness, then one row an offset that was given up in the span; is it complete?
+
+    `dead_letter_topics`: those that the groups' configs name, if none is given. Raises SourceError where a source
+    cannot be read, ArgumentError as `run_audit_report` does.
+    """
+    out = out or sys.stdout
+    log = SOURCES[Listing.ARCHIVED].log
+    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
+    rows = _archived(warehouse, cluster_id, span, group_ids)
+    ranges = [
+        OffsetRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
+    ]
+    payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
+    topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
+    letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
+    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    untimed = untimed_statement(sum(row["at"] is None for row in rows), span)
+    complete = complete._replace(statements=(*complete.statements, *untimed))
+    write_completeness(complete, output_format, out)
+    columns = (*COLUMNS, *(["value"] if with_values else []))
+    write_answers(columns, list(_lines(rows, payloads, letters, with_values)), output_format, out)
+    return complete.is_complete
+
+
+def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[Row]:
+    """Rows of gold in the order of group, place and time."""
+    found = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
+        ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span)
+    )
+    rows: list[Row] = found.to_pylist()
+    return sorted(rows, key=lambda row: (row["group_id"], row["topic"] or "", row["partition"], row["first_offset"]))
+
+
+def _configured_topics(warehouse: Warehouse, cluster_id: str) -> list[str]:
+    """Dead-letter topics that a group was ever told to use."""
+    where = {"cluster_id": cluster_id, "resource_type": "GROUP", "name": DEAD_LETTER_TOPIC}
+    return sorted({value for value in warehouse.read(CONFIGS, ["value"], where=where)["value"].to_pylist() if value})
+
+
+def _lines(
+    rows: Iterable[Row], payloads: Iterable[Payload], letters: DeadLetters | None, with_values: bool
+) -> Iterator[tuple[Value, ...]]:
+    found = {(payload.topic, payload.partition, payload.offset): payload for payload in payloads}
+    for row in rows:
+        for offset in range(row["first_offset"], row["last_offset"] + 1):
+            payload = found[row["topic"] or "", row["partition"], offset]
+            yield (
+                row["group_id"],
+                row["topic"],
+                row["partition"],
+                offset,
+                time_text(epoch_ms(row["at"])) if row["at"] is not None else None,
+                row["cause"],
+                row["likely_cause"],
+                payload.presence.value,
+                _time(payload.timestamp_ms),
+                _text(payload.key),
+                payload.value_size,
+                json.dumps([[name, _text(value)] for name, value in payload.headers], ensure_ascii=False),
+                *_dead_letter(row, offset, letters),
+                *([_text(payload.value)] if with_values else []),
+            )
+
+
+def _dead_letter(row: Row, offset: int, letters: DeadLetters | None) -> tuple[Value, Value]:
+    """The state of the copy, and where the first one lies; nothing is known where there is no dead-letter topic."""
+    if letters is None:
+        return None, None
+    origin = Origin(row["group_id"], row["topic"] or "", row["partition"], offset)
+    at_ms = epoch_ms(row["at"]) if row["at"] is not None else None
+    state = letters.state_of(origin, row["cause"], at_ms if at_ms is not None else letters.newest_ms)
+    places = [f"{letter.topic}-{letter.partition}:{letter.offset}" for letter in letters.letters.get(origin, ())]
+    return state.value, places[0] if places else None
+
+
+def _time(timestamp_ms: int | None) -> str | None:
+    """A producer may claim any time; what no calendar shows is not known."""
+    is_shown = timestamp_ms is not None and 0 <= timestamp_ms <= TIMESTAMP_MS_MAX
+    return time_text(timestamp_ms) if is_shown else None
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes as text, what is no UTF-8 as `\\xNN`."""
+    return None if data is None else data.decode(errors="backslashreplace")

@@ -1,0 +1,456 @@
+"""The list for an auditor: what was given up, handed back, moved or reset in a span of time, and whether that is all.
+
+The first lines say whether the list is complete, from bronze.coverage: where a stretch of the log is missing, damaged
+or compacted away, what it held cannot be in the list, and the list says so.
+"""
+
+import json
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TextIO
+
+import pyarrow.compute as pc
+
+from coordinator_core.coverage import CoverageKind, CoverageRange
+from coordinator_core.inference.broken_rules import TIME_WENT_BACK, step_of
+from jobs.bronze.coverage import from_table
+from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
+from jobs.cli_enums import Listing
+from jobs.console.names import short
+from jobs.console.output import Value, json_line, time_text, write_answers
+from jobs.delta import other_writers
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import SilverAt, timestamp_scalar
+from jobs.queries.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.findings import groups_not_judged
+from jobs.queries.in_log import require_in_log
+from jobs.queries.unread_assignments import unread_groups, unread_text
+from jobs.silver.homes import listed_move_text
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    LOG_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+)
+from schemas.tables.silver import SHARE_PARTITION_STATES
+
+GROUPS_LOG: Final = "__consumer_offsets"
+SHARES_LOG: Final = "__share_group_state"
+HOLES_TOLD_MAX: Final = 20
+MOVES_TOLD_MAX: Final = 20
+
+
+class Source(NamedTuple):
+    """Where a listing comes from: its table, the column of its time, the log that it is inferred from."""
+
+    table: Table
+    time_column: str
+    log: str
+
+
+SOURCES: Final = {
+    Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
+    Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
+    Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
+    Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
+    Listing.OWNERS: Source(PARTITION_OWNERS, "valid_from", GROUPS_LOG),
+}
+
+
+NOT_IN_ANY_LOG: Final = {
+    Listing.ARCHIVED: "Not in any log of Kafka's: which records were given up in silence (aborted transactions, holes "
+    "of compacted topics); the share coordinator only counts them",
+    Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
+    "delivery counts are lower bounds",
+    Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that no generation came of",
+}
+"""What even a complete list cannot hold."""
+
+OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
+"""Their rows name a log partition of `__consumer_offsets`, which may be one where the group was before."""
+OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
+"""What members were assigned is told in these."""
+
+
+class Span(NamedTuple):
+    """From inclusive, to exclusive; None: from the first, to the last."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class Completeness(NamedTuple):
+    """Is a list complete? `statements`: why, or where not; the first one is the sum of it."""
+
+    is_complete: bool
+    statements: tuple[str, ...]
+
+
+class Hole(NamedTuple):
+    """Offsets of a log partition that were not read, and the times between which they were written where known."""
+
+    log_partition: str
+    from_offset: int
+    to_offset: int
+    kind: str
+    reason: str | None
+    after_ms: int | None
+    before_ms: int | None
+
+    def touches(self, span: Span) -> bool:
+        """Could it hold something of the span?"""
+        begins_late = span.to_ms is not None and self.after_ms is not None and self.after_ms >= span.to_ms
+        ends_early = span.from_ms is not None and self.before_ms is not None and self.before_ms < span.from_ms
+        return not (begins_late or ends_early)
+
+    def text(self) -> str:
+        """In words."""
+        when = ""
+        if self.after_ms is not None and self.before_ms is not None:
+            when = f", written between {time_text(self.after_ms)} and {time_text(self.before_ms)}"
+        elif self.before_ms is not None:
+            when = f", written before {time_text(self.before_ms)}"
+        elif self.after_ms is not None:
+            when = f", written after {time_text(self.after_ms)}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.log_partition}: offsets {self.from_offset} to {self.to_offset} {self.kind}{reason}{when}"
+
+
+def completeness(
+    warehouse: Warehouse,
+    cluster_id: str,
+    log: str,
+    span: Span,
+    group_ids: Collection[str] | None = None,
+    partition_counts: Mapping[str, int] | None = None,
+) -> Completeness:
+    """Whether all that a coordinator topic was ever told in a span was read.
+
+    `partition_counts`: how many partitions topics have, as the user says. What is claimed reaches no further than what
+    was read of each log partition (`jobs.bronze.log_ends`).
+    """
+    rows = warehouse.read(COVERAGE, where={"cluster_id": cluster_id, "topic": log})
+    coverage = from_table(rows)
+    if not coverage:
+        return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
+    ends = log_ends(warehouse, cluster_id, (log,), partition_counts)[log]
+    steps = _clock_steps(warehouse, cluster_id, log)
+    ends = _short_of_slow_clocks(ends, steps)
+    found = list(missing_lines({log: ends}))
+    holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
+    found += [hole.text() for hole in holes if hole.touches(span)]
+    found += _behind_the_end(ends, span)
+    found += _unread(warehouse, cluster_id, log)
+    found += [
+        f"group {short(name)} could not be judged: see gold.log_anomalies"
+        for name in groups_not_judged(warehouse, cluster_id)
+        if group_ids is None or name in group_ids
+    ]
+    found += not_replayed_lines(warehouse, cluster_id, log)
+    found += not_audited_lines(warehouse, cluster_id)
+    found += other_writers.lines(other_writers.written_by_others(warehouse, cluster_id))
+    if log == SHARES_LOG:
+        found += _begun_midway(warehouse, cluster_id, span, group_ids)
+    begins = time_text(span.from_ms) or "its beginning"
+    those = f"{log} ({len(ends.ends)} log partitions) from {begins} to {_end_text(ends, span)}"
+    if not found:
+        remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
+        return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
+    told = found[:HOLES_TOLD_MAX]
+    if len(found) > len(told):
+        told.append(f"... and {len(found) - len(told):,} more: see {COVERAGE.full_name}")
+    told += _step_lines(log, steps, span)
+    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
+
+
+class ClockStep(NamedTuple):
+    """A place where the time of a log partition goes back. Times are epoch ms."""
+
+    log_partition: int
+    log_offset: int
+    before_ms: int
+    now_ms: int
+
+
+def _clock_steps(warehouse: Warehouse, cluster_id: str, log: str) -> list[ClockStep]:
+    """Those that the newest audit found in a log, by log partition, in log order."""
+    rows = WholeAudit.newest(warehouse, cluster_id).read(
+        LOG_ANOMALIES, ["rule", "log_topic", "log_partition", "log_offset", "details"]
+    )
+    those = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], log))
+    found = []
+    for row in rows.filter(those).to_pylist():
+        times = step_of(row["details"] or "")
+        if times is not None:
+            found.append(ClockStep(row["log_partition"], row["log_offset"], *times))
+    return sorted(found)
+
+
+def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
+    """The ends of a log. Where its time has not made up for a step back, what comes next may have any time since the
+    step: no more than up to there is proven to be read."""
+    known = dict(ends.ends)
+    for step in steps:
+        end = known.get(step.log_partition)
+        if end is None:
+            continue
+        last_ms = ends.ends[step.log_partition].last_record_ms
+        if last_ms is not None and last_ms <= step.before_ms:
+            known[step.log_partition] = end._replace(last_record_ms=step.now_ms, live_until_ms=None)
+    return ends._replace(ends=known)
+
+
+def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
+    """Steps back that a span has a moment of, unless it has all moments: what was then is listed by other times."""
+    if span == Span():
+        return
+    touched = [
+        step
+        for step in steps
+        if (span.to_ms is None or step.now_ms < span.to_ms) and (span.from_ms is None or step.before_ms >= span.from_ms)
+    ]
+    for step in touched[:MOVES_TOLD_MAX]:
+        yield (
+            f"the time of {log}-{step.log_partition} went back at offset {step.log_offset}, from "
+            f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: rows are listed by the times that the log has"
+        )
+    if len(touched) > MOVES_TOLD_MAX:
+        yield f"... and went back at {len(touched) - MOVES_TOLD_MAX:,} places more: see gold.log_anomalies"
+
+
+def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
+    """Where a span reaches further than what was read. Its last millisecond is the one before `to`."""
+    to_ms = None if span.to_ms is None else span.to_ms - 1
+    if to_ms is None and span.from_ms is None:
+        return
+    asked_ms = to_ms if to_ms is not None else span.from_ms
+    not_read = [] if asked_ms is None else ends.short_of(asked_ms)
+    for end in not_read[:HOLES_TOLD_MAX]:
+        name = f"{ends.topic}-{end.partition}"
+        if end.bound_ms is None:
+            why = "it was empty when it was copied" if end.is_empty else "its records have no time"
+            yield f"nothing proves up to when {name} was read: {why}, and a copy does not show what came after"
+        elif end.live_until_ms == end.bound_ms:
+            yield f"nothing is known of {name} after the last capture at {time_text(end.bound_ms)}"
+        else:
+            yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
+    if len(not_read) > HOLES_TOLD_MAX:
+        yield f"nor of {len(not_read) - HOLES_TOLD_MAX:,} log partitions more"
+
+
+def _end_text(ends: LogEnds, span: Span) -> str:
+    if span.to_ms is not None:
+        return time_text(span.to_ms) or ""
+    return time_text(ends.proven_ms) or "its end as it was read"
+
+
+def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
+    """What a complete list without an end says of the time behind what is proven."""
+    if span.to_ms is not None:
+        return
+    newest, proven = time_text(ends.newest_ms), time_text(ends.proven_ms)
+    empty = [end.partition for _, end in sorted(ends.ends.items()) if end.bound_ms is None and end.is_empty]
+    if proven is None and newest is not None:
+        yield f"Its newest record that was read is of {newest}: a copy does not show what came after"
+    elif proven != newest:
+        yield f"Behind that each log partition was read up to its own end, the latest of {newest}"
+    if empty:
+        yield f"Empty when they were copied: log partitions {numbers(empty)}"
+
+
+def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
+    """What of a log partition was not read, in the order of offsets; what the cleaner took away included."""
+    ordered = sorted(ranges, key=lambda covered: covered.from_offset)
+    captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
+    name = f"{topic}-{partition}"
+    next_offset = 0
+    for covered in ordered:
+        after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
+        if covered.from_offset > next_offset:
+            # nobody says what became of these: before the first capture, as a rule
+            reason = None
+            yield Hole(
+                name,
+                next_offset,
+                covered.from_offset - 1,
+                "MISSING",
+                reason,
+                _latest(after),
+                _first_after(captured, next_offset),
+            )
+        if covered.kind is not CoverageKind.CAPTURED:
+            before_ms = _first_after(captured, covered.to_offset)
+            yield Hole(
+                name,
+                covered.from_offset,
+                covered.to_offset,
+                covered.kind.name,
+                covered.reason,
+                _latest(after),
+                before_ms,
+            )
+        next_offset = max(next_offset, covered.to_offset + 1)
+
+
+def _latest(times_ms: Sequence[int | None]) -> int | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return max(known, default=None)
+
+
+def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
+    """When the first record after an offset was written."""
+    times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
+def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
+    rows = warehouse.read(QUARANTINE, ["code", "resolved_at"], where={"cluster_id": cluster_id, "topic": log})
+    rows = rows.filter(rows["resolved_at"].is_null())
+    if rows.num_rows:
+        codes = ", ".join(sorted(set(rows["code"].to_pylist())))
+        yield f"{rows.num_rows:,} pieces of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
+
+
+def _begun_midway(
+    warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None
+) -> Iterator[str]:
+    """Share partitions of which no snapshot was seen before their updates in the span."""
+    silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    conditions = [~pc.field("is_complete"), *within("valid_from", span)]
+    key = ["group_id", "topic_id", "partition"]
+    rows = silver.coded_rows(SHARE_PARTITION_STATES, (*key, "is_complete", "valid_from"), *conditions)
+    count = rows.group_by(key).aggregate([]).num_rows
+    if count:
+        yield f"{count:,} share partitions begin with an update: what was before their first snapshot is not known"
+
+
+def within(column: str, span: Span) -> list[Any]:
+    """Conditions on rows: a moment of the span. What has no time may be of the span."""
+    conditions = []
+    if span.from_ms is not None:
+        conditions.append(pc.field(column).is_null() | (pc.field(column) >= timestamp_scalar(span.from_ms)))
+    if span.to_ms is not None:
+        conditions.append(pc.field(column).is_null() | (pc.field(column) < timestamp_scalar(span.to_ms)))
+    return conditions
+
+
+def listed(
+    warehouse: Warehouse, cluster_id: str, listing: Listing, span: Span, group_ids: Collection[str] | None
+) -> tuple[list[str], list[tuple[Value, ...]]]:
+    """Columns and rows of a gold table in a span, in the order of group, time and place."""
+    source = SOURCES[listing]
+    names = [name for name in source.table.column_names if name not in source.table.partition_by]
+    conditions = within(source.time_column, span)
+    if listing is Listing.OWNERS:
+        # a stretch counts for every moment in it
+        conditions = overlapping(span)
+    rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
+    key = [source.time_column, *(name for name in source.table.key if name in names)]
+    rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
+    return names, [tuple(_value(row[name]) for name in names) for row in rows]
+
+
+def overlapping(span: Span) -> list[Any]:
+    """Conditions on rows: an interval with a moment in the span."""
+    conditions = []
+    if span.from_ms is not None:
+        ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)
+        conditions.append(pc.field("valid_to").is_null() | ends_after)
+    if span.to_ms is not None:
+        begins_before = pc.field("valid_from") < timestamp_scalar(span.to_ms)
+        conditions.append(pc.field("valid_from").is_null() | begins_before)
+    return conditions
+
+
+def untimed_statement(count: int, span: Span) -> Iterator[str]:
+    """Where a list of a span has rows without a time."""
+    if count and span != Span():
+        yield (
+            f"{count:,} rows have no time, as the records that they are from have none: they are listed whatever the "
+            "span, and may be of another time"
+        )
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, datetime):
+        return time_text(epoch_ms(value))
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    plain: Value = value
+    return plain
+
+
+def write_completeness(complete: Completeness, output_format: str, out: TextIO) -> None:
+    """The statement that comes before a list."""
+    if output_format == "json":
+        statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
+        out.write(json_line(statement))
+    else:
+        out.writelines(f"# {line}\n" for line in complete.statements)
+
+
+def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
+    """The statement where assignments cannot be read, although every record was: a list of owners lacks some."""
+    if listing is not Listing.OWNERS:
+        return complete._replace(statements=(*complete.statements, unread))
+    first, *rest = complete.statements
+    if complete.is_complete:
+        first = f"NOT {first.replace(' was read', ' was read, but not all that clients wrote')}"
+    return Completeness(False, (first, unread, *rest))
+
+
+def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[str]:
+    """Groups whose rows of one log partition are of before `__consumer_offsets` got more partitions, at the end of the
+    span."""
+    at_ms = None if span.to_ms is None else span.to_ms - 1
+    silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
+    moves = sorted(silver.left_behind().moves.items())
+    told = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_TOLD_MAX]]
+    if len(moves) > len(told):
+        told.append(f"... and {len(moves) - len(told):,} groups more: gold names the log partition of each row")
+    return told
+
+
+def run_audit_report(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    listing: Listing,
+    span: Span,
+    group_ids: Collection[str] | None,
+    output_format: str,
+    partition_counts: Mapping[str, int] | None = None,
+    out: TextIO | None = None,
+) -> bool:
+    """Print the list, the statement of its completeness first; is it complete?
+
+    Raises ArgumentError for a group that is not in the log, and for a span that lies outside of it.
+    """
+    out = out or sys.stdout
+    log = SOURCES[listing].log
+    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
+    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    if listing in OF_ASSIGNMENTS:
+        silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+        unread = unread_groups(silver, *overlapping(span))
+        if unread:
+            complete = without_unread(complete, listing, unread_text(unread))
+    if listing in OF_GROUPS:
+        past = past_statements(warehouse, cluster_id, span, group_ids)
+        complete = complete._replace(statements=(*complete.statements, *past))
+    if listing in NOT_IN_ANY_LOG:
+        complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
+    columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
+    place = columns.index(SOURCES[listing].time_column)
+    untimed = untimed_statement(sum(row[place] is None for row in rows), span)
+    complete = complete._replace(statements=(*complete.statements, *untimed))
+    write_completeness(complete, output_format, out)
+    write_answers(columns, rows, output_format, out)
+    return complete.is_complete

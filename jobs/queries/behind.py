@@ -1,0 +1,63 @@
+"""What was captured and is not replayed yet, or replayed and not audited: an answer is of the last whole run.
+
+`capture` alone, or one that goes on, brings records of which silver knows nothing until the next replay. Coverage says
+that they were read, and a list of gold lacks what they did all the same.
+"""
+
+from collections.abc import Iterator
+
+from coordinator_core.coverage import CoverageKind, subtract, union
+from jobs.bronze.copies import Rewrites, last_capture
+from jobs.bronze.coverage import LogPartition
+from jobs.console.command_name import command
+from jobs.console.names import some_of
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.warehouse import Warehouse
+from jobs.settings import place_words
+from jobs.silver.checkpoints import OffsetRange, read_watermarks
+from schemas.tables.bronze import COVERAGE
+
+
+def not_replayed(warehouse: Warehouse, cluster_id: str, topic: str) -> dict[int, tuple[OffsetRange, ...]]:
+    """By log partition of a topic, the offsets that were captured, or got other batches, since the last replay."""
+    columns = ("partition", "from_offset", "to_offset", "kind")
+    captured: dict[int, list[OffsetRange]] = {}
+    for row in warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id, "topic": topic}).to_pylist():
+        if row["kind"] == CoverageKind.CAPTURED.name:
+            captured.setdefault(row["partition"], []).append((row["from_offset"], row["to_offset"]))
+    watermarks = read_watermarks(WholeRun.newest(warehouse, cluster_id), of_any_format=True)
+    rewrites = Rewrites.load(warehouse, cluster_id, last_capture(warehouse, cluster_id))
+    found: dict[int, tuple[OffsetRange, ...]] = {}
+    for partition, ranges in sorted(captured.items()):
+        place: LogPartition = (topic, partition)
+        watermark = watermarks.get(place)
+        new = union(ranges) if watermark is None else subtract(ranges, watermark.replayed)
+        changed_from = None if watermark is None else rewrites.since(place, watermark.capture_version)
+        if watermark is not None and changed_from is not None and changed_from < watermark.next_offset:
+            new = union([*new, (changed_from, watermark.next_offset - 1)])
+        if new:
+            found[partition] = tuple(new)
+    return found
+
+
+def not_replayed_lines(warehouse: Warehouse, cluster_id: str, topic: str) -> Iterator[str]:
+    """The same in words, with what to do; nothing where silver is of all that was captured."""
+    new = not_replayed(warehouse, cluster_id, topic)
+    if new:
+        places = (f"{topic}-{partition} offsets {at[0][0]} to {at[-1][1]}" for partition, at in new.items())
+        yield (
+            f"captured and not replayed yet: {some_of(places)}. Run "
+            f"{command('replay' + place_words(warehouse.root, cluster_id))}"
+        )
+
+
+def not_audited_lines(warehouse: Warehouse, cluster_id: str) -> Iterator[str]:
+    """That gold is of an earlier replay than silver, with what to do."""
+    replayed = WholeRun.newest(warehouse, cluster_id).replay_version
+    audited = WholeAudit.newest(warehouse, cluster_id).replay_version
+    if audited < replayed:
+        yield (
+            "replayed and not audited yet: gold is of an earlier replay than silver. Run "
+            f"{command('audit' + place_words(warehouse.root, cluster_id))}"
+        )

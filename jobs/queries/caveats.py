@@ -1,0 +1,188 @@
+"""What an answer about groups at a time cannot know, in words: beside the answer on stderr, and in JSON within it.
+
+An answer says it where it matters: of the groups that it is about, and of their log partitions until that time.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.coverage import CoverageKind
+from coordinator_core.lookup import key_partition
+from jobs.bronze.coverage import LOG_START
+from jobs.console.names import names_of, some_of
+from jobs.console.output import Value, time_text
+from jobs.delta.arrow_columns import codes_of, indices_in
+from jobs.delta.times import epoch_ms
+from jobs.queries.as_of import GROUPS_LOG, SilverAt
+from jobs.silver.homes import PartitionCounts, move_text
+
+NOTE: Final = "NOTE"
+"""Column of an answer's rows for what is to be said of them, where anything is."""
+LOG_POSITION: Final = "LOG-POSITION"
+"""Column of the place in the log, where the log has the moment more than once."""
+HOLES: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
+
+
+class Caveat(NamedTuple):
+    """Something to be said of some groups."""
+
+    group_ids: tuple[str, ...]
+    text: str
+
+
+def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool) -> list[Caveat]:
+    """All that is to be said of groups, given with their log partitions, at the time of `silver`.
+
+    `with_offsets`: the answer shows committed offsets.
+    """
+    found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups)]
+    if with_offsets:
+        found += _undecided(silver, groups)
+    return found
+
+
+def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
+    """That log partitions have the time of `silver` more than once, and answers about groups differ by it."""
+    places = [
+        f"{topic}-{number} at its offsets {' and '.join(str(end - 1) for end in ends)}"
+        for (topic, number), ends in sorted(silver.passed.items())
+    ]
+    text = (
+        f"the log has {time_text(silver.at_ms)} more than once, since the clock of a coordinator went back: "
+        f"{some_of(places)}. Each answer is given with its place in the log"
+    )
+    return Caveat(tuple(sorted(group_ids)), text)
+
+
+def notes_by_group(caveats: Iterable[Caveat]) -> dict[str, str]:
+    """What is said of each group, in one text."""
+    notes: dict[str, list[str]] = {}
+    for caveat in caveats:
+        for group_id in caveat.group_ids:
+            notes.setdefault(group_id, []).append(caveat.text)
+    return {group_id: "; ".join(texts) for group_id, texts in notes.items()}
+
+
+def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
+    """The caveats line by line, each with the groups that it is about."""
+    for text, group_ids in _by_text(caveats).items():
+        yield f"note: {names_of(group_ids)}: {text}" if group_ids else f"note: {text}"
+
+
+def with_notes(
+    columns: Sequence[str], rows: Sequence[Sequence[Value]], group: int, notes: Mapping[str, str]
+) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
+    """Columns and rows with one more for notes, where a group of the rows has some; `group`: which column names it."""
+    if not any(row[group] in notes for row in rows):
+        return tuple(columns), [tuple(row) for row in rows]
+    return (*columns, NOTE), [(*row, notes.get(str(row[group]))) for row in rows]
+
+
+def _by_text(caveats: Iterable[Caveat]) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for caveat in caveats:
+        texts.setdefault(caveat.text, []).extend(caveat.group_ids)
+    return texts
+
+
+# --- log partitions
+
+
+def _moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    moved = {move.key: move for move in silver.moves if move.key in groups}
+    for move in moved.values():
+        yield Caveat((move.key,), move_text(move))
+    counts = silver.partition_counts(GROUPS_LOG)
+    for group_id, log_partition in groups.items():
+        number = _number_now(counts, silver.at_ms)
+        if group_id not in moved and number and log_partition >= 0:
+            here = key_partition(group_id, number)
+            if here != log_partition:
+                yield Caveat(
+                    (group_id,),
+                    f"all records of it are in {GROUPS_LOG}-{log_partition}; now that the topic has {number} "
+                    f"partitions Kafka looks for it in {GROUPS_LOG}-{here}, where it has none: it is of before",
+                )
+
+
+def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:
+    """The number of partitions at a time, where all of them are there or a source knows it. What was captured says
+    nothing of earlier times."""
+    known = counts.known_at(at_ms)
+    return counts.seen if known is None and at_ms is None and counts.is_whole else known
+
+
+def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
+    """Groups by log partition."""
+    by_log: dict[int, list[str]] = {}
+    for group_id, log_partition in groups.items():
+        by_log.setdefault(log_partition, []).append(group_id)
+    return by_log
+
+
+def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Parts of the groups' log partitions that were not read, before the time."""
+    by_log = _by_log(groups)
+    for row in silver.coverage(GROUPS_LOG):
+        if row["partition"] not in by_log or row["kind"] not in HOLES or row["reason"] == LOG_START:
+            continue
+        after_ms = None if row["first_timestamp"] is None else epoch_ms(row["first_timestamp"])
+        if _may_be_before(silver, row["partition"], row["from_offset"], after_ms):
+            yield Caveat(
+                tuple(sorted(by_log[row["partition"]])),
+                f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
+                f"{row['kind']} ({row['reason']}): what they held is not in this answer",
+            )
+
+
+def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:
+    """May an offset have been written by the time of `silver`? `after_ms`: when what is before it was."""
+    log_end = silver.log_end((GROUPS_LOG, log_partition))
+    if log_end is not None:
+        return offset < log_end
+    return silver.at_ms is None or after_ms is None or after_ms <= silver.at_ms
+
+
+def _untimed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Records without a time that may have been written before or after the time."""
+    by_log = _by_log(groups)
+    for (topic, number), (first, last, count) in silver.untimed.items():
+        yield Caveat(
+            tuple(sorted(by_log.get(number, groups) if topic == GROUPS_LOG else groups)),
+            f"{count:,} of the records in {topic}-{number} between offsets {first} and {last} have no time: they are "
+            "placed by their offsets, and may have been written later than that",
+        )
+
+
+# --- transactions
+
+
+def _undecided(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Commits of which it is not known whether they took effect."""
+    unknown: set[str] = set()
+    pending: dict[str, int] = {}
+    for batch in silver.of_groups(groups).commits_until(("outcome", "is_transactional", "producer_id")):
+        codes, texts = codes_of(batch["group_id"])
+        is_pending = indices_in(batch["outcome"], ("PENDING",)) == 0
+        is_applied = indices_in(batch["outcome"], ("APPLIED",)) == 0
+        is_none = pc.fill_null(pc.equal(batch["producer_id"], pa.scalar(-1, pa.int64())), False)
+        is_untold = batch["is_transactional"].is_null().to_numpy() & ~is_none.to_numpy() & is_applied
+        unknown |= {texts[code] for code in np.unique(codes[is_untold]).tolist() if code >= 0}
+        for code, count in zip(*np.unique(codes[is_pending], return_counts=True), strict=True):
+            pending[texts[int(code)]] = pending.get(texts[int(code)], 0) + int(count)
+    if unknown:
+        yield Caveat(
+            tuple(sorted(unknown)),
+            "the dump that it is from does not say which commits belong to transactions, and has no markers: offsets "
+            "of aborted transactions count as committed. Capture segments or the live cluster to know",
+        )
+    for group_id, count in sorted(pending.items()):
+        yield Caveat(
+            (group_id,),
+            f"{count:,} commits of transactions have no marker as far as the log was read: they are left out, and may "
+            "have been committed",
+        )

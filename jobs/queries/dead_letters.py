@@ -1,0 +1,181 @@
+"""Copies of given-up records on dead-letter topics (KIP-1191, Kafka 4.4): found, missing, or not yet.
+
+A broker copies what is rejected or reaches the delivery limit to the topic that the group's config
+`errors.deadletterqueue.topic.name` names, and says in headers of the copy where it comes from. Key and value are there
+only with `errors.deadletterqueue.copy.record.enable`. Copies are written after the fact, and tried again, so one may be
+there twice, and one that is not there yet may still come.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from coordinator_core.errors import DecodeError
+from coordinator_core.log.batch import Record
+from coordinator_core.log.records import iter_records
+from jobs.errors import SourceError
+from jobs.settings import BrokerAddress
+from jobs.sources.broker import TIMEOUT_MS, Broker
+from jobs.sources.broker_log import list_broker_logs, read_ranges
+from jobs.sources.segments import SegmentRead, as_array, find_partitions, read_segment
+
+HEADER_TOPIC: Final = "__dlq.errors.topic"
+HEADER_PARTITION: Final = "__dlq.errors.partition"
+HEADER_OFFSET: Final = "__dlq.errors.offset"
+HEADER_GROUP: Final = "__dlq.errors.group"
+HEADER_DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
+HEADER_MESSAGE: Final = "__dlq.errors.message"
+
+COPIED_CAUSES: Final = frozenset({"REJECT_OR_GAP", "LIMIT_OR_REJECT"})
+"""Causes of gold.archived_records that a broker copies: what the start offset passes it does not."""
+SETTLING_MS: Final = 60_000
+"""A copy that is not there so long after the record was given up, though later ones are, is missing. Brokers try again
+for less."""
+NUMBER_DIGITS_MAX: Final = 19
+_NOT_YET_SEEN_MS: Final = -1
+
+
+class CopyState(StrEnum):
+    """What is known of the copy of an offset that was given up."""
+
+    FOUND = "FOUND"
+    MISSING = "MISSING"
+    """The dead-letter topic goes on long after it, without it. A gap in the source log has no copy either."""
+    NOT_YET = "NOT_YET"
+    """The dead-letter topic, as far as it was read, ends before a copy had to be there."""
+    NOT_COPIED = "NOT_COPIED"
+    """Brokers make no copy of what was given up in this way."""
+
+
+class Origin(NamedTuple):
+    """What a dead letter is a copy of."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One copy, by the place where it lies."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    delivery_count: int | None
+    message: str | None
+    """Why, in the broker's words."""
+
+
+@dataclass(slots=True)
+class DeadLetters:
+    """All copies of some dead-letter topics, as far as they were read."""
+
+    letters: dict[Origin, list[DeadLetter]] = field(default_factory=dict)
+    newest_ms: int = _NOT_YET_SEEN_MS
+    """The newest record's time, epoch ms; -1 where there is none."""
+    other_count: int = 0
+    """Records without headers that name an origin: written by others than a broker."""
+    unreadable_count: int = 0
+    """Batches which could not be read. A copy in one of them would seem to be missing."""
+
+    def state_of(self, origin: Origin, cause: str, given_up_ms: int) -> CopyState:
+        """Whether the copy of an offset that was given up at a time (epoch ms), for a cause, is there."""
+        if origin in self.letters:
+            return CopyState.FOUND
+        if cause not in COPIED_CAUSES:
+            return CopyState.NOT_COPIED
+        is_due = self.newest_ms >= given_up_ms + SETTLING_MS
+        return CopyState.MISSING if is_due and not self.unreadable_count else CopyState.NOT_YET
+
+
+def read_dead_letters(
+    sources: Sequence[str],
+    topics: Iterable[str],
+    *,
+    cluster: BrokerAddress | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+) -> DeadLetters:
+    """The copies on the topics in all sources (folders or URIs as of `--segments`, and a live cluster).
+
+    Raises SourceError where none of the sources has any of the topics, or one cannot be read.
+    """
+    found = DeadLetters()
+    wanted = sorted(set(topics))
+    missing: list[SourceError] = []
+    for source in sources:
+        try:
+            logs = find_partitions(source, wanted)
+        except SourceError as error:
+            missing.append(error)
+            continue
+        for log in logs:
+            for segment in log.segments:
+                _add_read(found, log.topic, log.partition, read_segment(segment))
+    is_found = len(missing) < len(sources)
+    if cluster is not None:
+        with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
+            live = list_broker_logs(broker, cluster, wanted, is_any_needed=False)
+            is_found = is_found or bool(live)
+            for asked, read in read_ranges(broker, [log.range() for log in live]):
+                _add_read(found, asked.topic, asked.partition, read)
+    if not is_found:
+        raise missing[0] if missing else SourceError("no source to read dead letters from")
+    for letters in found.letters.values():
+        letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
+    return found
+
+
+def _add_read(found: DeadLetters, topic: str, partition: int, read: SegmentRead) -> None:
+    batches, data = read.scan.batches, as_array(read.data)
+    for position, size, is_control in zip(
+        batches.position.tolist(), batches.size.tolist(), batches.is_control.tolist(), strict=True
+    ):
+        if not is_control:
+            _add(found, topic, partition, data[position : position + size].tobytes())
+
+
+def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:
+    try:
+        records = list(iter_records(batch))
+    except DecodeError:
+        found.unreadable_count += 1
+        return
+    for record in records:
+        found.newest_ms = max(found.newest_ms, record.timestamp_ms)
+        origin = origin_of(record)
+        if origin is None:
+            found.other_count += 1
+            continue
+        headers = _texts(record)
+        count = _number(headers.get(HEADER_DELIVERY_COUNT))
+        message = headers.get(HEADER_MESSAGE)
+        letter = DeadLetter(topic, partition, record.offset, record.timestamp_ms, count, message)
+        letters = found.letters.setdefault(origin, [])
+        # two sources may hold the same segment
+        if letter not in letters:
+            letters.append(letter)
+
+
+def origin_of(record: Record) -> Origin | None:
+    """What a record is a copy of, by its headers; None where they do not say so. Anybody may write such headers."""
+    headers = _texts(record)
+    group_id, topic = headers.get(HEADER_GROUP), headers.get(HEADER_TOPIC)
+    partition, offset = _number(headers.get(HEADER_PARTITION)), _number(headers.get(HEADER_OFFSET))
+    if group_id is None or topic is None or partition is None or offset is None:
+        return None
+    return Origin(group_id, topic, partition, offset)
+
+
+def _texts(record: Record) -> Mapping[str, str]:
+    """Headers as text, the last of a name (Headers.lastHeader)."""
+    return {name: value.decode(errors="replace") for name, value in record.headers if value is not None}
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX):
+        return None
+    return int(text)

@@ -1,0 +1,485 @@
+"""describe: what `kafka-consumer-groups --describe` and `kafka-share-groups --describe` would have printed, at a time.
+
+Columns, their order, their widths and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand,
+ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: the coordinator's address, and log
+ends (with them lag) but where they were sampled not long before. Where Kafka prints rows in the order of a hash
+table, they come by member id. Of streams groups, `--state` is as kafka-streams-groups prints it; their members and
+offsets come in the columns of kafka-consumer-groups, a subtopology in place of a topic.
+"""
+
+import gc
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final, TextIO
+
+from coordinator_core.java.hash_codes import string_order
+from jobs.cli_enums import Tool, View
+from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import (
+    CLASSIC,
+    CONSUMER,
+    GROUPS_LOG,
+    SAMPLE_AGE_MAX_MS,
+    SHARE,
+    STREAMS,
+    Group,
+    Member,
+    NoSuchGroupError,
+    SampledEnd,
+    SilverAt,
+    TopicPartition,
+)
+from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
+
+TOOL_OF_TYPE: Final = {CLASSIC: Tool.CONSUMER, CONSUMER: Tool.CONSUMER, SHARE: Tool.SHARE, STREAMS: Tool.STREAMS}
+CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
+"""Protocol types of classic groups that kafka-consumer-groups lists: not Connect's, say."""
+
+REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+
+EndOffsets = Mapping[TopicPartition, SampledEnd]
+Cells = Mapping[str, Value]
+"""Values of one row by column name: at least those of its layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The table which a tool prints of a view."""
+
+    columns: tuple[Column, ...]
+    verbose_only: frozenset[str] = frozenset()
+    """Columns shown with --verbose."""
+    not_verbose: frozenset[str] = frozenset()
+    if_any: frozenset[str] = frozenset()
+    """Columns shown if a row of the group has something there."""
+    without_rows: bool = False
+    """The header comes even if no row does."""
+    says_empty: bool = True
+    """A line tells that the group has no members."""
+
+    def shown(self, verbose: bool, rows: Sequence[Cells]) -> tuple[Column, ...]:
+        """The columns for these rows."""
+        hidden = set(self.not_verbose if verbose else self.verbose_only)
+        hidden |= {name for name in self.if_any if all(row[name] is None for row in rows)}
+        return tuple(column for column in self.columns if column.name not in hidden)
+
+
+def _grow(name: str, width: int = 15) -> Column:
+    return Column(name, width, grows=True)
+
+
+OFFSET_COLUMNS: Final = (
+    _grow("GROUP"),
+    _grow("TOPIC"),
+    Column("PARTITION", 10),
+    Column("LEADER-EPOCH", 15),
+    Column("CURRENT-OFFSET", 15),
+    Column("LOG-END-OFFSET", 15),
+    Column("LAG", 15),
+    _grow("CONSUMER-ID"),
+    _grow("HOST"),
+    Column("CLIENT-ID"),
+)
+MEMBER_COLUMNS: Final = (
+    _grow("GROUP"),
+    _grow("CONSUMER-ID"),
+    _grow("GROUP-INSTANCE-ID", 17),
+    _grow("HOST"),
+    _grow("CLIENT-ID"),
+    Column("#PARTITIONS", 15),
+    Column("CURRENT-EPOCH", 15),
+    _grow("CURRENT-ASSIGNMENT", 20),
+    Column("TARGET-EPOCH", 15),
+    _grow("TARGET-ASSIGNMENT", 20),
+    Column("UPGRADED"),
+)
+MEMBER_VERBOSE: Final = frozenset(
+    {"CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"}
+)
+EPOCHS: Final = frozenset({"GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "ASSIGNMENT-EPOCH"})
+
+CONSUMER_OFFSETS: Final = Layout(OFFSET_COLUMNS, verbose_only=frozenset({"LEADER-EPOCH"}))
+CONSUMER_MEMBERS: Final = Layout(
+    MEMBER_COLUMNS,
+    verbose_only=MEMBER_VERBOSE,
+    if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}),
+    without_rows=True,
+)
+
+LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
+    (Tool.CONSUMER, View.OFFSETS): CONSUMER_OFFSETS,
+    (Tool.CONSUMER, View.MEMBERS): CONSUMER_MEMBERS,
+    (Tool.CONSUMER, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow("COORDINATOR (ID)", 25),
+            Column("ASSIGNMENT-STRATEGY", 20),
+            Column("STATE", 20),
+            Column("GROUP-EPOCH", 15),
+            Column("TARGET-ASSIGNMENT-EPOCH", 25),
+            Column("#MEMBERS"),
+        ),
+        verbose_only=EPOCHS,
+    ),
+    (Tool.SHARE, View.OFFSETS): Layout(
+        (
+            _grow("GROUP"),
+            _grow("TOPIC"),
+            Column("PARTITION", 10),
+            Column("LEADER-EPOCH", 13),
+            Column("START-OFFSET", 13),
+            Column("LAG"),
+        ),
+        verbose_only=frozenset({"LEADER-EPOCH"}),
+        says_empty=False,
+    ),
+    (Tool.SHARE, View.MEMBERS): Layout(
+        (
+            _grow("GROUP"),
+            _grow("CONSUMER-ID"),
+            _grow("HOST"),
+            _grow("CLIENT-ID"),
+            Column("#PARTITIONS", 12),
+            Column("MEMBER-EPOCH", 13),
+            Column("ASSIGNMENT"),
+        ),
+        verbose_only=frozenset({"MEMBER-EPOCH"}),
+    ),
+    (Tool.SHARE, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow("COORDINATOR (ID)", 25),
+            Column("STATE", 15),
+            Column("GROUP-EPOCH", 12),
+            Column("ASSIGNMENT-EPOCH", 17),
+            Column("#MEMBERS"),
+        ),
+        verbose_only=EPOCHS,
+    ),
+    (Tool.STREAMS, View.OFFSETS): CONSUMER_OFFSETS,
+    (Tool.STREAMS, View.MEMBERS): CONSUMER_MEMBERS,
+    (Tool.STREAMS, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow("COORDINATOR (ID)", 25),
+            Column("STATE", 25),
+            Column("GROUP-EPOCH", 15),
+            Column("TARGET-ASSIGNMENT-EPOCH", 25),
+            Column("#MEMBERS"),
+        ),
+        verbose_only=EPOCHS,
+    ),
+}
+
+TITLES: Final = {Tool.CONSUMER: "Consumer group", Tool.SHARE: "Share group", Tool.STREAMS: "Streams group"}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One group as a tool shows it."""
+
+    group: Group
+    tool: Tool
+    layout: Layout
+    rows: tuple[Cells, ...]
+    log_position: str | None = None
+    """Where in the log the group was so, if the log has the time more than once and it was not the same each time."""
+    note: str | None = None
+    """What the answer cannot know."""
+
+
+def describe(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    view: View,
+    at_ms: int | None = None,
+    group_ids: Collection[str] | None = None,
+    tool: Tool | None = None,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
+) -> list[Description]:
+    """Groups at a time (None: the newest), by tool and then as that tool sorts them; no `group_ids`: all groups.
+
+    Log ends sampled longer before than `sample_age_max_ms` are not shown. A group comes more than once where the log
+    has the time more than once, and the group was not the same each time.
+    Raises NoSuchGroupError if a group that was asked for is not there.
+    """
+    described, _ = describe_with_caveats(
+        warehouse,
+        cluster_id,
+        view=view,
+        at_ms=at_ms,
+        group_ids=group_ids,
+        tool=tool,
+        sample_age_max_ms=sample_age_max_ms,
+    )
+    return described
+
+
+def describe_with_caveats(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    view: View,
+    at_ms: int | None,
+    group_ids: Collection[str] | None,
+    tool: Tool | None,
+    sample_age_max_ms: int,
+) -> tuple[list[Description], list[Caveat]]:
+    """As `describe`, and what the answer cannot know."""
+    with_offsets = view is View.OFFSETS
+    passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
+    newest = passages[-1]
+    ends = newest.end_offsets(sample_age_max_ms) if with_offsets else {}
+    found: dict[str, list[Description]] = {}
+    for passage in passages:
+        for group in passage.groups(with_offsets=with_offsets):
+            of_tool = TOOL_OF_TYPE[group.group_type]
+            rows = tuple(ROWS[of_tool, view](group, ends))
+            end = passage.log_end((GROUPS_LOG, group.log_partition))
+            position = None if end is None else f"{GROUPS_LOG}-{group.log_partition}@{end - 1}"
+            of_group = found.setdefault(group.group_id, [])
+            if not any((it.tool, it.rows, it.group.state) == (of_tool, rows, group.state) for it in of_group):
+                of_group.append(Description(group, of_tool, LAYOUTS[of_tool, view], rows, position))
+    if group_ids is not None:
+        missing = sorted(set(group_ids) - found.keys())
+        if missing:
+            raise NoSuchGroupError(f"no such group then: {', '.join(printable(name)[:100] for name in missing)}")
+    several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
+    caveats = caveats_of(
+        newest,
+        {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
+        with_offsets=with_offsets,
+    )
+    if several:
+        caveats.append(twice(newest, several))
+    notes = notes_by_group(caveats)
+    shown = [
+        replace(it, log_position=it.log_position if group_id in several else None, note=notes.get(group_id))
+        for group_id, of_group in sorted(found.items(), key=lambda item: string_order(item[0]))
+        for it in of_group
+        if group_ids is not None or it.group.group_type != CLASSIC or it.group.protocol_type in CONSUMER_PROTOCOLS
+        if tool in (None, it.tool)
+    ]
+    shown.sort(key=lambda it: list(Tool).index(it.tool))
+    names = {it.group.group_id for it in shown}
+    return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+
+
+def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
+    """Print them: as the tools do, or as rows under the tools' column names."""
+    if output_format == "table":
+        for description in descriptions:
+            out.writelines(line + "\n" for line in _lines(description, verbose))
+        return
+    names: dict[str, None] = {}
+    rows: list[Cells] = []
+    for _, same in groupby(descriptions, key=lambda description: description.layout):
+        described = list(same)
+        layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
+        shown = [column.name for column in layout.shown(verbose, own_rows)]
+        more = {LOG_POSITION: "log_position", NOTE: "note"}
+        more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
+        names |= dict.fromkeys([*shown, *more])
+        rows += [
+            {name: row[name] for name in shown} | {name: getattr(it, field) for name, field in more.items()}
+            for it in described
+            for row in it.rows
+        ]
+    if output_format == "json":
+        write_json(rows, out)
+    else:
+        write_csv(list(names), rows, out)
+
+
+def _lines(description: Description, verbose: bool) -> Iterator[str]:
+    group, tool, layout, rows = description.group, description.tool, description.layout, description.rows
+    title = f"{TITLES[tool]} '{printable(group.group_id)}'"
+    if description.log_position is not None:
+        yield from ("", f"{title} at log position {description.log_position}:")
+    if layout.says_empty and group.state == "Empty":
+        yield from ("", f"{title} has no active members.")
+    elif tool is Tool.CONSUMER and group.state in REBALANCING:
+        yield from ("", f"Warning: {title} is rebalancing.")
+    unread_count = sum(member.is_unread for member in group.members)
+    if unread_count:
+        yield from ("", f"Warning: what {_members(unread_count)} of {title} got cannot be read.")
+    if not layout.says_empty and not rows:
+        yield from ("", f"{title} has no offset information.")
+    elif rows or layout.without_rows:
+        columns = layout.shown(verbose, rows)
+        yield ""
+        yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
+
+
+def _members(count: int) -> str:
+    return f"{count:,} member" if count == 1 else f"{count:,} members"
+
+
+# --- rows
+
+
+def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
+    """By member, those with most partitions first; then what nobody has."""
+    holders = sorted((member for member in group.members if member.assigned), key=lambda m: -len(m.assigned))
+    for member in holders:
+        for place in member.assigned:
+            yield _offset_row(group, place, ends, member)
+    assigned = {place for member in holders for place in member.assigned}
+    for place in sorted(group.offsets.keys() - assigned):
+        yield _offset_row(group, place, ends, None)
+
+
+def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: Member | None) -> Cells:
+    committed = group.offsets.get(place)
+    if committed and committed.offset < 0:
+        committed = None  # brokers accept a negative offset; Kafka's clients read it as none
+    offset = committed.offset if committed else None
+    sample = ends.get(place)
+    end = sample.end_offset if sample else None
+    if (
+        sample
+        and committed
+        and sample.end_offset < committed.offset
+        and committed.committed_at_ms is not None
+        and sample.sampled_at_ms < committed.committed_at_ms
+    ):
+        end = None  # the sample is older than the commit: it says nothing of the log end now
+    return {
+        "GROUP": group.group_id,
+        "TOPIC": place.topic,
+        "PARTITION": place.partition,
+        "LEADER-EPOCH": committed.leader_epoch if committed else None,
+        "CURRENT-OFFSET": offset,
+        "LOG-END-OFFSET": end,
+        # below 0 where the commit is beyond the end, as Kafka's tool prints it
+        "LAG": end - offset if end is not None and offset is not None else None,
+        "CONSUMER-ID": member.member_id if member else None,
+        "HOST": member.client_host if member else None,
+        "CLIENT-ID": member.client_id if member else None,
+    }
+
+
+def _member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
+    kinds = {member.uses_classic_protocol for member in group.members}
+    for member in group.members:
+        yield {
+            "GROUP": group.group_id,
+            "CONSUMER-ID": member.member_id,
+            "GROUP-INSTANCE-ID": member.instance_id or None,
+            "HOST": member.client_host,
+            "CLIENT-ID": member.client_id,
+            "#PARTITIONS": None if member.is_unread else len(member.assigned),
+            "CURRENT-EPOCH": member.member_epoch,
+            "CURRENT-ASSIGNMENT": assignment_text(member.assigned),
+            "TARGET-EPOCH": group.assignment_epoch,
+            "TARGET-ASSIGNMENT": assignment_text(member.target),
+            # a column of groups in the middle of a migration only
+            "UPGRADED": not member.uses_classic_protocol if {True, False} <= kinds else None,
+        }
+
+
+def _share_member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
+    for member in group.members:
+        yield {
+            "GROUP": group.group_id,
+            "CONSUMER-ID": member.member_id,
+            "HOST": member.client_host,
+            "CLIENT-ID": member.client_id,
+            "#PARTITIONS": len(member.assigned),
+            "MEMBER-EPOCH": member.member_epoch,
+            "ASSIGNMENT": assignment_text(member.assigned) or "",
+        }
+
+
+def _share_offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
+    for place, start in sorted(group.share_starts.items()):
+        sample, done = ends.get(place), start.delivery_complete_count
+        end = sample.end_offset if sample else None
+        is_known = end is not None and start.start_offset is not None and done is not None
+        lag = end - start.start_offset - done if is_known else None  # type: ignore[operator]
+        yield {
+            "GROUP": group.group_id,
+            "TOPIC": place.topic,
+            "PARTITION": place.partition,
+            "LEADER-EPOCH": start.leader_epoch,
+            "START-OFFSET": start.start_offset,
+            "LAG": lag if lag is not None and lag >= 0 else None,
+        }
+
+
+def _state_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
+    yield {
+        "GROUP": group.group_id,
+        "COORDINATOR (ID)": None,
+        "ASSIGNMENT-STRATEGY": group.assignor or None,
+        "STATE": group.state,
+        "GROUP-EPOCH": group.group_epoch,
+        "TARGET-ASSIGNMENT-EPOCH": group.assignment_epoch,
+        "ASSIGNMENT-EPOCH": group.assignment_epoch,
+        "#MEMBERS": len(group.members),
+    }
+
+
+def assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
+    """`topic:0,1;other:2`, as both tools print it; None of no partitions."""
+    by_topic = groupby(sorted(partitions), key=lambda place: place.topic)
+    texts = [f"{topic}:{','.join(str(place.partition) for place in places)}" for topic, places in by_topic]
+    return ";".join(sorted(texts)) or None
+
+
+ROWS: Final[Mapping[tuple[Tool, View], Callable[[Group, EndOffsets], Iterator[Cells]]]] = {
+    (Tool.CONSUMER, View.OFFSETS): _offset_rows,
+    (Tool.CONSUMER, View.MEMBERS): _member_rows,
+    (Tool.CONSUMER, View.STATE): _state_rows,
+    (Tool.SHARE, View.OFFSETS): _share_offset_rows,
+    (Tool.SHARE, View.MEMBERS): _share_member_rows,
+    (Tool.SHARE, View.STATE): _state_rows,
+    (Tool.STREAMS, View.OFFSETS): _offset_rows,
+    (Tool.STREAMS, View.MEMBERS): _member_rows,
+    (Tool.STREAMS, View.STATE): _state_rows,
+}
+
+
+def run_describe(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    view: View,
+    at_ms: int | None,
+    group_ids: Collection[str] | None,
+    tool: Tool | None,
+    verbose: bool,
+    output_format: str,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
+    out: TextIO | None = None,
+) -> list[str]:
+    """Describe and print; what else is to be said, line by line."""
+    with no_search_for_cycles():
+        described, caveats = describe_with_caveats(
+            warehouse,
+            cluster_id,
+            view=view,
+            at_ms=at_ms,
+            group_ids=group_ids,
+            tool=tool,
+            sample_age_max_ms=sample_age_max_ms,
+        )
+        write_descriptions(described, output_format, verbose, out or sys.stdout)
+    return list(lines_of(caveats))
+
+
+@contextmanager
+def no_search_for_cycles() -> Iterator[None]:
+    """Hundreds of thousands of rows make none, and to look for some takes longer than to print them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,529 @@
+"""What gold and coverage say at a glance, and where to look next: the last lines of nightly.
+
+Every number is a count of rows of a table, or a sum over them; each line names the command that shows those rows.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG, NOT_JUDGED
+from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.ordering import grouped
+from jobs.bronze.coverage import hole_count
+from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
+from jobs.bronze.quarantine import COPIES_PART, open_count
+from jobs.console import command_name as entry
+from jobs.console.names import NAME_CHARACTERS_MAX, names_of, short, some_of
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.other_writers import ForeignWrite, written_by_others
+from jobs.delta.other_writers import lines as lines_of_others
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.silver.reader import SilverFiles
+from schemas.tables.bronze import QUARANTINE
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    HANGING_TRANSACTIONS,
+    LOG_ANOMALIES,
+    REBALANCES,
+    REDELIVERIES,
+    SHARE_GROUP_SUMMARY,
+)
+from schemas.tables.state import LEADER_EPOCHS
+
+PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
+NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED")
+"""Methods of PARTITIONS_CHANGED that say nothing of a topic's number of partitions."""
+MANY_REBALANCES: Final = 20
+"""A group that rebalances more often than this on one day has a problem of its own."""
+TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
+"""`likely_cause` of what was given up and is no record."""
+NOTE_CHARACTERS_MAX: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found of one cluster."""
+
+    rebalance_count: int
+    storm_rebalance_count: int
+    storm_groups: tuple[tuple[str, int], ...]
+    """Groups, and how many of their rebalances are of storms, most first."""
+    thrown_out: tuple[tuple[str, int], ...]
+    """Groups, and in how many rebalances members were thrown out: they sent no heartbeats, or polled too late. Most
+    first."""
+    maybe_thrown_out: tuple[tuple[str, int], ...]
+    """The same, where that is a guess."""
+    emptied_groups: tuple[tuple[str, int], ...]
+    """Groups whose last member went and nobody came since, and how many rebalances they had."""
+    grown_groups: tuple[tuple[str, int], ...]
+    """Groups, and how many rebalances they had since topics got more partitions."""
+    rollout_count: int
+    rebalances_on_a_day: tuple[tuple[str, int], ...]
+    """Groups, and how often each rebalanced on its worst day (UTC), most first."""
+    given_up_count: int
+    """Offsets of share groups."""
+    given_up_groups: tuple[tuple[str, int], ...]
+    """Share groups and how many offsets they gave up, most first."""
+    redelivered_count: int | None
+    """Records of share groups, each counted once however often it was handed back or given out again; None where they
+    are too many to be told from one another in a moment."""
+    redelivered_times: int
+    """How often records were handed back or given out again."""
+    odd_commits: tuple[tuple[str, int], ...]
+    """Kinds of commit anomalies and their counts, by kind."""
+    broken_rules: tuple[tuple[str, int], ...]
+    """Broken rules of the coordinators and how often, by rule."""
+    log_oddities: tuple[tuple[str, int], ...]
+    """What is odd about the log itself and how often, by rule."""
+    client_notes: tuple[tuple[str, int], ...]
+    """How clients write otherwise than their protocol says, and in how many groups."""
+    hole_count: int
+    quarantined_count: int
+    missing_log_partitions: tuple[tuple[str, int], ...] = ()
+    """Coordinator topics, and how many of their log partitions are in no source."""
+    guessed_commits: tuple[tuple[str, int], ...] = ()
+    """The same of those that are no more than guesses: they are not counted as found."""
+    not_judged: tuple[str, ...] = ()
+    """Groups that could not be judged."""
+    marker_count: int = 0
+    """Offsets that look like transaction markers among those given up: no records, and not counted with them."""
+    hanging_transactions: tuple[tuple[str, int], ...] = ()
+    """Groups, and how many transactions hang that committed offsets of theirs."""
+    hanging_transaction_count: int = 0
+    """Each counted once, whatever groups it committed for: a producer has one at a time."""
+    parted_copies: tuple[tuple[str, int], ...] = ()
+    """Log partitions of which copies part ways, and at how many places."""
+    leader_changes: tuple[tuple[str, int], ...] = ()
+    """Log partitions, and how often another leader went on with them, most first."""
+    foreign_writes: tuple[ForeignWrite, ...] = ()
+    """The last write of somebody else to each table."""
+
+    @property
+    def busy_group_count(self) -> int:
+        """Groups with more than `MANY_REBALANCES` rebalances on one day."""
+        return sum(count > MANY_REBALANCES for _, count in self.rebalances_on_a_day)
+
+    @property
+    def headline(self) -> str:
+        """All of it in one line."""
+        parts = [
+            _counted(len(self.storm_groups), "group", "in rebalance storms"),
+            _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
+            self._thrown_out(),
+            _counted(self.given_up_count, "record", "given up", verb=True),
+            _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
+            _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
+            _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
+            _counted(len(self.not_judged), "group", "could not be judged"),
+            _counted(self.hole_count, "hole", "in coverage"),
+            _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
+            _counted(self.hanging_transaction_count, "hanging transaction", ""),
+            _counted(len(self.parted_copies), "log partition", "with copies that part ways"),
+            _counted(self.quarantined_count, "row", "in quarantine"),
+            _counted(len(self.foreign_writes), "table", "changed by somebody else"),
+        ]
+        found = [part for part in parts if part]
+        return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
+
+    def _thrown_out(self) -> str:
+        count, maybe = (sum(count for _, count in groups) for groups in (self.thrown_out, self.maybe_thrown_out))
+        if not count + maybe:
+            return ""
+        in_rebalances = _counted(count + maybe, "rebalance", "")
+        guesses = f" ({maybe:,} of them guesses)" if maybe else ""
+        return f"members were thrown out in {in_rebalances}{guesses}"
+
+    def as_json(self) -> dict[str, Any]:
+        """As one JSON object; its names stay."""
+        return {
+            "headline": self.headline,
+            "rebalance_count": self.rebalance_count,
+            "storm_rebalance_count": self.storm_rebalance_count,
+            "storm_rebalances_by_group": dict(self.storm_groups),
+            "thrown_out_by_group": dict(self.thrown_out),
+            "maybe_thrown_out_by_group": dict(self.maybe_thrown_out),
+            "emptied_groups": [name for name, _ in self.emptied_groups],
+            "partitions_added_by_group": dict(self.grown_groups),
+            "rollout_count": self.rollout_count,
+            "rebalances_on_worst_day": dict(self.rebalances_on_a_day),
+            "given_up_count": self.given_up_count,
+            "given_up_marker_count": self.marker_count,
+            "given_up_by_group": dict(self.given_up_groups),
+            "redelivered_count": self.redelivered_count,
+            "redelivered_times": self.redelivered_times,
+            "odd_commits": dict(self.odd_commits),
+            "guessed_odd_commits": dict(self.guessed_commits),
+            "broken_rules": dict(self.broken_rules),
+            "log_oddities": dict(self.log_oddities),
+            "client_notes": dict(self.client_notes),
+            "not_judged": list(self.not_judged),
+            "hole_count": self.hole_count,
+            "missing_log_partitions": dict(self.missing_log_partitions),
+            "hanging_transactions": dict(self.hanging_transactions),
+            "hanging_transaction_count": self.hanging_transaction_count,
+            "parted_copies": dict(self.parted_copies),
+            "leader_changes": dict(self.leader_changes),
+            "quarantined_count": self.quarantined_count,
+            "foreign_writes": {write.table: write.version for write in self.foreign_writes},
+        }
+
+
+def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
+    """What the tables of a cluster say."""
+    where = {"cluster_id": cluster_id}
+    gold = WholeAudit.newest(warehouse, cluster_id)
+    rebalances = gold.read(REBALANCES, REBALANCE_COLUMNS)
+    causes = _causes(rebalances)
+    is_slow = pc.equal(causes["method"], SILENT_FOR_POLL_INTERVAL)
+    expired = causes.filter(pc.or_(pc.equal(causes["cause"], EXPIRED), is_slow))
+    is_guess = pc.equal(expired["confidence"], GUESS)
+    archived = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset", "likely_cause"])
+    is_marker = pc.fill_null(pc.equal(archived["likely_cause"].cast(pa.string()), TRANSACTION_MARKER), False)
+    given_up = archived.filter(pc.invert(is_marker))
+    offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
+    redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])["redelivered_count"]
+    odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
+    is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
+    odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
+    rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
+    given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
+    # connectors and tasks are no topics
+    of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
+    hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
+    quarantined = warehouse.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"], where=where)
+    return Findings(
+        rebalance_count=rebalances.num_rows,
+        storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
+        storm_groups=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
+        thrown_out=_rows_by_group(expired.filter(pc.invert(is_guess))),
+        maybe_thrown_out=_rows_by_group(expired.filter(is_guess)),
+        emptied_groups=_emptied(rebalances),
+        grown_groups=_rows_by_group(causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))),
+        rollout_count=rollouts.aggregate([]).num_rows,
+        rebalances_on_a_day=_most_on_a_day(rebalances),
+        given_up_count=pc.sum(offsets).as_py() or 0,
+        marker_count=pc.sum(is_marker).as_py() or 0,
+        given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
+        redelivered_count=_redelivered_count(gold.files(REDELIVERIES)),
+        redelivered_times=pc.sum(redelivered).as_py() or 0,
+        odd_commits=_counts_of(odd_commits.filter(pc.invert(is_guessed))["kind"]),
+        guessed_commits=_counts_of(odd_commits.filter(is_guessed)["kind"]),
+        broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
+        log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
+        client_notes=_client_notes(_of_category(odd, CLIENT)),
+        not_judged=groups_not_judged(warehouse, cluster_id),
+        hole_count=hole_count(warehouse, cluster_id),
+        quarantined_count=open_count(quarantined),
+        missing_log_partitions=tuple(
+            (topic, len(ends.missing))
+            for topic, ends in log_ends(warehouse, cluster_id).items()
+            if ends.ends and ends.missing
+        ),
+        hanging_transactions=_counts_of(hanging["group_id"]),
+        hanging_transaction_count=pc.count_distinct(hanging["producer_id"]).as_py(),
+        parted_copies=_parted_copies(quarantined),
+        leader_changes=_leader_changes(warehouse, cluster_id),
+        foreign_writes=tuple(written_by_others(warehouse, cluster_id)),
+    )
+
+
+REDELIVERIES_MAX: Final = 500_000
+"""Rows that are read to tell their records from one another; the driver takes 0.4 s for a million."""
+SHARE_PARTITION_TEXTS: Final = ("group_id", "topic_id")
+SHARE_PARTITIONS_MAX: Final = 1 << 16
+"""Numbers for so many are left as they are, whether each is used or not."""
+
+REBALANCE_COLUMNS: Final = (
+    "group_id",
+    "incarnation",
+    "to_generation",
+    "started_at",
+    "in_storm",
+    "rollout_id",
+    "member_count",
+    "causes",
+    "cause_methods",
+    "cause_confidences",
+    "is_former_log_partition",
+)
+
+
+def _causes(rebalances: pa.Table) -> pa.Table:
+    """One row a cause of a rebalance: the group, the cause, its method and its confidence."""
+    causes = rebalances["causes"].combine_chunks()
+    rows = pc.list_parent_indices(causes)
+    return pa.table(
+        {
+            "group_id": pc.take(rebalances["group_id"], rows),
+            "cause": pc.list_flatten(causes),
+            "method": pc.list_flatten(rebalances["cause_methods"].combine_chunks()),
+            "confidence": pc.list_flatten(rebalances["cause_confidences"].combine_chunks()),
+        }
+    )
+
+
+def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Groups and how many rows they have, most first."""
+    return _most_first(rows.group_by("group_id").aggregate([([], "count_all")]), "count_all")
+
+
+def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Groups of whose rebalances the last one left nobody, and how many they had. What is of a former log partition
+    tells nothing of now."""
+    rebalances = rebalances.filter(pc.invert(pc.fill_null(rebalances["is_former_log_partition"], False)))
+    order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
+    lasts = rebalances.take(order).group_by("group_id", use_threads=False)
+    last = lasts.aggregate([("member_count", "last"), ([], "count_all")])
+    return _most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all")
+
+
+def _of_category(odd: pa.Table, category: str) -> pa.Table:
+    return odd.filter(pc.equal(odd["category"], category))
+
+
+def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
+    """Groups that the newest audit could not judge."""
+    rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
+    return tuple(sorted(set(rows.filter(pc.equal(rows["rule"], NOT_JUDGED))["group_id"].to_pylist())))
+
+
+def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
+    """Log partitions of which copies part ways, and how often: each is put right when it is found, and lost records."""
+    rows = quarantined.filter(pc.equal(quarantined["code"], COPIES_PART)).select(["topic", "partition"]).to_pylist()
+    places = [f"{row['topic']}-{row['partition']}" for row in rows]
+    return tuple((place, places.count(place)) for place in sorted(set(places)))
+
+
+def _leader_changes(warehouse: Warehouse, cluster_id: str) -> tuple[tuple[str, int], ...]:
+    """Coordinators' log partitions, and how many leader epochs wrote batches in them after the first one."""
+    rows = warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist()
+    epochs: dict[str, set[int]] = {}
+    for row in rows:
+        if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:
+            epochs.setdefault(f"{row['topic']}-{row['partition']}", set()).add(row["leader_epoch"])
+    counts = [(place, len(found) - 1) for place, found in epochs.items() if len(found) > 1]
+    return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
+
+
+CLIENTS_OF_NOTE: Final = re.compile(
+    "(?P<what>.*); clients like (?P<clients>'.*'), protocol (?P<protocol>.*)", re.DOTALL
+)
+CLIENTS_NAMED_MAX: Final = 3
+
+
+def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+    """What is odd about bytes that clients write, and in how many groups. Client software shows by how it writes its
+    protocol, not by client ids, which are names of applications: these are named together."""
+    groups: dict[tuple[str, str], set[str]] = {}
+    clients: dict[tuple[str, str], set[str]] = {}
+    for row in rows.group_by(["details", "group_id"]).aggregate([]).to_pylist():
+        found = CLIENTS_OF_NOTE.fullmatch(row["details"])
+        kind = (found["what"], found["protocol"]) if found else (row["details"], "")
+        groups.setdefault(kind, set()).add(row["group_id"])
+        clients.setdefault(kind, set()).update([found["clients"]] if found else [])
+    notes: list[tuple[str, int]] = []
+    for (what, protocol), of in groups.items():
+        names = sorted(clients[what, protocol])
+        more = len(names) - CLIENTS_NAMED_MAX
+        said = ", ".join(names[:CLIENTS_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
+        notes.append((f"{what}; clients like {said}, protocol {protocol}" if names else what, len(of)))
+    return tuple(sorted(notes))
+
+
+def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
+    """How often each name is there, by name."""
+    return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
+
+
+def _redelivered_count(files: Sequence[TableFile]) -> int | None:
+    if sum(file.row_count or 0 for file in files) > REDELIVERIES_MAX:
+        return None
+    columns = (*SHARE_PARTITION_TEXTS, "partition", "first_offset", "last_offset")
+    found = SilverFiles({REDELIVERIES.full_name: tuple(files)}).scan(REDELIVERIES, columns, SHARE_PARTITION_TEXTS)
+    return _distinct_offset_count(found)
+
+
+def _distinct_offset_count(ranges: pa.Table) -> int:
+    """Offsets in some ranges of share partitions, each counted once: a record comes again as often as it is retried."""
+    if not ranges.num_rows:
+        return 0
+    place, place_count = np.zeros(ranges.num_rows, np.int64), 1
+    ranges = ranges.unify_dictionaries()
+    for name in (*SHARE_PARTITION_TEXTS, "partition"):
+        column = ranges[name].combine_chunks()
+        if not pa.types.is_integer(column.type):
+            # texts as they are, or as their numbers in a dictionary
+            column = column.dictionary_encode().indices
+        coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
+        span = int(coded.max()) + 1
+        place, place_count = place * span + coded, place_count * span
+        if place_count > max(ranges.num_rows, SHARE_PARTITIONS_MAX):
+            found, place = np.unique(place, return_inverse=True)
+            place_count = len(found)
+    # there are millions of ranges, but few share partitions, and of one they mostly come in the order of their offsets
+    rows, ends = grouped(place, place_count, np.arange(ranges.num_rows))
+    firsts, lasts = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
+    count = 0
+    for start, stop in pairwise([0, *ends.tolist()]):
+        if start == stop:
+            continue
+        first, last = firsts[rows[start:stop]], lasts[rows[start:stop]]
+        order = np.argsort(first, kind="stable")
+        first, last = first[order], last[order]
+        # each range adds what lies behind the last offset so far
+        before = np.r_[first[0] - 1, np.maximum.accumulate(last)[:-1]]
+        count += int(np.maximum(last - np.maximum(before, first - 1), 0).sum())
+    return count
+
+
+def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+    rebalances = rebalances.filter(pc.is_valid(rebalances["started_at"]))
+    day = pc.floor_temporal(rebalances["started_at"], unit="day")
+    days = (
+        pa.table({"group_id": rebalances["group_id"], "day": day})
+        .group_by(["group_id", "day"])
+        .aggregate([([], "count_all")])
+    )
+    most = days.group_by("group_id").aggregate([("count_all", "max")])
+    return _most_first(most, "count_all_max")
+
+
+def _most_first(counts: pa.Table, column: str) -> tuple[tuple[str, int], ...]:
+    pairs = zip(counts["group_id"].to_pylist(), counts[column].to_pylist(), strict=True)
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
+    """What was found, line by line, the sum of it first; then each part with the command that shows its rows.
+
+    `options` go with every command, such as `--warehouse`.
+    """
+    yield found.headline
+    yield from lines_of_others(found.foreign_writes, "".join(f" {shlex.quote(word)}" for word in options))
+    parts = list(_parts(found, options))
+    yield from parts
+    if parts:
+        yield _line("all of it as one page to open in a browser", "report --output report.html", options)
+
+
+def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
+    if found.rebalance_count:
+        parts = [f"rebalances: {found.rebalance_count:,}"]
+        if found.storm_rebalance_count:
+            parts.append(f"{found.storm_rebalance_count:,} of them in storms")
+        if found.rollout_count:
+            parts.append(_counted(found.rollout_count, "rolling deployment", ""))
+        if found.rebalances_on_a_day:
+            parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
+        yield _line(", ".join(parts), "audit --list rebalances", options)
+    if found.storm_rebalance_count:
+        query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
+        yield _line("who flaps in the storms", _sql(query), options)
+    if found.thrown_out:
+        yield _line(f"members were thrown out: {_names(found.thrown_out)}", _sql(THROWN_OUT), options)
+    if found.maybe_thrown_out:
+        yield _line(f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT), options)
+    if found.grown_groups:
+        query = (
+            "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED') "
+            "and not arrays_overlap(cause_methods, array('CONNECTORS_CHANGED', 'SHARE_PARTITIONS_INITIALIZED'))"
+        )
+        yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
+    if found.emptied_groups:
+        query = (
+            "select group_id, max(started_at) as since from gold.rebalances where member_count = 0 group by group_id"
+        )
+        yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(query), options)
+    if found.given_up_count:
+        what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
+        if found.marker_count:
+            what += f"; {found.marker_count:,} offsets more look like transaction markers"
+        yield _line(what, "audit --list archived", options)
+    if found.redelivered_count or found.redelivered_times:
+        times = f"records {found.redelivered_times:,} times"
+        count = found.redelivered_count
+        what = f"handed back or given out again: {times if count is None else f'{count:,} records'}"
+        yield _line(what, "audit --list redeliveries", options)
+    if found.odd_commits:
+        yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
+    if found.guessed_commits:
+        what = f"guesses, perhaps odd commits: {_names(found.guessed_commits)}"
+        yield _line(what, "audit --list commits", options)
+    if found.broken_rules:
+        query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{COORDINATOR}'"
+        yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)
+    if found.log_oddities:
+        query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{LOG}'"
+        yield _line(f"oddities of the log: {_names(found.log_oddities)}", _sql(query), options)
+    if found.client_notes:
+        query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
+        names = _names(found.client_notes, NOTE_CHARACTERS_MAX)
+        what = f"notes on clients, by what they write, and in how many groups: {names}"
+        yield _line(what, _sql(query), options)
+    if found.not_judged:
+        query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"
+        yield _line(
+            f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, {names_of(found.not_judged)}",
+            _sql(query),
+            options,
+        )
+    if found.hole_count:
+        query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
+        yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
+    if found.hanging_transactions:
+        query = "select group_id, since, producer_id, held_back_count, meaning, remedy from gold.hanging_transactions"
+        yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
+    if found.leader_changes:
+        query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"
+        what = f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}"
+        yield _line(what, _sql(query), options)
+    if found.parted_copies:
+        query = f"select topic, partition, offset, message from bronze.quarantine where code = '{COPIES_PART}'"
+        what = f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}"
+        yield _line(what, _sql(query), options)
+    if found.missing_log_partitions:
+        query = "select topic, partition from bronze.log_partitions"
+        yield _line(
+            f"log partitions in no source: {_names(found.missing_log_partitions)}; found are", _sql(query), options
+        )
+    if found.quarantined_count:
+        query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
+        yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
+
+
+THROWN_OUT: Final = (
+    "select group_id, started_at, members_left, causes, cause_confidences from gold.rebalances "
+    f"where array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')"
+)
+
+
+def _line(what: str, command: str, options: Sequence[str]) -> str:
+    words = entry.command(" ".join([command, *map(shlex.quote, options)]))
+    return f"{what}: {words}"
+
+
+def _sql(query: str) -> str:
+    return f"sql -e {shlex.quote(query)}"
+
+
+def _names(counts: Sequence[tuple[str, int]], characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    return some_of(f"{short(name, characters_max)} ({count:,})" for name, count in counts)
+
+
+def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: str | None = None) -> str:
+    """`3 groups rest`, or nothing for none; with `verb` as `1 record was rest`."""
+    if not count:
+        return ""
+    words = [f"{count:,}", noun if count == 1 else plural or f"{noun}s"]
+    if verb:
+        words.append("was" if count == 1 else "were")
+    return " ".join([*words, rest]).rstrip()

@@ -1,0 +1,161 @@
+"""Whether a question is of what the log covers: groups that are in it, times that it reaches.
+
+An empty answer to a question that the log cannot know anything of looks like the answer "nothing happened".
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import pyarrow.compute as pc
+
+from coordinator_core.lookup import group_partition
+from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends, numbers
+from jobs.console.output import printable, time_text
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import ArgumentError, SilverAt
+from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
+
+GROUPS_LOG: Final = "__consumer_offsets"
+KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
+"""Tables that have a row of every group there ever was; the largest comes last, and is read where it must be."""
+
+
+def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None) -> None:
+    """Raise ArgumentError for groups of which the log has nothing."""
+    unknown = set(group_ids or ())
+    for table in KNOW_GROUPS:
+        if not unknown:
+            return
+        rows = SilverAt(warehouse, cluster_id, group_ids=unknown).scan(table, ("group_id",))
+        unknown -= set(pc.unique(rows["group_id"]).to_pylist())
+    if not unknown:
+        return
+    ends = log_ends(warehouse, cluster_id)[GROUPS_LOG]
+    names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
+    missing = _missing_places(ends, unknown)
+    where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
+    raise ArgumentError(
+        f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} Group "
+        "ids are case-sensitive"
+    )
+
+
+def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:
+    """What of the groups' log is in no source, so that an answer has nothing of it: neither its groups, nor what these
+    owned. Of named groups, where they would be there."""
+    ends = all_ends[GROUPS_LOG]
+    if not ends.ends:
+        yield f"nothing of {GROUPS_LOG} was captured: this answer knows no group's members, owners and offsets"
+        return
+    missing = ends.missing if group_ids is None else _missing_places(ends, group_ids)
+    if missing and group_ids is None:
+        count = max(ends.seen_count, 0 if ends.known is None else ends.known.partition_count)
+        yield (
+            f"{len(missing):,} of {count:,} log partitions of {GROUPS_LOG} are in no source ({numbers(missing)}): the "
+            "groups in them are not in this answer"
+        )
+    elif missing:
+        yield (
+            f"{', '.join(f'{GROUPS_LOG}-{place}' for place in missing)}, where "
+            f"{'it' if len(set(group_ids or ())) == 1 else 'some of them'} would be, is in no source"
+        )
+
+
+def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:
+    """Log partitions in no source in which some of these groups would be."""
+    return sorted({place for name in group_ids if (place := _place(name, ends)) in ends.missing})
+
+
+def require_forwards(from_ms: int | None, to_ms: int | None) -> None:
+    """Raise ArgumentError where a span of time has no moment in it."""
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise ArgumentError(
+            f"there is no time from {time_text(from_ms)} to {time_text(to_ms)}: --from must be before --to"
+        )
+
+
+def require_span(all_ends: Mapping[str, LogEnds], log: str, from_ms: int | None, to_ms: int | None) -> None:
+    """Raise ArgumentError where a span of time runs backwards, or lies wholly outside of what was read of a log."""
+    require_forwards(from_ms, to_ms)
+    ends = all_ends[log]
+    begins_ms, newest_ms = ends.begins_ms, ends.newest_ms
+    if to_ms is not None and begins_ms is not None and to_ms <= begins_ms:
+        raise ArgumentError(f"--to {time_text(to_ms)} is before the log begins: {covered_text(ends)}")
+    if from_ms is not None and newest_ms is not None and from_ms > newest_ms:
+        raise ArgumentError(f"--from {time_text(from_ms)} is after the end of what was read: {covered_text(ends)}")
+
+
+def require_in_any_log(warehouse: Warehouse, cluster_id: str, from_ms: int | None, to_ms: int | None) -> None:
+    """Raise ArgumentError where a span lies wholly outside of what was read of both coordinators' logs."""
+    all_ends = {log: ends for log, ends in log_ends(warehouse, cluster_id).items() if ends.begins_ms is not None}
+    errors: list[ArgumentError] = []
+    for log in all_ends:
+        try:
+            require_span(all_ends, log, from_ms, to_ms)
+        except ArgumentError as error:
+            errors.append(error)
+    if errors and len(errors) == len(all_ends):
+        raise errors[0]
+
+
+def require_begun(warehouse: Warehouse, cluster_id: str, at_ms: int | None) -> dict[str, LogEnds]:
+    """What is known of the ends of the coordinators' logs. Raises ArgumentError where a time is before the first record
+    of all of them: nothing can be known of it."""
+    all_ends = log_ends(warehouse, cluster_id)
+    begins = [(it.begins_ms, it) for it in all_ends.values() if it.begins_ms is not None]
+    if at_ms is not None and begins:
+        begins_ms, ends = min(begins, key=lambda it: it[0])
+        if at_ms < begins_ms:
+            raise ArgumentError(f"--at {time_text(at_ms)} is before the log begins: {covered_text(ends)}")
+    return all_ends
+
+
+def remarks_behind(
+    all_ends: Mapping[str, LogEnds], at_ms: int | None, group_ids: Collection[str] | None = None
+) -> Iterator[str]:
+    """Where a time is behind what was read: up to when the answer is known to hold. Of named groups by the log
+    partitions that they are in."""
+    if at_ms is None:
+        return
+    ends = all_ends[GROUPS_LOG]
+    if group_ids is not None and ends.is_count_known:
+        places = sorted({_place(group_id, ends) for group_id in group_ids})
+        found = [ends.ends[place] for place in places if place in ends.ends]
+        yield from (_behind(f"{GROUPS_LOG}-{end.partition}", end) for end in found if _is_short(end, at_ms))
+        return
+    newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
+    if newest and at_ms > max(newest):
+        yield f"the log was read up to {time_text(max(newest))}: what came after that is not known"
+
+
+def covered_text(ends: LogEnds) -> str:
+    """What was read of a log, in words."""
+    if ends.begins_ms is None:
+        return f"no record with a time was read of {ends.topic}"
+    return f"{ends.topic} was read from {time_text(ends.begins_ms)} to {time_text(ends.newest_ms)}"
+
+
+def _is_short(end: LogEnd, at_ms: int) -> bool:
+    return end.bound_ms is not None and end.bound_ms < at_ms
+
+
+def _behind(name: str, end: LogEnd) -> str:
+    return f"{name} was read up to {time_text(end.bound_ms)}: what came after that is not known"
+
+
+def _place(group_id: str, ends: LogEnds) -> int:
+    count = ends.known.partition_count if ends.known is not None and ends.is_count_known else ends.seen_count
+    return group_partition(group_id, max(count, 1))
+
+
+def require_in_log(
+    warehouse: Warehouse,
+    cluster_id: str,
+    log: str,
+    from_ms: int | None,
+    to_ms: int | None,
+    group_ids: Collection[str] | None,
+) -> None:
+    """Raise ArgumentError for groups that are not in the log, and for a span that lies outside of what was read."""
+    require_span(log_ends(warehouse, cluster_id, COORDINATOR_TOPICS), log, from_ms, to_ms)
+    require_groups(warehouse, cluster_id, group_ids)

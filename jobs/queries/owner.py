@@ -1,0 +1,211 @@
+"""owner: who owned a partition at a time, in every group that reads it.
+
+The rule is that of gold.partition_owners, over the rows of this one partition: the audit need not have run. Share
+groups have no owners: several of their members may read one partition.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, TextIO, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.inference.clock import is_time
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.java.hash_codes import string_order
+from jobs.console.output import Value, printable, time_text, write_answers
+from jobs.delta.part_files import LOG_PARTITION
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import GROUPS_LOG, STREAMS, SilverAt
+from jobs.queries.caveats import (
+    LOG_POSITION,
+    Caveat,
+    caveats_of,
+    lines_of,
+    notes_by_group,
+    twice,
+    with_notes,
+)
+from jobs.queries.unread_assignments import unread_groups, unread_text
+from jobs.silver.reader import rows_of
+from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
+
+COLUMNS: Final[tuple[str, ...]] = (
+    "GROUP",
+    "GROUP-TYPE",
+    "TOPIC",
+    "PARTITION",
+    "CONSUMER-ID",
+    "GROUP-INSTANCE-ID",
+    "HOST",
+    "CLIENT-ID",
+    "FROM-GENERATION",
+    "OWNED-FROM",
+    "OWNED-TO",
+)
+
+
+class Owner(NamedTuple):
+    """Who owned the partition, and the log partition that says so."""
+
+    row: OwnerRow
+    log_partition: int
+    log_position: str | None = None
+    """Where in the log it was so, if the log has the time more than once and the owners were not the same."""
+
+
+class Owners(NamedTuple):
+    """The owners at a time, and what else is to be said."""
+
+    owners: tuple[Owner, ...]
+    is_known: bool
+    """Was any group ever assigned the partition?"""
+    caveats: tuple[Caveat, ...]
+    unread: Sequence[str]
+    """Groups of which bytes that say what was assigned, or to what a member subscribed, could not be read."""
+
+
+def owners_at(
+    warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
+) -> list[OwnerRow]:
+    """Who owned a partition at a time (None: the newest), by group."""
+    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    return [owner.row for owner in found.owners]
+
+
+def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None) -> Owners:
+    """Who owned a partition at a time (None: the newest), by group and in the order of the log. Where the log has the
+    time more than once, who owned it each time."""
+    everybody = SilverAt(warehouse, cluster_id, at_ms)
+    ever = [
+        Owner(row, life.log_partition)
+        for life in _lives(everybody, topic, partition)
+        for row in partition_owners(life)
+        if row.topic == topic and row.partition == partition
+    ]
+    ever.sort(key=lambda it: (string_order(it.row.group_id), it.row.from_log_offset, it.row.member_id))
+    passages = everybody.of_groups({it.row.group_id for it in ever}).passages(with_offsets=False)
+    newest = passages[-1]
+    found: dict[str, list[list[Owner]]] = {}
+    for passage in passages:
+        left = passage.left_behind()
+        for group_id, of_group in groupby(ever, key=lambda it: it.row.group_id):
+            holding = [it for it in of_group if not left.is_past(group_id, it.log_partition) and _holds(it, passage)]
+            known = found.setdefault(group_id, [])
+            if all([it.row for it in holding] != [it.row for it in other] for other in known):
+                known.append([_placed(it, passage) for it in holding])
+    several = [group_id for group_id, known in found.items() if len(known) > 1]
+    owners = tuple(
+        it if group_id in several else it._replace(log_position=None)
+        for group_id, known in found.items()
+        for holding in known
+        for it in holding
+    )
+    caveats = caveats_of(newest, {it.row.group_id: it.log_partition for it in owners}, with_offsets=False)
+    if several:
+        caveats.append(twice(newest, several))
+    unread = unread_groups(everybody, *((everybody.holds(),) if ever else ()), topic=topic)
+    return Owners(owners, bool(ever), tuple(caveats), unread)
+
+
+def _holds(owner: Owner, passage: SilverAt) -> bool:
+    row, end = owner.row, passage.log_end((GROUPS_LOG, owner.log_partition))
+    if end is not None:
+        return row.from_log_offset < end and (row.to_log_offset is None or row.to_log_offset >= end)
+    if passage.at_ms is None:
+        return row.to_log_offset is None
+    # a record without a time tells no more than that it came before the next one that has one
+    has_begun = not is_time(row.valid_from) or row.valid_from <= passage.at_ms
+    return has_begun and (row.valid_to is None or passage.at_ms < row.valid_to)
+
+
+def _placed(owner: Owner, passage: SilverAt) -> Owner:
+    end = passage.log_end((GROUPS_LOG, owner.log_partition))
+    return owner if end is None else owner._replace(log_position=f"{GROUPS_LOG}-{owner.log_partition}@{end - 1}")
+
+
+def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLife]:
+    """What silver holds of the groups that were ever assigned the partition, as far as it concerns it: a life for each
+    log partition that has some of it."""
+    # a task of a streams group stands for a partition of topics which only the topology names
+    is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(STREAMS))
+    columns = (*AssignmentRow._fields, LOG_PARTITION)
+    rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))
+    assignments = _by_place(rows, AssignmentRow)
+    those = everybody.of_groups({group_id for group_id, _ in assignments})
+    is_topology = pc.field("event_type") == pc.scalar("TOPOLOGY_CHANGED")
+    members = _by_place(those.scan(GROUP_MEMBERS, (*MemberRow._fields, LOG_PARTITION)), MemberRow)
+    events = _by_place(those.scan(GROUP_EVENTS, (*EventRow._fields, LOG_PARTITION), is_topology), EventRow)
+    for place, of_place in sorted(assignments.items()):
+        yield GroupLife(
+            *place,
+            members=tuple(members.get(place, ())),
+            assignments=tuple(sorted(of_place, key=lambda row: (row.from_log_offset, row.assignment))),
+            events=tuple(sorted(events.get(place, ()), key=lambda row: row.log_offset)),
+        )
+
+
+RowOfGroup = TypeVar("RowOfGroup", AssignmentRow, MemberRow, EventRow)
+
+
+def _by_place(rows: pa.Table, kind: type[RowOfGroup]) -> dict[tuple[str, int], list[RowOfGroup]]:
+    """Rows by group and log partition."""
+    found: dict[tuple[str, int], list[RowOfGroup]] = {}
+    for row, log_partition in zip(rows_of(rows, kind), rows[LOG_PARTITION].to_pylist(), strict=True):
+        found.setdefault((row.group_id or "", log_partition), []).append(row)
+    return found
+
+
+def run_owner(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    topic: str,
+    partition: int,
+    at_ms: int | None,
+    output_format: str,
+    out: TextIO | None = None,
+) -> list[str]:
+    """Find the owners and print them; what else is to be said, line by line."""
+    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
+    if any(it.log_position is not None for it in found.owners):
+        columns = (*columns, LOG_POSITION)
+        rows = [(*cells, it.log_position) for cells, it in zip(rows, found.owners, strict=True)]
+    if output_format != "table":
+        columns, rows = with_notes(columns, rows, 0, notes_by_group(found.caveats))
+    if rows or output_format != "table":
+        write_answers(columns, rows, output_format, out or sys.stdout)
+    return [*_remarks(found, topic, partition), *lines_of(found.caveats)]
+
+
+def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
+    place = f"partition {partition} of topic {printable(topic)[:100]}"
+    if found.unread:
+        told = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
+        yield f"{told}{unread_text(found.unread)}"
+    elif not found.is_known:
+        yield f"no group was ever assigned {place}, as far as the log tells"
+    elif not found.owners:
+        yield "nobody owned it then, as far as the log tells"
+
+
+def _row(owner: OwnerRow) -> tuple[Value, ...]:
+    return (
+        owner.group_id,
+        owner.group_type,
+        owner.topic,
+        owner.partition,
+        owner.member_id,
+        owner.instance_id,
+        owner.client_host,
+        owner.client_id,
+        owner.from_generation,
+        time_text(owner.valid_from),
+        time_text(owner.valid_to),
+    )

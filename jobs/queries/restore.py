@@ -1,0 +1,324 @@
+"""restore: committed offsets of groups at a time, as `kafka-consumer-groups --reset-offsets --from-file` takes them.
+
+The file holds `topic,partition,offset` lines for one group and `group,topic,partition,offset` for several, as Kafka's
+own `--export` writes them. Nothing is sent to a broker. A table tells what would change against the newest offsets that
+the log holds. Partitions of a topic that was deleted since stay out: their offsets would mean records of another topic,
+and where there is none of that name, Kafka's tool waits for it in vain and then restores nothing at all. Partitions
+that were added since keep the offsets they have.
+"""
+
+import shlex
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple, TextIO
+
+from coordinator_core.java.hash_codes import string_order
+from jobs.console.names import names_of, short, some_of
+from jobs.console.output import Value, csv_line, printable, write_answers
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError
+from jobs.queries.as_of import (
+    GROUPS_LOG,
+    SHARE,
+    ArgumentError,
+    CommittedOffset,
+    Group,
+    NoSuchGroupError,
+    SilverAt,
+    TopicPartition,
+)
+from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
+from schemas.tables.silver import TOPICS
+
+COLUMNS: Final[tuple[str, ...]] = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "RESTORED-OFFSET",
+    "DELTA",
+    "CHANGE",
+)
+
+
+KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
+"""Sources of topics' names which would say that a topic was deleted."""
+
+
+"""Partitions that a remark names."""
+
+
+class Change(StrEnum):
+    """What becomes of a committed offset."""
+
+    SAME = "same"
+    FORWARD = "forward"
+    BACK = "back"
+    NEW = "new"
+    """There is none now."""
+    LEFT = "left as it is: there was none then"
+    TOPIC_DELETED = "left out: the topic was deleted since"
+    NEGATIVE = "left out: the offset was negative, and Kafka's tool refuses a file with one"
+
+
+WRITTEN: Final = frozenset({Change.SAME, Change.FORWARD, Change.BACK, Change.NEW})
+"""What is in the file."""
+
+
+class Restored(NamedTuple):
+    """One partition of a group. `offset` None: it is not in the file."""
+
+    group_id: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    offset: int | None
+    change: Change
+    log_position: str | None = None
+    """Where in the log the offset was in force, if the log has the time more than once."""
+
+
+class Restoration(NamedTuple):
+    """What a restore would do. `busy`: groups with members, whose offsets Kafka does not reset."""
+
+    rows: tuple[Restored, ...]
+    busy: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    """Topics whose offsets are in the file and were deleted since, and that may be deleted too: nothing tells."""
+    caveats: tuple[Caveat, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+    """Groups whose offsets were not the same at each place where the log has the time."""
+
+    @property
+    def written(self) -> tuple[Restored, ...]:
+        """What goes into the file."""
+        return tuple(row for row in self.rows if row.offset is not None)
+
+
+def restoration(
+    warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
+) -> Restoration:
+    """The offsets of groups at a time against the newest ones, by group, topic and partition.
+
+    Where the log has the time more than once and the offsets were not the same each time, all of them come, unless
+    `log_offset` names the place: the last offset of the log partition that counts.
+
+    Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group, and for a
+    `log_offset` that is none of the places.
+    """
+    newest = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    passages = newest.at(at_ms).passages()
+    then = [passage.committed_offsets() for passage in passages]
+    now = newest.committed_offsets()
+    present = {group.group_id: group for group in newest.groups()}
+    for group_id in group_ids:
+        if not any(group_id in offsets for offsets in then):
+            shares = group_id in present and present[group_id].group_type == SHARE
+            name = short(group_id)
+            if shares:
+                raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
+            raise NoSuchGroupError(
+                f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"
+            )
+    topics = _topics(warehouse, cluster_id)
+    rows: list[Restored] = []
+    caveats: dict[str, int] = {}
+    ambiguous: list[str] = []
+    for group_id in sorted(set(group_ids), key=string_order):
+        of_group, log_partition = _distinct(passages, then, group_id)
+        caveats[group_id] = log_partition
+        if log_offset is not None and len(of_group) > 1:
+            of_group = _chosen(of_group, group_id, log_offset)
+        if len(of_group) > 1:
+            ambiguous.append(group_id)
+        for end, offsets in of_group:
+            position = f"{GROUPS_LOG}-{log_partition}@{end - 1}" if end is not None and len(of_group) > 1 else None
+            rows += [
+                _restored(group_id, place, now.get(group_id, {}).get(place), offsets.get(place), topics, position)
+                for place in sorted(offsets.keys() | now.get(group_id, {}).keys())
+            ]
+    busy = tuple(group_id for group_id, group in present.items() if group.members)
+    doubtful = {row.topic for row in rows if row.change is Change.NEW and not _is_committed(row, now)} - topics.there
+    said = caveats_of(passages[-1], caveats, with_offsets=True)
+    if ambiguous:
+        said.append(twice(passages[-1], ambiguous))
+    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))
+
+
+def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
+    """What an answer of no offsets cannot know, to be put behind it."""
+    if group_id not in present:
+        return ""
+    said = caveats_of(then, {group_id: present[group_id].log_partition}, with_offsets=True)
+    return "".join(f"; {caveat.text}" for caveat in said)
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+Passage = tuple[int | None, Offsets]
+"""A log end (exclusive; None where the time decides), and the offsets committed by then."""
+
+
+def _distinct(
+    passages: Sequence[SilverAt], then: Sequence[Mapping[str, Offsets]], group_id: str
+) -> tuple[list[Passage], int]:
+    """The offsets of a group at each place in the log, those that are like another's once; and its log partition."""
+    found: list[Passage] = []
+    log_partition = -1
+    for passage, by_group in zip(passages, then, strict=True):
+        offsets = by_group.get(group_id, {})
+        log_partition = next((it.log_partition for it in offsets.values()), log_partition)
+        if all(offsets != others for _, others in found):
+            found.append((passage.log_end((GROUPS_LOG, log_partition)), offsets))
+    return found, log_partition
+
+
+def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list[Passage]:
+    """The place in the log that was asked for."""
+    found = [passage for passage in of_group if passage[0] == log_offset + 1]
+    if not found:
+        places = " or ".join(str(end - 1) for end, _ in of_group if end is not None)
+        raise ArgumentError(f"at that time the log of {short(group_id)} is at offset {places}, not {log_offset}")
+    return found
+
+
+def _is_committed(row: Restored, now: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> bool:
+    """Is there a commit now, of a negative offset?"""
+    return TopicPartition(row.topic, row.partition) in now.get(row.group_id, {})
+
+
+class _Topics(NamedTuple):
+    """What is known of topics, by name."""
+
+    deleted_ms: dict[str, list[tuple[str, int]]]
+    """Ids and times of deletion."""
+    there: set[str]
+    """Those which a source that knows of deletions does not know to be deleted."""
+
+
+def _topics(warehouse: Warehouse, cluster_id: str) -> _Topics:
+    topics = _Topics({}, set())
+    names = ("topic", "topic_id", "valid_to", "learned_from")
+    for row in warehouse.read(TOPICS, names, where={"cluster_id": cluster_id}).to_pylist():
+        if row["valid_to"] is not None:
+            topics.deleted_ms.setdefault(row["topic"], []).append((row["topic_id"], epoch_ms(row["valid_to"])))
+        elif row["learned_from"] in KNOW_OF_DELETIONS:
+            topics.there.add(row["topic"])
+    return topics
+
+
+def _restored(
+    group_id: str,
+    place: TopicPartition,
+    now: CommittedOffset | None,
+    then: CommittedOffset | None,
+    topics: _Topics,
+    position: str | None,
+) -> Restored:
+    # a negative offset that a client committed is none to whoever asks the broker
+    current_offset = now.offset if now and now.offset >= 0 else None
+    change = _change(place, current_offset, then, topics)
+    offset = then.offset if then and change in WRITTEN else None
+    return Restored(group_id, *place, current_offset, offset, change, position)
+
+
+def _change(place: TopicPartition, current_offset: int | None, then: CommittedOffset | None, topics: _Topics) -> Change:
+    if then is None:
+        return Change.LEFT
+    if then.offset < 0:
+        return Change.NEGATIVE
+    for topic_id, at_ms in topics.deleted_ms.get(place.topic, ()):
+        if then.topic_id in (None, topic_id) and (then.committed_at_ms is None or at_ms > then.committed_at_ms):
+            return Change.TOPIC_DELETED
+    if current_offset is None:
+        return Change.NEW
+    if current_offset == then.offset:
+        return Change.SAME
+    return Change.FORWARD if then.offset > current_offset else Change.BACK
+
+
+def reset_csv(rows: Sequence[Restored]) -> str:
+    """The file for `--from-file`: with the group in front where there are several. No formula is defused here: Kafka
+    must read each name as it is."""
+    written = [row for row in rows if row.offset is not None]
+    is_single = len({row.group_id for row in written}) == 1
+    cells = [(row.group_id, row.topic, row.partition, row.offset) for row in written]
+    return "".join(csv_line(row[1:] if is_single else row) for row in cells)
+
+
+def run_restore(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    group_ids: Collection[str],
+    at_ms: int,
+    output: str | None,
+    output_format: str,
+    log_offset: int | None = None,
+    out: TextIO | None = None,
+) -> list[str]:
+    """Print what would change and write the file, if one is asked for; what else is to be said, line by line.
+
+    Raises JobError where the file is there already or cannot be written, or would be empty.
+    """
+    plan = restoration(warehouse, cluster_id, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
+    _write_plan(plan, output_format, out or sys.stdout)
+    if output is not None:
+        if plan.ambiguous:
+            raise JobError(
+                f"the log has that time more than once for {names_of(plan.ambiguous)}: choose a place in the log with "
+                "--log-offset, the number behind @ in the table"
+            )
+        if not plan.written:
+            raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
+        _write_new(Path(output), reset_csv(plan.rows))
+    return [*lines_of(plan.caveats), *_remarks(plan, output)]
+
+
+def _write_plan(plan: Restoration, output_format: str, out: TextIO) -> None:
+    columns, rows = COLUMNS, [_cells(row) for row in plan.rows]
+    if plan.ambiguous:
+        columns = (*columns, LOG_POSITION)
+        rows = [(*cells, row.log_position) for cells, row in zip(rows, plan.rows, strict=True)]
+    if output_format != "table":
+        columns, rows = with_notes(columns, rows, 0, notes_by_group(plan.caveats))
+    write_answers(columns, rows, output_format, out)
+
+
+def _cells(row: Restored) -> tuple[Value, ...]:
+    both = row.offset is not None and row.current_offset is not None
+    delta = row.offset - row.current_offset if both else None  # type: ignore[operator]
+    return (row.group_id, row.topic, row.partition, row.current_offset, row.offset, delta, row.change.value)
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise JobError(f"{path} is there already: name a new file, or remove it first") from error
+    except OSError as error:
+        raise JobError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
+    negative = [row for row in plan.rows if row.change is Change.NEGATIVE]
+    if negative:
+        names = dict.fromkeys(f"{short(row.topic)}-{row.partition}" for row in negative)
+        yield f"left out, since their offsets were negative: {some_of(names)}"
+    for group_id in plan.busy:
+        yield f"{short(group_id)} has members: Kafka resets offsets of empty groups only"
+    for topic in plan.doubtful:
+        yield (
+            f"offsets of {short(topic)} were deleted since, and nothing that was captured tells whether the "
+            "topic was: if it is gone, take its lines out of the file, or Kafka's tool restores nothing"
+        )
+    if output is None:
+        yield "dry run: nothing was written; --output FILE writes what Kafka's tool takes"
+    else:
+        group_ids = dict.fromkeys(row.group_id for row in plan.written)
+        words = [word for group_id in group_ids for word in ("--group", shlex.quote(printable(group_id)))]
+        command = ["kafka-consumer-groups", "--reset-offsets", *words, "--from-file", shlex.quote(output), "--execute"]
+        yield f"restore with: {' '.join(command)}"

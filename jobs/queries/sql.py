@@ -1,0 +1,361 @@
+"""sql: Spark SQL over the tables by their names, as `select * from silver.offset_commits`; one query or a shell.
+
+The tables are made known to Spark's catalogue through the API, views and functions by constant statements (`views`):
+no path and no value of ours is put into SQL text.
+
+While a replay or an audit is under way, or after one that broke off, the names of its tables stand for what the last
+whole run left (`held`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
+
+Statements that write are refused (`read_only`), unless `sql --write` allows them.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib import import_module
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, TextIO
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console.output import csv_cell, csv_line, json_line, printable
+from jobs.delta.filesystems import spark_uri
+from jobs.delta.pinned_versions import Held, held_versions
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError
+from jobs.queries.read_only import writing_part
+from jobs.queries.views import DEFINITIONS, Definition, Kind, definitions_named_in
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.silver import COORDINATOR_PARTITIONS
+
+NEWEST: Final = "newest"
+"""Database of tables as they stand, where their names stand for what a whole run left."""
+QUERIES: Final = ("select", "with", "from", "table", "values")
+"""How a statement begins that changes nothing, and may be planned twice."""
+TABLE_ROWS_MAX: Final = 1000
+"""Rows which a table for people shows; json and csv give all."""
+
+
+class SqlError(JobError):
+    """The query cannot be run; the text is Spark's own, in one line."""
+
+
+class Catalogue:
+    """The tables, views and functions of a warehouse in Spark's catalogue, made known when a statement names them.
+
+    Spark takes half a second to make one table known, and a statement names few. With a metastore they stay known; else
+    they show whole runs only.
+    """
+
+    def __init__(
+        self, session: SparkSession, warehouse: Warehouse, *, cluster_id: str | None = None, may_write: bool = False
+    ) -> None:
+        """`cluster_id`: names of tables stand for the rows of this cluster alone. `may_write`: statements that change
+        something are run, too."""
+        self.session = session
+        self._warehouse = warehouse
+        self._may_write = may_write
+        self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._held: Mapping[Table, Held] = {}
+        self._known: dict[Table, Held] = {}
+        """Tables which are made known, each with what is held of it."""
+        self._defined: set[Definition] = set()
+        self._is_persistent = has_metastore(session)
+        # a metastore's tables are shared, and stand for all rows
+        self._cluster_id = None if self._is_persistent else cluster_id
+        self.table_names = tuple(table.full_name for table in self._tables)
+        """Full names of the tables which are there."""
+        for layer in dict.fromkeys(table.layer for table in self._tables):
+            if not session.catalog.databaseExists(layer):  # IF NOT EXISTS alone makes a metastore log an error
+                # a layer is one of our own words
+                session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
+
+    def frame(self, statement: str) -> DataFrame:
+        """What a statement gives. Spark settles which versions of tables it reads while it plans: where a run began in
+        that moment, it plans again. Raises SqlError for one that writes, unless that is allowed."""
+        if not self._may_write:
+            writing = writing_part(self.session, statement)
+            if writing is not None:
+                raise SqlError(
+                    f"the ledger is read-only here, and this statement may change something ({writing}): nothing was "
+                    "done. A temporary view may hold what you need; `sql --write` runs it all the same"
+                )
+        self.prepare(statement)
+        frame = self.session.sql(statement)
+        if statement.lower().lstrip(" (").startswith(QUERIES) and self._held_now() != self._held:
+            self.prepare(statement)
+            frame = self.session.sql(statement)
+        return frame
+
+    def prepare(self, statement: str) -> None:
+        """Make known what the statement may name; all tables for SHOW, which names none."""
+        text = statement.lower().lstrip(" (")
+        named = definitions_named_in(text)
+        sources = {table for definition in named for table in definition.tables}
+        sources |= {COORDINATOR_PARTITIONS} if named else set()
+        sources |= {LOG_ANOMALIES} if any(definition.kind is Kind.FUNCTION for definition in named) else set()
+        is_all = text.startswith("show")
+        self._make_known([table for table in self._tables if is_all or table.name in text or table in sources])
+        for definition in named:
+            self._define(definition)
+
+    def prepare_all(self) -> None:
+        """Make known all that is there: for a metastore which others read."""
+        self._make_known(self._tables)
+        for definition in DEFINITIONS:
+            self._define(definition)
+
+    def _make_known(self, tables: Iterable[Table]) -> None:
+        # Spark's own, since pyspark's Catalog tells no location, and fails where the folder of a table is gone
+        state = self.session._jsparkSession.sessionState()
+        self._held = self._held_now()
+        for table in tables:
+            wanted = self._held.get(table, {})
+            if self._known.get(table) == wanted:
+                continue
+            path = spark_uri(self._warehouse.path(table))
+            identifier = state.sqlParser().parseTableIdentifier(table.full_name)
+            is_there = state.catalog().tableExists(identifier)
+            if is_there and self._is_persistent:
+                _require_location(table, state.catalog().getTableMetadata(identifier).location().toString(), path)
+            elif is_there:  # of another moment, or of another warehouse in this session
+                self._forget(table.full_name)
+                is_there = False
+            if wanted or self._cluster_id is not None:
+                self._hold(table, path, wanted)
+            elif not is_there:
+                self.session.catalog.createTable(table.full_name, path=path, source="delta")
+            self._known[table] = wanted
+
+    def _held_now(self) -> Mapping[Table, Held]:
+        return {} if self._is_persistent else held_versions(self._warehouse)
+
+    def _forget(self, name: str) -> None:
+        """Take a name out of the catalogue. The files are not Spark's own, and stay."""
+        state = self.session._jsparkSession.sessionState()
+        state.catalog().dropTable(state.sqlParser().parseTableIdentifier(name), True, False)
+
+    def _hold(self, table: Table, path: str, held: Held) -> None:
+        """Make a table known as the last whole runs left it, and of one cluster alone where that is asked for."""
+        newest = f"{NEWEST}.{table.layer}_{table.name}"
+        self.session.sql(f"CREATE DATABASE IF NOT EXISTS {NEWEST}")
+        self._forget(newest)
+        self.session.catalog.createTable(newest, path=path, source="delta")
+        fields = self.session.table(newest).schema.fields
+        parts = [f"SELECT * FROM {newest} WHERE {self._newest_rows(held)}"]
+        for cluster_id, version in held.items():
+            if version is not None and self._cluster_id in (None, cluster_id):
+                of_version = f"{newest} VERSION AS OF {version}"
+                stored = set(self.session.sql(f"SELECT * FROM {of_version}").columns)
+                columns = ", ".join(
+                    field.name if field.name in stored else f"CAST(NULL AS {field.dataType.simpleString()})"
+                    for field in fields
+                )
+                parts.append(f"SELECT {columns} FROM {of_version} WHERE cluster_id = {_literal(cluster_id)}")
+        self.session.sql(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL '.join(parts)}")
+
+    def _newest_rows(self, held: Held) -> str:
+        """The condition of rows that are shown as they are now."""
+        is_other = f"cluster_id NOT IN ({', '.join(map(_literal, held))})" if held else "true"
+        return is_other if self._cluster_id is None else f"cluster_id = {_literal(self._cluster_id)} AND {is_other}"
+
+    def _define(self, definition: Definition) -> None:
+        """Make a view or function, unless it is there or a table which it reads is not."""
+        is_able = all(table.full_name in self.table_names for table in definition.tables)
+        if is_able and definition not in self._defined:
+            is_audited = LOG_ANOMALIES.full_name in self.table_names
+            has_places = COORDINATOR_PARTITIONS.full_name in self.table_names
+            statement = definition.statement(
+                is_persistent=self._is_persistent, is_audited=is_audited, has_places=has_places
+            )
+            self.session.sql(statement)
+            self._defined.add(definition)
+
+
+def _literal(text: str) -> str:
+    """A text as SQL takes it, of hexadecimal digits alone: whatever is in it is no SQL."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def has_metastore(session: SparkSession) -> bool:
+    """Is a Hive metastore configured? Else Spark's catalogue ends with the session."""
+    return session.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+
+
+def publish(session: SparkSession, warehouse: Warehouse) -> None:
+    """Make tables, views and functions known to the metastore, or bring them up to date there: whoever reads it needs
+    nothing else of this project. Raises SqlError."""
+    try:
+        Catalogue(session, warehouse).prepare_all()
+    except (PySparkException, Py4JJavaError) as error:
+        raise SqlError(f"the tables are made, but the metastore does not take them: {one_line(error)}") from error
+
+
+def _require_location(table: Table, location: str, path: str) -> None:
+    """A metastore knows a table by its name alone, whatever warehouse it is of. Raises SqlError."""
+    if _plain_uri(location) != _plain_uri(path):
+        raise SqlError(
+            f"the metastore has {table.full_name} at {location}, and this warehouse has it at {path}: give each "
+            "warehouse a metastore of its own, or drop the table from the metastore first"
+        )
+
+
+def _plain_uri(uri: str) -> str:
+    """One spelling of it: Hadoop writes `file:/a`, others `file:///a`."""
+    return uri.replace("file:///", "file:/", 1).rstrip("/")
+
+
+def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:
+    """Run one statement and print what it gives. Raises SqlError."""
+    out = out or sys.stdout
+    try:
+        write_rows(catalogue.frame(query.strip().rstrip(";")), output_format, out)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SqlError(one_line(error)) from error
+
+
+def shell(catalogue: Catalogue, output_format: str, lines: Iterable[str] | None = None) -> None:
+    """Read statements, each ended by `;`, until the input ends or says `exit`. An error ends a statement alone."""
+    for query in _statements(lines if lines is not None else _Prompt()):
+        try:
+            run_query(catalogue, query, output_format)
+        except SqlError as error:
+            print(f"error: {error}", file=sys.stderr)
+
+
+def _statements(lines: Iterable[str]) -> Iterator[str]:
+    statement = ""
+    for line in lines:
+        if not statement and line.strip().rstrip(";").lower() in ("exit", "quit"):
+            return
+        statement = f"{statement}\n{line}".strip()
+        if isinstance(lines, _Prompt):
+            lines.is_inside = bool(statement) and not statement.endswith(";")
+        if statement.endswith(";"):
+            yield statement
+            statement = ""
+    if statement:
+        yield statement
+
+
+class _Prompt:
+    """Lines of standard input; on a terminal with a prompt, history and keys."""
+
+    def __init__(self) -> None:
+        self.is_inside = False
+        """In the middle of a statement: the prompt says so."""
+
+    def __iter__(self) -> Iterator[str]:
+        if not sys.stdin.isatty():
+            yield from (line.rstrip("\n") for line in sys.stdin)
+            return
+        with suppress(ImportError):
+            import_module("readline")  # its import alone gives input() history and keys
+        while True:
+            try:
+                yield input("     ...> " if self.is_inside else "groupledger> ")
+            except EOFError:
+                print()
+                return
+
+
+def write_rows(result: DataFrame, output_format: str, out: TextIO) -> None:
+    """Rows as a table for people, as JSON (one object a line), or as CSV with a header."""
+    columns = result.columns
+    if not columns:
+        return
+    if output_format == "json":
+        for row in result.toLocalIterator():
+            out.write(json_line(dict(zip(columns, map(json_value, row), strict=True))))
+    elif output_format == "csv":
+        out.write(csv_line(columns))
+        for row in result.toLocalIterator():
+            out.write(csv_line(map(_csv_value, row)))
+    else:
+        rows = result.limit(TABLE_ROWS_MAX + 1).collect()
+        _print_table(columns, rows, out)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:
+    console = Console(file=out, highlight=False, width=None if out.isatty() else 10_000)
+    table = RichTable(show_edge=False, pad_edge=False)
+    for name in columns:
+        table.add_column(printable(name), overflow="fold")
+    for row in islice(rows, TABLE_ROWS_MAX):
+        # a cell may hold anything a client sent: neither markup nor a terminal's control codes take effect
+        table.add_row(*(_plain(value) for value in row))
+    console.print(table, markup=False)
+    if len(rows) > TABLE_ROWS_MAX:
+        console.print(f"... more than {TABLE_ROWS_MAX} rows: add a LIMIT, or take --format csv", markup=False)
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return Text("NULL", style="dim")
+    text = value if isinstance(value, str) else json_value(value)
+    return Text(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)))
+
+
+def json_value(value: Any) -> Any:
+    """A Spark value as JSON can hold it: times as ISO 8601 in UTC, bytes as base64."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case datetime():
+            # Spark gives local times of the driver's zone without saying so
+            at = value.astimezone(UTC)
+            return (
+                at.strftime("%Y-%m-%dT%H:%M:%S")
+                + (f".{at.microsecond:06d}".rstrip("0") if at.microsecond else "")
+                + "Z"
+            )
+        case date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode("ascii")
+        case Decimal():
+            return str(value)
+        case Row():
+            return {name: json_value(item) for name, item in value.asDict().items()}
+        case dict():
+            return {str(json_value(name)): json_value(item) for name, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+    return str(value)
+
+
+def _csv_value(value: Any) -> Any:
+    plain = json_value(value)
+    text = json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+    # NULL stays an empty cell, as Spark writes it
+    return csv_cell(text) if isinstance(text, str) else text
+
+
+def one_line(error: Exception) -> str:
+    """What an error says in one line, without stacks: of an error in the JVM or in a task, what began it."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = cause.getMessage() or cause.toString()
+    _, in_python, stack = text.partition("Traceback (most recent call last):")
+    lines = [line for line in (stack if in_python else text).splitlines() if line.strip()]
+    if in_python:
+        # the error itself is the first line after the stack's own, which are indented
+        lines = [line for line in lines if not line.startswith((" ", "\t"))]
+    return printable(lines[0].strip()) if lines else type(error).__name__

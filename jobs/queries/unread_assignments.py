@@ -1,0 +1,37 @@
+"""Which groups have members of which nobody can say what they have, since a client wrote their assignments otherwise
+than its protocol says. Answers name them: that no row tells of an owner does not mean that there was none."""
+
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+
+from jobs.console.names import short, some_of
+from jobs.queries.as_of import SilverAt
+from schemas.tables.silver import GROUP_GENERATIONS, GROUP_MEMBERS
+
+
+def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:
+    """Groups that had such members in generations for which the conditions hold, sorted; with a `topic`, those alone
+    that may have read it."""
+    rows = silver.scan(GROUP_GENERATIONS, ("group_id", "unread_members"), *conditions)
+    has_any = pc.greater(pc.fill_null(pc.list_value_length(rows["unread_members"]), 0), 0)
+    group_ids: list[str] = pc.unique(rows.filter(has_any)["group_id"]).to_pylist()
+    if group_ids and topic is not None:
+        names = ("group_id", "subscribed_topics")
+        members = silver.of_groups(group_ids).scan(GROUP_MEMBERS, names)
+        group_ids = list({row["group_id"] for row in members.to_pylist() if _may_read(row["subscribed_topics"], topic)})
+    return sorted(group_ids)
+
+
+def _may_read(subscribed_topics: Sequence[str] | None, topic: str) -> bool:
+    return subscribed_topics is None or topic in subscribed_topics
+
+
+def unread_text(group_ids: Sequence[str]) -> str:
+    """What is not known, and where to look."""
+    named = some_of(repr(short(name)) for name in group_ids)
+    groups = "group" if len(group_ids) == 1 else "groups"
+    return (
+        f"what members of {groups} {named} had is not known, for their assignments cannot be read: see "
+        "gold.log_anomalies, category CLIENT"
+    )

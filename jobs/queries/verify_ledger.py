@@ -1,0 +1,435 @@
+"""What silver says at a position of the log, as facts to hold against a broker's answers.
+
+Each history has the states between two log ends: the one noted before the broker was asked, and the one noted after.
+An interval holds at log end E (exclusive) if it began before E and had not ended.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    TELLING,
+    Past,
+    Row,
+    SilverAt,
+    group_of,
+    members_of,
+    newest_commits,
+)
+from schemas import consumer_offsets, share_group_state
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+)
+
+LogPartition = tuple[str, int]
+"""(topic, partition)"""
+
+TARGET: Final = "TARGET"
+REVOKING: Final = "REVOKING"
+TOMBSTONE: Final = "TOMBSTONE"
+INITIALIZED: Final = "SHARE_PARTITIONS_INITIALIZED"
+NOT_SET: Final = -1
+
+COMMIT_COLUMNS: Final = (
+    "log_partition",
+    "group_id",
+    "topic",
+    "partition",
+    "applied_log_offset",
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+)
+EVENT_COLUMNS: Final = (
+    "group_id",
+    "log_partition",
+    "log_offset",
+    "event_index",
+    "event_type",
+    "generation",
+    "member_id",
+    "details",
+)
+
+
+class Window(NamedTuple):
+    """Log ends (exclusive) between which a broker was asked."""
+
+    from_end: int
+    to_end: int
+
+
+NOTHING: Final = Window(0, 0)
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """The rows of one group which hold somewhere in a window, and, where anything happened in it, its events."""
+
+    window: Window
+    generations: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    assignments: list[Row] = field(default_factory=list)
+    events: list[Row] = field(default_factory=list)
+
+    def states(self, names: Mapping[str, str]) -> list[Facts]:
+        """The group's states in the window, one at least. `names`: of topic ids whose names the ledger lacks."""
+        return [self._at(log_end, names) for log_end in self._log_ends()]
+
+    @property
+    def begun(self) -> dict[Path, int]:
+        """Offsets of the records that brought the group and each of its members, as far as they are there at the end
+        of the window."""
+        found: dict[Path, int] = {}
+        for row in _open_at(self.generations, self.window.to_end):
+            found[EXISTS] = row["from_log_offset"]
+        for row in _open_at(self.members, self.window.to_end):
+            found["member", row["member_id"], MEMBER_EXISTS] = row["from_log_offset"]
+        return found
+
+    def _log_ends(self) -> list[int]:
+        offsets = {event["log_offset"] for event in self.events}
+        for row in (*self.generations, *self.members, *self.assignments):
+            offsets |= {row["from_log_offset"], row["to_log_offset"]}
+        return _log_ends(offsets, self.window)
+
+    def _at(self, log_end: int, names: Mapping[str, str]) -> Facts:
+        generations = _open_at(self.generations, log_end)
+        if not generations:
+            return {}
+        row = generations[0]
+        member_rows = _open_at(self.members, log_end)
+        assignments = _open_at(self.assignments, log_end)
+        past = Past(self.events, lambda event: bool(event["log_offset"] < log_end))
+        members = tuple(members_of(member_rows, assignments, past))
+        asked = [member["server_assignor"] for member in member_rows]
+        group = group_of(row, members, asked, past, {}, {})
+        facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
+        if len(generations) > 1:
+            facts["open generations",] = len(generations)
+        if group.group_type == CLASSIC:
+            facts["protocol_type",] = group.protocol_type or ""
+            facts["protocol_name",] = group.assignor or ""
+        else:
+            facts["group epoch",] = group.group_epoch
+            facts["assignment epoch",] = group.assignment_epoch
+        if group.group_type == CONSUMER and any(asked):
+            facts["assignor",] = group.assignor
+        if group.group_type == STREAMS:
+            facts["topology epoch",] = row["topology_epoch"]
+        facts["member count",] = len(members)
+        epochs = {member.member_id: member.member_epoch for member in members}
+        for member in member_rows:
+            facts.update(_member_facts(member, epochs[member["member_id"]]))
+        for assignment in assignments:
+            facts.update(_assignment_fact(assignment, names))
+        return facts
+
+
+@dataclass(slots=True)
+class OffsetHistory:
+    """Committed offsets of one group at the beginning of a window, and what each commit in it changes."""
+
+    base: dict[Path, Any] = field(default_factory=dict)
+    applied: dict[Path, int] = field(default_factory=dict)
+    """Where those of the beginning took effect."""
+    changes: list[dict[Path, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ShareHistory:
+    """The rows of one share partition which hold somewhere in a window."""
+
+    window: Window
+    topic: str | None = None
+    records: list[Row] = field(default_factory=list)
+    batches: list[Row] = field(default_factory=list)
+
+    def states(self) -> list[Facts]:
+        """Its states in the window, one at least."""
+        offsets = {record["log_offset"] for record in self.records}
+        return [self._at(log_end) for log_end in _log_ends(offsets, self.window)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Has a snapshot been seen in all that the window shows?"""
+        return all(record["is_complete"] for record in self.records if record["record_kind"] != TOMBSTONE)
+
+    def _at(self, log_end: int) -> Facts:
+        before = [record for record in self.records if record["log_offset"] < log_end]
+        newest = max(before, key=lambda record: record["log_offset"], default=None)
+        if newest is None or newest["record_kind"] == TOMBSTONE:
+            return {}
+        return {
+            EXISTS: True,
+            ("state epoch",): newest["state_epoch"],
+            ("leader epoch",): newest["leader_epoch"],
+            ("start offset",): newest["start_offset"],
+            ("batches",): joined_batches(
+                (row["first_offset"], row["last_offset"], row["delivery_state_code"], row["delivery_count"])
+                for row in _open_at(self.batches, log_end)
+            ),
+        }
+
+
+def joined_batches(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[int, int, int, int], ...]:
+    """(first offset, last offset, state, count) ascending, neighbours of equal state and count joined: Kafka may leave
+    them apart (PersisterStateBatchCombiner), and no consumer can tell."""
+    joined: list[tuple[int, int, int, int]] = []
+    for first, last, state, count in sorted(batches):
+        if joined and joined[-1][1] + 1 == first and joined[-1][2:] == (state, count):
+            joined[-1] = (joined[-1][0], last, state, count)
+        else:
+            joined.append((first, last, state, count))
+    return tuple(joined)
+
+
+class Ledger:
+    """Silver of one cluster in the windows of its log partitions. `group_ids` None: all groups.
+
+    Of a group or share partition the rows of that log partition count which the cluster asks for it: what another one
+    has is of before the topic got more partitions. `partition_counts`: of coordinator topics, where they are known.
+    """
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        cluster_id: str,
+        windows: Mapping[LogPartition, Window],
+        group_ids: Collection[str] | None = None,
+        partition_counts: Mapping[str, int] | None = None,
+    ) -> None:
+        self._silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+        self._windows = windows
+        self._counts = {topic: count for topic, count in (partition_counts or {}).items() if count > 0}
+        self._homes: dict[tuple[str, str], int] = {}
+        self.former: dict[tuple[str, str], set[int]] = defaultdict(set)
+        """By coordinator topic and key, log partitions whose rows did not count: the cluster looks elsewhere."""
+
+    def groups(self) -> dict[str, GroupHistory]:
+        """Groups which were there, in whole or in part of their windows."""
+        found: dict[str, GroupHistory] = {}
+        for table, name in (
+            (GROUP_GENERATIONS, "generations"),
+            (GROUP_MEMBERS, "members"),
+            (MEMBER_ASSIGNMENTS, "assignments"),
+        ):
+            for row in self._rows(table, consumer_offsets.TOPIC):
+                window = self._window(consumer_offsets.TOPIC, row["log_partition"])
+                history = found.setdefault(row["group_id"], GroupHistory(window))
+                getattr(history, name).append(row)
+        for group_id, events in self._events(found).items():
+            found[group_id].events = events
+        return found
+
+    def committed_offsets(self) -> dict[str, OffsetHistory]:
+        """Committed offsets by group."""
+        from_ends = self._from_ends(consumer_offsets.TOPIC)
+        moved: list[pa.RecordBatch] = []
+
+        def before() -> Iterator[pa.RecordBatch]:
+            for applied in self._silver.applied_commits(COMMIT_COLUMNS):
+                batch = self._at_home(applied)
+                ends = from_ends[np.minimum(batch["log_partition"].to_numpy(), len(from_ends) - 1)]
+                is_before = batch["applied_log_offset"].to_numpy() < ends
+                moved.append(batch.filter(pa.array(~is_before)))
+                yield batch.filter(pa.array(is_before))
+
+        histories: dict[str, OffsetHistory] = defaultdict(OffsetHistory)
+        in_force = newest_commits(before())
+        for row in in_force.to_pylist():
+            history = histories[row["group_id"]]
+            history.base[_offset_path(row)] = _offset_value(row)
+            history.applied[_offset_path(row)] = row["applied_log_offset"]
+        later = pa.Table.from_batches(moved).to_pylist() if moved else []
+        for row in sorted(later, key=lambda row: (row["log_partition"], row["applied_log_offset"])):
+            window = self._window(consumer_offsets.TOPIC, row["log_partition"])
+            if row["applied_log_offset"] < window.to_end:
+                change = {_offset_path(row): _offset_value(row)}
+                histories[row["group_id"]].changes.append(change)
+        return dict(histories)
+
+    def share_partitions(self) -> dict[SharePartitionKey, ShareHistory]:
+        """Share partitions which have a state, or had one in their windows."""
+        found: dict[SharePartitionKey, ShareHistory] = {}
+        for row in self._rows(SHARE_PARTITION_STATES, share_group_state.TOPIC):
+            history = found.setdefault(_share_key(row), ShareHistory(self._share_window(row)))
+            history.records.append(row)
+            history.topic = history.topic or row["topic"]
+        for row in self._rows(SHARE_STATE_BATCHES, share_group_state.TOPIC):
+            history = found.setdefault(_share_key(row), ShareHistory(self._share_window(row)))
+            history.batches.append(row)
+        return found
+
+    def initialized(self) -> frozenset[SharePartitionKey]:
+        """Share partitions which their groups noted as initialised."""
+        is_such = pc.field("event_type") == pc.scalar(INITIALIZED)
+        rows = self._silver.scan(GROUP_EVENTS, ("group_id", "details"), is_such).to_pylist(maps_as_pydicts="strict")
+        return frozenset(
+            SharePartitionKey(row["group_id"], row["details"]["topic_id"], int(partition))
+            for row in rows
+            for partition in row["details"]["partitions"].split(",")
+        )
+
+    def _is_home(self, topic: str, key: str, log_partition: int) -> bool:
+        """Does the cluster look for a key in a log partition?"""
+        if topic not in self._counts:
+            return True
+        home = self._home(topic, key)
+        if home != log_partition:
+            self.former[topic, key].add(log_partition)
+        return home == log_partition
+
+    def _home(self, topic: str, key: str) -> int:
+        """The log partition in which the cluster looks for a key."""
+        home = self._homes.get((topic, key))
+        if home is None:
+            home = self._homes[topic, key] = key_partition(key, self._counts[topic])
+        return home
+
+    def _at_home(self, commits: pa.RecordBatch) -> pa.RecordBatch:
+        """Commits of groups that are in the log partition in which the cluster looks for them."""
+        topic = consumer_offsets.TOPIC
+        if topic not in self._counts or not commits.num_rows:
+            return commits
+        groups = commits["group_id"]
+        names = groups.dictionary.to_pylist()
+        homes = np.full(len(names) + 1, NOT_SET, np.int64)
+        for index, group_id in enumerate(names):
+            homes[index] = self._home(topic, group_id)
+        group = pc.fill_null(groups.indices, NOT_SET).to_numpy(zero_copy_only=False)
+        log_partition = commits["log_partition"].to_numpy()
+        is_home = homes[group] == log_partition
+        if not is_home.all():
+            for index, number in np.unique(np.stack([group, log_partition])[:, ~is_home], axis=1).T.tolist():
+                self.former[topic, names[index]].add(number)
+        return commits.filter(pa.array(is_home))
+
+    def _window(self, topic: str, partition: int) -> Window:
+        return self._windows.get((topic, partition), NOTHING)
+
+    def _share_window(self, row: Row) -> Window:
+        return self._window(share_group_state.TOPIC, row["log_partition"])
+
+    def _from_ends(self, topic: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """By partition, one more at the end for those which nobody asked for."""
+        of_topic = {partition: window.from_end for (name, partition), window in self._windows.items() if name == topic}
+        ends = np.zeros(max(of_topic, default=-1) + 2, np.int64)
+        for partition, end in of_topic.items():
+            ends[partition] = end
+        return ends
+
+    def _rows(self, table: Table, topic: str) -> Iterator[Row]:
+        """Rows of an interval table which hold somewhere in their windows, from the key or a record's own offset on."""
+        first_end = min((it.from_end for (name, _), it in self._windows.items() if name == topic), default=0)
+        to = pc.field("to_log_offset")
+        names = [name for name in table.column_names if name not in (*table.partition_by, "changed_batches")]
+        begins = "from_log_offset" if "from_log_offset" in names else "log_offset"
+        for row in self._silver.scan(table, names, to.is_null() | (to >= pc.scalar(first_end))).to_pylist():
+            window = self._window(topic, row["log_partition"])
+            is_open = row["to_log_offset"] is None or row["to_log_offset"] >= window.from_end
+            if is_open and row[begins] < window.to_end:
+                is_group = topic == consumer_offsets.TOPIC
+                key = row["group_id"] if is_group else _share_key(row).as_coordinator_key()
+                if self._is_home(topic, key, row["log_partition"]):
+                    yield row
+
+    def _events(self, histories: Mapping[str, GroupHistory]) -> dict[str, list[Row]]:
+        """What events tell of the groups to which anything happened since the beginning of their windows."""
+        first_end = min((history.window.from_end for history in histories.values()), default=0)
+        since = pc.field("log_offset") >= pc.scalar(first_end)
+        recent = self._silver.scan(GROUP_EVENTS, ("group_id", "log_offset"), since).to_pylist()
+        moving = {
+            row["group_id"]
+            for row in recent
+            if row["group_id"] in histories and row["log_offset"] >= histories[row["group_id"]].window.from_end
+        }
+        events: dict[str, list[Row]] = defaultdict(list)
+        if moving:
+            of_moving = pc.field("group_id").isin(pa.array(sorted(moving)))
+            is_telling = pc.field("event_type").isin(pa.array(TELLING))
+            rows = self._silver.scan(GROUP_EVENTS, EVENT_COLUMNS, of_moving & is_telling)
+            for row in rows.to_pylist(maps_as_pydicts="strict"):
+                if self._is_home(consumer_offsets.TOPIC, row["group_id"], row["log_partition"]):
+                    events[row["group_id"]].append(row)
+        return events
+
+
+def _log_ends(offsets: Iterable[int | None], window: Window) -> list[int]:
+    """Log ends at which a state of a window begins."""
+    within = {offset + 1 for offset in offsets if offset is not None and window.from_end <= offset < window.to_end}
+    return [window.from_end, *sorted(within - {window.from_end})]
+
+
+def _open_at(rows: Sequence[Row], log_end: int) -> list[Row]:
+    return [
+        row
+        for row in rows
+        if row["from_log_offset"] < log_end and (row["to_log_offset"] is None or row["to_log_offset"] >= log_end)
+    ]
+
+
+def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, Any]]:
+    member_id, group_type = row["member_id"], row["group_type"]
+    yield ("member", member_id, MEMBER_EXISTS), True
+    yield ("member", member_id, "client_id"), row["client_id"] or ""
+    yield ("member", member_id, "client_host"), row["client_host"] or ""
+    if group_type != SHARE:
+        yield ("member", member_id, "instance_id"), row["instance_id"]
+    if group_type != CLASSIC:
+        yield ("member", member_id, "member_epoch"), member_epoch
+        yield ("member", member_id, "rack_id"), row["rack_id"]
+    if group_type == CONSUMER:
+        yield ("member", member_id, "uses_classic_protocol"), row["uses_classic_protocol"]
+
+
+def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path, Any]]:
+    """Brokers show what a member has: held and still to be given up; of streams groups held alone. They show targets of
+    consumer and streams groups. The value is the topic's id, true where groups go by names."""
+    is_target = row["assignment"] == TARGET
+    is_shown = row["group_type"] != SHARE if is_target else True
+    if row["group_type"] == STREAMS and row["assignment"] == REVOKING:
+        is_shown = False
+    if is_shown:
+        topic = row["topic"] or names.get(row["topic_id"]) or row["topic_id"]
+        path = assignment_path(row["member_id"], topic, row["partition"], row["task_type"], is_target=is_target)
+        yield path, row["topic_id"] or True
+
+
+def assignment_path(member_id: str, topic: str, partition: int, task_type: str | None, *, is_target: bool) -> Path:
+    """What the fact that a member has a partition, or is to have it, is about."""
+    place = f"{topic}-{partition}"
+    return "target" if is_target else "assigned", member_id, f"{task_type} {place}" if task_type else place
+
+
+def _offset_path(row: Row) -> Path:
+    return "offset", row["topic"], row["partition"]
+
+
+def _offset_value(row: Row) -> tuple[int, int | None, str] | None:
+    """None: the offset was deleted, or is negative: brokers accept such a commit, and answer that there is none."""
+    offset = row["committed_offset"]
+    return None if offset is None or offset < 0 else (offset, row["leader_epoch"], row["metadata"] or "")
+
+
+def _share_key(row: Row) -> SharePartitionKey:
+    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])

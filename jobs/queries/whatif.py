@@ -1,0 +1,257 @@
+"""whatif: a group's recorded history under other settings.
+
+Reads the silver rows of one group, and prints what `coordinator_core.whatif` makes of them: which rebalances,
+deliveries and archives would have been different, on which assumptions, and what the log cannot tell.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.errors import CoreError
+from coordinator_core.inference.clock import is_time, lacks_times
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
+from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
+from coordinator_core.whatif.shares import Transition
+from jobs.console.command_name import command
+from jobs.console.output import Value, time_text, write_answers, write_csv, write_json
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError
+from jobs.gold.share_reader import configs
+from jobs.settings import Settings, first_night, place_words
+from jobs.silver.homes import CoordinatorPartitions, LeftBehind
+from jobs.silver.reader import SilverFiles, group_lives, rows_of
+from schemas.consumer_offsets import TOPIC as GROUPS_LOG
+from schemas.share_group_state import TOPIC as SHARES_LOG
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    CONFIGS,
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_BATCH_TRANSITIONS,
+)
+
+END_OF_TIME: Final = 2**62
+GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)
+
+
+class WhatIfJobError(JobError):
+    """What was asked cannot be answered."""
+
+
+class WhatIfArgumentError(WhatIfJobError):
+    """What was asked can never be answered."""
+
+    exit_code = 2
+
+
+def asked(changed: Sequence[str], recorded: Sequence[str], settings: Settings) -> Question:
+    """The question of the options. Raises WhatIfArgumentError."""
+    held = Recorded(
+        consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
+        delivery_count_limit=settings.inference.delivery_count_limit,
+        record_lock_duration_ms=settings.inference.record_lock_duration_ms,
+    )
+    try:
+        return question_of(changed, recorded, held)
+    except WhatIfError as error:
+        raise WhatIfArgumentError(str(error)) from error
+
+
+def whatif(
+    warehouse: Warehouse,
+    *,
+    cluster_id: str,
+    group_id: str,
+    question: Question,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> list[WhatIfRow]:
+    """The answers for one group. Raises WhatIfJobError, which says what to do."""
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise WhatIfArgumentError("--from must be before --to")
+    files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS), cluster_id)
+    known = configs(files)
+    places = CoordinatorPartitions.newest(warehouse, cluster_id)
+    try:
+        if question.changed.is_of_shares and not question.changed.is_of_members:
+            transitions = _transitions(files, group_id, from_ms, to_ms, places)
+            if transitions:
+                return answer_share_group(group_id, transitions, question, known)
+        left = places.left_behind(GROUPS_LOG, None if to_ms is None else to_ms - 1, [group_id])
+        life = _life(files, group_id, left)
+        if life is None:
+            raise WhatIfJobError(
+                f"no group {group_id!r} in {warehouse.root}: run "
+                f"{command(first_night(warehouse.root, cluster_id))} first, or see "
+                + command(
+                    "sql -e 'select distinct group_id from silver.group_generations'"
+                    + place_words(warehouse.root, cluster_id)
+                )
+            )
+        if {row.group_type for row in life.generations} == {"SHARE"}:
+            return answer_share_group(group_id, (), question, known)
+        if lacks_times(life):
+            raise WhatIfJobError(
+                f"records of group {group_id!r} bear no time, so nobody knows how long its members were silent: what "
+                "other time-outs had done to it cannot be told"
+            )
+        return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
+    except CoreError as error:
+        raise WhatIfJobError(str(error)) from error
+
+
+def _life(files: SilverFiles, group_id: str, left: LeftBehind) -> GroupLife | None:
+    """All that silver holds of a group in the log partition where it is, or None."""
+    log_partitions = _log_partitions(files, GROUP_GENERATIONS, group_id)
+    present = [it for it in log_partitions if not left.is_past(group_id, it)]
+    for log_partition in present or log_partitions:
+        for life in group_lives(files, log_partition):
+            if life.group_id == group_id:
+                return life
+    return None
+
+
+def _log_partitions(files: SilverFiles, table: Table, group_id: str) -> list[int]:
+    rows = files.scan(table, ["group_id", "log_partition"])
+    found: list[int] = pc.unique(rows.filter(_is(rows, group_id))["log_partition"]).to_pylist()
+    return sorted(found)
+
+
+def _is(rows: pa.Table, group_id: str) -> pa.ChunkedArray:
+    return pc.equal(rows["group_id"], pa.scalar(group_id, pa.string()))
+
+
+def _transitions(
+    files: SilverFiles, group_id: str, from_ms: int | None, to_ms: int | None, places: CoordinatorPartitions
+) -> list[Transition]:
+    """Changes of the group's share partitions, in the order of the log: of a former log partition those alone that were
+    written while Kafka looked for the share partition there."""
+    found: list[Transition] = []
+    left_at = places.left_at(SHARES_LOG)
+    for log_partition in _log_partitions(files, SHARE_BATCH_TRANSITIONS, group_id):
+        rows = files.read(SHARE_BATCH_TRANSITIONS, ["group_id", *Transition._fields], log_partition)
+        of_group = rows.filter(_is(rows, group_id))
+        found += [
+            row
+            for row in rows_of(of_group, Transition)
+            if (from_ms is None or (is_time(row.at) and row.at >= from_ms))
+            and (to_ms is None or (is_time(row.at) and row.at < to_ms))
+            and row.at < left_at.get((_key(group_id, row), log_partition), END_OF_TIME)
+        ]
+    return sorted(found, key=lambda row: (row.topic_id, row.partition, row.log_offset, row.first_offset))
+
+
+def _key(group_id: str, row: Transition) -> str:
+    return SharePartitionKey(group_id, row.topic_id, row.partition).as_coordinator_key()
+
+
+# --- printing ---
+
+AS_TOLD: Final = {"at_ms": "at"}
+
+
+def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
+    """Print the answers: lines for people with the assumptions below, or every column as JSON or CSV: `at_ms` as `at`,
+    since times are ISO 8601 there."""
+    out = out or sys.stdout
+    named = [{AS_TOLD.get(name, name): _plain(name, value) for name, value in row._asdict().items()} for row in rows]
+    if output_format == "json":
+        write_json(named, out)
+    elif output_format == "csv":
+        write_csv([AS_TOLD.get(name, name) for name in WhatIfRow._fields], named, out)
+    else:
+        _tell_people(rows, out)
+
+
+def _plain(name: str, value: object) -> Value:
+    if name in AS_TOLD:
+        return None if value is None else time_text(int(str(value)))
+    if isinstance(value, tuple):
+        return " ".join(value)
+    assert value is None or isinstance(value, str | int)
+    return value
+
+
+def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
+    answers = [row for row in rows if row.kind != TOTAL]
+    total = rows[-1]
+    out.write(f"group {total.group_id!r} ({total.group_type.lower()}), had it been with {total.asked}\n\n")
+    if total.group_type == "SHARE":
+        write_answers(RECORD_COLUMNS, [_record_cells(row) for row in answers], "table", out)
+    else:
+        write_answers(REBALANCE_COLUMNS, [_rebalance_cells(row) for row in answers], "table", out)
+    out.write(f"\nin all: {total.recorded}; {total.would_be}\n")
+    if total.group_type == "SHARE":
+        out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
+    else:
+        recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)
+        for name, cell, number in zip(MEASURES, _measures(total), recorded, strict=True):
+            out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
+    if total.assumptions:
+        out.write("\nassumed:\n")
+        out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)
+
+
+MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
+REBALANCE_COLUMNS: Final = (
+    "at",
+    "generation",
+    "recorded",
+    "verdict",
+    "would be",
+    "later by",
+    *MEASURES,
+    "confidence",
+)
+RECORD_COLUMNS: Final = (
+    "at",
+    "topic",
+    "partition",
+    "offsets",
+    "recorded",
+    "verdict",
+    "would be",
+    "deliveries",
+    "confidence",
+)
+
+
+def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:
+    at = time_text(row.at_ms)
+    shift = None if row.shift_ms_min is None else _span(row.shift_ms_min, row.shift_ms_max, signed=True) + " ms"
+    return (at, row.generation, row.recorded, row.verdict, row.would_be, shift, *_measures(row), row.confidence)
+
+
+def _measures(row: WhatIfRow) -> tuple[str, str, str, str]:
+    """Each as `before -> after`."""
+    return (
+        f"{_span(row.rebalances_before_min, row.rebalances_before_max)} -> "
+        f"{_span(row.rebalances_after_min, row.rebalances_after_max)}",
+        f"{_span(row.moved_before_min, row.moved_before_max)} -> {_span(row.moved_after_min, row.moved_after_max)}",
+        f"{_span(row.unowned_ms_before_min, row.unowned_ms_before_max)} -> "
+        f"{_span(row.unowned_ms_after_min, row.unowned_ms_after_max)}",
+        f"{_span(row.not_served_ms_before_min, row.not_served_ms_before_max)} -> "
+        f"{_span(row.not_served_ms_after_min, row.not_served_ms_after_max)}",
+    )
+
+
+def _record_cells(row: WhatIfRow) -> tuple[Value, ...]:
+    at = time_text(row.at_ms)
+    offsets = f"{row.first_offset}..{row.last_offset}"
+    deliveries = _span(row.deliveries_min, row.deliveries_max, signed=True)
+    return (at, row.topic, row.partition, offsets, row.recorded, row.verdict, row.would_be, deliveries, row.confidence)
+
+
+def _span(least: int | None, most: int | None, *, signed: bool = False) -> str:
+    """`3`, or `3..5`."""
+    low, high = ("?" if value is None else f"{value:+}" if signed and value else str(value) for value in (least, most))
+    return low if low == high else f"{low}..{high}"

@@ -1,0 +1,1 @@
+"""The replay: bronze to silver."""

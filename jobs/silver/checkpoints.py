@@ -1,0 +1,230 @@
+"""Where replay stands: what a run leaves behind for the next, by log partition.
+
+A log partition's replay goes on from its state when all that is new lies behind what was replayed. State only leads
+forward: when older offsets came, the replay goes on from the state that the last run before them left, as far as Delta
+still has it, else from the beginning of the log partition.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from coordinator_core.coverage import subtract, union
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.offsets_log import OffsetsLogState
+from coordinator_core.history.saved import STATE_FORMAT
+from coordinator_core.history.saved_logs import unpack_offset_lane
+from coordinator_core.key_buckets import KeyBucket
+from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.bronze.writer import DAMAGED
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.warehouse import TableFile, read_file
+from schemas.tables.declare import Table
+from schemas.tables.state import GROUPS, LOGS, WATERMARKS
+
+OffsetRange = tuple[int, int]
+"""Both ends inclusive."""
+LogPartition = tuple[str, int]
+"""(topic, partition)."""
+
+
+class Step(Enum):
+    """What a run does with a log partition."""
+
+    REST = "nothing is new"
+    GO_ON = "go on from where the last run stopped"
+    GO_BACK = "go on from where an earlier run stopped: older offsets came"
+    AFRESH = "from its beginning"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far a log partition is replayed."""
+
+    next_offset: int
+    replayed: tuple[OffsetRange, ...]
+    """Ascending, disjoint ranges of bronze's offsets."""
+    capture_version: int = -1
+    """Number of the last capture whose changes of bronze (`jobs.bronze.copies.Rewrites`) are in it."""
+
+
+def log_name(topic: str, partition: int) -> str:
+    """A log partition as its folder is named."""
+    return f"{topic}-{partition}"
+
+
+def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
+    """Offsets which the files of one log partition hold; damaged batches bind nobody."""
+    return tuple(
+        union(
+            (file.minimum["base_offset"], file.maximum["last_offset"])
+            for file in files
+            if file.row_count and not file.path.rpartition("/")[2].startswith(DAMAGED)
+        )
+    )
+
+
+def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from: int | None = None) -> Step:
+    """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH.
+
+    `changed_from`: the first offset at which bronze has other batches since, which counts as older offsets that came.
+    """
+    if before is None or (changed_from is not None and changed_from < before.next_offset):
+        return Step.AFRESH
+    new = subtract(now, before.replayed)
+    if not new:
+        return Step.REST
+    return Step.GO_ON if new[0][0] >= before.next_offset else Step.AFRESH
+
+
+def watermark_of(ranges: tuple[OffsetRange, ...], capture_version: int = -1) -> Watermark:
+    """Of a log partition whose ranges are all replayed."""
+    return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges, capture_version)
+
+
+def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[LogPartition, Watermark]:
+    """Of a run; nothing where its state is of another format, unless what silver is of is wanted, whoever made it."""
+    rows = whole.read(WATERMARKS).to_pylist()
+    if not of_any_format and any(row["state_format"] != STATE_FORMAT for row in rows):
+        return {}
+    return {(row["topic"], row["partition"]): watermark_from(row) for row in rows}
+
+
+def watermark_from(row: Mapping[str, Any]) -> Watermark:
+    """From a row of state.watermarks or state.audited_logs."""
+    replayed = tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
+    capture_version = row.get("capture_version")
+    return Watermark(row["next_offset"], replayed, -1 if capture_version is None else capture_version)
+
+
+WATERMARK_COLUMNS: Final = ("next_offset", "replayed", "capture_version")
+"""Of a watermark, in these tables."""
+
+
+def watermark_row(watermark: Watermark) -> dict[str, Any]:
+    """Its columns in these tables."""
+    replayed = [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed]
+    return {
+        "next_offset": watermark.next_offset,
+        "replayed": replayed,
+        "capture_version": watermark.capture_version,
+    }
+
+
+def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
+    """Rows of state.watermarks."""
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "topic": topic,
+            "partition": partition,
+            "state_format": STATE_FORMAT,
+            **watermark_row(watermark),
+        }
+        for (topic, partition), watermark in sorted(watermarks.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(WATERMARKS))
+
+
+STATE_COLUMN: Final = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLog:
+    """The files that hold the state of one log partition. Small and picklable: it goes to a task."""
+
+    logs: tuple[TableFile, ...]
+    groups: tuple[TableFile, ...]
+
+    def state(self) -> bytes:
+        """Of a log whose records one task replayed. Raises StateUnreadable where there is none."""
+        states = self.states()
+        if len(states) != 1:
+            raise StateUnreadable(f"{len(states)} states of one log partition")
+        return states[0]
+
+    def states(self) -> list[bytes]:
+        """Of the log itself, one for each task that replayed records of it. Raises StateUnreadable where there is
+        none."""
+        states: list[bytes] = [
+            value for file in self.logs for value in read_file(file, LOGS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
+        ]
+        if not states:
+            raise StateUnreadable("no state of a log partition")
+        return states
+
+    def offsets_log(self, bucket: KeyBucket | None = None) -> tuple[OffsetsLogState, dict[str, int | None]]:
+        """The state of a `__consumer_offsets` partition, of all groups or of those of a bucket, and by group which run
+        changed it last (None: not known). Raises StateUnreadable."""
+        groups: dict[str, bytes] = {}
+        versions: dict[str, int | None] = {}
+        for file in self.groups:
+            rows = read_file(file, GROUPS, ["group_id", STATE_COLUMN, "changed_version"])
+            group_ids = rows["group_id"].to_pylist()
+            groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
+            versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
+        lanes = [unpack_offset_lane(state) for state in self.states()]
+        return OffsetsLogState.of(lanes, groups, bucket), versions
+
+
+def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
+    """By group of one log partition, which run changed its state last; None: not known."""
+    versions: dict[str, int | None] = {}
+    for file in files:
+        rows = read_file(file, GROUPS, ["group_id", "changed_version"])
+        versions.update(zip(rows["group_id"].to_pylist(), rows["changed_version"].to_pylist(), strict=True))
+    return versions
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStand:
+    """Where an earlier run had come to in a log partition."""
+
+    run: WholeRun
+    watermark: Watermark
+    saved: SavedLog
+
+
+def earlier_stands(
+    runs: Iterable[WholeRun],
+    logs: Mapping[LogPartition, tuple[OffsetRange, ...]],
+    tables_of: Callable[[LogPartition], Sequence[Table]],
+    rewrites: Rewrites = NO_REWRITES,
+) -> dict[LogPartition, EarlierStand]:
+    """By log partition, the first of some runs (the newest first) from which its replay can go on.
+
+    That is one which had replayed all that bronze has of it (`logs`) up to some offset, and nothing else, and whose
+    state and `tables_of` the log partition can still be read. Log partitions without any are left out.
+    """
+    stands: dict[LogPartition, EarlierStand] = {}
+    for run in runs if logs else ():
+        if len(stands) == len(logs) or not run.is_readable(WATERMARKS):
+            break  # runs before are no more readable: VACUUM takes the oldest first
+        watermarks = read_watermarks(run)
+        waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in stands}
+        able = {
+            log: mark
+            for log, mark in waiting.items()
+            # all that it had replayed is still so; whether more came does not matter
+            if step_of(logs[log], mark, rewrites.since(log, mark.capture_version)) in (Step.GO_ON, Step.REST)
+        }
+        if not able or not run.is_readable(LOGS) or not run.is_readable(GROUPS):
+            continue
+        saved = saved_logs(run)
+        for log, mark in able.items():
+            if log_name(*log) in saved and all(run.is_readable(table) for table in tables_of(log)):
+                stands[log] = EarlierStand(run, mark, saved[log_name(*log)])
+    return stands
+
+
+def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
+    """The state of log partitions as a run left it, by name."""
+    files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
+    for index, table in enumerate((LOGS, GROUPS)):
+        for file in whole.files(table):
+            files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
+    return {name: SavedLog(tuple(logs), tuple(groups)) for name, (logs, groups) in files.items()}

@@ -1,0 +1,137 @@
+"""Log partitions out of proportion, cut by key: several tasks replay one, each the records of its own groups or share
+partitions, and audit one, each its own groups (`coordinator_core.key_buckets`).
+
+Each of these tasks reads and frames all that is new of the log partition, which takes a fifth of a replay, so that only
+those are cut for which a whole stage would wait. How a log partition is cut may change from run to run: what a run
+leaves is put together by whoever goes on from it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from coordinator_core.key_buckets import (
+    BUCKET_COUNT_MAX,
+    SLOT_COUNT,
+    buckets_of,
+    shared_out,
+    slot_weights,
+)
+from coordinator_core.log.chunk import I64
+from coordinator_core.log.records import decode_chunk
+from jobs.bronze.reader import read_log
+from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
+from jobs.spark.tasks import run_tasks
+
+CUT_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC)
+"""Whose records are replayed key by key."""
+OUT_OF_PROPORTION: Final = 1.5
+"""So many times what each core gets if all that is to be read is shared out evenly: below, to read it twice costs more
+than the stage waits."""
+RECORDS_PER_BATCH_MAX: Final = 100
+"""Compaction leaves offsets without records: a batch is taken for no more than so many."""
+LARGEST_SHARE_MAX: Final = 0.8
+"""Of a bucket: with more in one, reading the log several times costs more than the stage waits."""
+NEARLY: Final = 1.05
+SAMPLE_COUNT: Final = 4
+"""Places of a log partition at which keys are weighed: a chunk of some 100,000 records each, which tells the weight of
+a key with a hundredth of all records to a few percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeighWork:
+    """A log partition whose keys are to be weighed."""
+
+    log: LogFiles
+    batch_decompressed_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutRule:
+    """Which log partitions are cut."""
+
+    records_min: int
+    """Those with fewer new records stay whole."""
+    batch_decompressed_bytes_max: int
+
+
+def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[LogFiles]:
+    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one."""
+    counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
+    hot = [index for index, count in enumerate(counts) if count > 1]
+    work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in hot]
+    weights = dict(zip(hot, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))
+    cut: list[LogFiles] = []
+    for index, (log, count) in enumerate(zip(logs, counts, strict=True)):
+        if index not in weights:
+            cut.append(log)
+            continue
+        owners = shared_out(weights[index], useful_count(weights[index], count))
+        if not any(owners):
+            cut.append(log)
+            continue
+        cut += [
+            dataclasses.replace(log, bucket=bucket, bucket_count=max(owners) + 1)
+            for bucket in buckets_of(owners, is_share=log.topic == SHARE_TOPIC)
+        ]
+    return cut
+
+
+def useful_count(weights: I64, count_max: int) -> int:
+    """As few buckets as make the largest as small as `count_max` would, give or take a little: one hot key is in one
+    bucket, and each other task would read the log for a few records. 1 where it is nearly all."""
+    total = max(int(weights.sum()), 1)
+
+    def largest(count: int) -> float:
+        owners = np.frombuffer(shared_out(weights, count), np.uint8)
+        return float(np.bincount(owners, weights=weights).max()) / total
+
+    least = largest(count_max)
+    if least > LARGEST_SHARE_MAX:
+        return 1
+    return next(count for count in range(1, count_max + 1) if largest(count) <= NEARLY * least)
+
+
+def bucket_counts(logs: Sequence[LogFiles], core_count: int, cut_records_min: int) -> list[int]:
+    """Into how many buckets each log partition is cut; 1: it is not."""
+    sizes = [log.size_bytes for log in logs]
+    share = sum(sizes) / core_count
+    return [
+        min(-(-size // max(int(share), 1)), core_count, BUCKET_COUNT_MAX)
+        if log.topic in CUT_TOPICS and size > OUT_OF_PROPORTION * share and _record_count(log) >= cut_records_min
+        else 1
+        for log, size in zip(logs, sizes, strict=True)
+    ]
+
+
+def _record_count(log: LogFiles) -> int:
+    """New records, roughly: what offsets and batches can hold."""
+    count = 0
+    for file in log.files:
+        first, last = file.minimum.get("base_offset", 0), file.maximum.get("last_offset", -1)
+        span = last - max(first, log.from_offset) + 1
+        if span > 0 and file.row_count:
+            count += min(span, RECORDS_PER_BATCH_MAX * file.row_count)
+    return count
+
+
+def weigh_keys(work: WeighWork) -> I64:
+    """The weights of a log partition's keys by slot, by a sample. Runs in a Spark task."""
+    log, weights = work.log, np.zeros(SLOT_COUNT, np.int64)
+    last = max(file.maximum.get("last_offset", 0) for file in log.files)
+    step = max(1, (last + 1 - log.from_offset) // SAMPLE_COUNT)
+    for from_offset in range(log.from_offset, log.from_offset + SAMPLE_COUNT * step, step):
+        for bronze in islice(read_log(log.files, from_offset), 1):
+            chunk = decode_chunk(
+                bronze.data,
+                bytes_max=work.batch_decompressed_bytes_max,
+                chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
+                crc="skip",
+            )
+            weights += slot_weights(chunk, is_share=log.topic == SHARE_TOPIC)
+    return weights

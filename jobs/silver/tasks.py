@@ -1,0 +1,488 @@
+"""What the tasks of a replay do: replay log partitions, carry over what a run leaves as it was.
+
+A task writes part files of the silver tables and of the state, and answers with their names and with what the driver
+has to know. It reads bronze's and silver's files itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from coordinator_core.history.groups import GroupRows
+from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.rows import TopicName
+from coordinator_core.history.saved_logs import (
+    pack_metadata,
+    pack_offset_lane,
+    pack_share_lane,
+    unpack_metadata,
+    unpack_share_lane,
+)
+from coordinator_core.history.simple_log import (
+    ClusterMetadataReplay,
+    ConfigChanged,
+    TransactionStateReplay,
+)
+from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.ledger import LedgerCounts
+from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from coordinator_core.share_state.lane_states import lane_state_of
+from jobs.bronze.reader import BronzeChunk, read_log
+from jobs.delta.arrow_schemas import file_schema, stored_column
+from jobs.delta.core_tables import (
+    ROWS_OF_GROUPS,
+    ShareKeys,
+    assignments_table,
+    commits_table,
+    quarantine_table,
+    rows_table,
+    share_batches_table,
+    share_states_table,
+    share_transitions_table,
+    with_names,
+)
+from jobs.delta.filesystems import filesystem_of
+from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile, write_part
+from jobs.delta.warehouse import TableFile
+from jobs.silver.checkpoints import SavedLog, log_name
+from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
+from jobs.silver.privacy import HostPseudonyms
+from jobs.silver.reader import SilverFiles, is_of_groups
+from schemas.tables import TABLES
+from schemas.tables.bronze import QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    GROUP_MEMBERS,
+    MEMBER_ASSIGNMENTS,
+    MEMBER_ATTRIBUTES,
+    OFFSET_COMMITS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+)
+from schemas.tables.state import GROUPS, LOGS
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_TOPIC: Final = "__share_group_state"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+BUFFERED_ROWS_MAX: Final = 100_000
+"""Rows of the group tables which a task holds before it writes a row group."""
+GROUP_ROWS_MAX: Final = 1 << 13
+"""Rows of a row group of what groups did. They stand in the order in which they ended, and an audit mostly needs the
+newest: the others it passes over."""
+ROW_GROUP_ROWS_MIN: Final = 1 << 13
+"""A row group has its price, however few rows it holds: what is less of several log partitions shares one."""
+CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
+
+TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
+    OFFSETS_TOPIC: (
+        OFFSET_COMMITS,
+        GROUP_GENERATIONS,
+        GROUP_MEMBERS,
+        MEMBER_ATTRIBUTES,
+        MEMBER_ASSIGNMENTS,
+        GROUP_EVENTS,
+    ),
+    SHARE_TOPIC: (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES, SHARE_BATCH_TRANSITIONS),
+}
+"""Which log the rows of a silver table come from."""
+
+NAMED_TABLES: Final = (MEMBER_ASSIGNMENTS, *TABLES_OF_TOPIC[SHARE_TOPIC])
+"""Tables whose `topic` is the name of `topic_id`, where one is known."""
+
+INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ATTRIBUTES, MEMBER_ASSIGNMENTS)
+"""Tables of groups that have open rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """One captured log partition: bronze's files of it, and from where they are to be replayed."""
+
+    topic: str
+    partition: int
+    files: tuple[TableFile, ...]
+    from_offset: int = 0
+    saved: SavedLog | None = None
+    """Where its replay stands; None: it begins."""
+    bucket: KeyBucket | None = None
+    """Which of its keys are replayed; None: all."""
+    bucket_count: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is to be replayed, roughly."""
+        new = sum(file.size_bytes for file in self.files if file.maximum.get("last_offset", 0) >= self.from_offset)
+        return new // self.bucket_count
+
+    @property
+    def name(self) -> str:
+        """As its folder is named."""
+        return log_name(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Rows that are written anew, of former runs or under other names: those of some log partitions."""
+
+    files: tuple[tuple[str, bool, TableFile], ...]
+    """Table, whether its rows are settled, file."""
+    left_out: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By internal topic, log partitions whose rows this run makes itself."""
+    only: Mapping[str, frozenset[int]] | None = None
+    """By internal topic, the log partitions whose rows are carried; None: all the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWork:
+    """What one task does. `names`: topic id -> topic, as far as known."""
+
+    cluster_id: str
+    number: int
+    logs: tuple[LogFiles, ...]
+    targets: Mapping[str, PartTarget]
+    seen_at_ms: int
+    batch_decompressed_bytes_max: int
+    names: Mapping[str, str]
+    unsettled: SilverFiles = field(default_factory=lambda: SilverFiles({}))
+    """The files of the last run's unsettled rows."""
+    carried: Carried | None = None
+    replay_version: int = -1
+    """Number of the run."""
+    hosts: HostPseudonyms | None = None
+    """How silver shows clients' hosts; None: as they are."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches to be replayed."""
+        return sum(log.size_bytes for log in self.logs)
+
+
+@dataclass(slots=True)
+class ReplayDone:
+    """What one task did."""
+
+    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
+    counts: dict[str, LedgerCounts] = field(default_factory=dict)
+    batch_counts: dict[str, int] = field(default_factory=dict)
+    topics: list[TopicName] = field(default_factory=list)
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Topic id -> when its topic was deleted (epoch ms)."""
+    configs: list[ConfigChanged] = field(default_factory=list)
+    """In the order of the metadata log."""
+    partition_counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Topic id and time (epoch ms) -> how many partitions the topic had at least, once those of that time were made."""
+    keys: list[pa.Table] = field(default_factory=list)
+    """Groups and share partitions with records in the log partitions, as far as they were replayed: rows of
+    state.coordinator_keys."""
+    names_given: set[tuple[str, str | None]] = field(default_factory=set)
+    """Topic ids of which rows were written, each with the name that they have there, if any."""
+
+
+def replay_logs(work: ReplayWork) -> ReplayDone:
+    """Replay some log partitions, carry some rows over. Runs in a Spark task."""
+    with _Parts(work) as parts:
+        for log in work.logs:
+            _REPLAY_LOG[log.topic](log, work, parts)
+        parts.write_groups()
+        if parts.asleep:
+            _carry_asleep(work, parts)
+        if work.carried is not None:
+            _carry(work.carried, parts)
+        return parts.done
+
+
+class _Parts:
+    """The part files of one task, opened when first needed, and what else it has to tell."""
+
+    def __init__(self, work: ReplayWork) -> None:
+        self._work = work
+        self._writers: dict[tuple[str, bool], PartWriter] = {}
+        self._stack = ExitStack()
+        self.done = ReplayDone()
+        self._names = dict(work.names)
+        """What is known of topic ids, with what this task has learned."""
+        self.hosts = work.hosts
+        self.asleep: dict[int, Set[str]] = {}
+        """By log partition, groups which nothing named."""
+        self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
+        """Rows of the group tables with their log partition, by whether they are settled."""
+        self._group_row_count = 0
+        self.share_lane: ShareStateLane | None = None
+        """The lane of the log partition before, whose buffers the next one takes over."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if error is None:
+            for (name, _), writer in self._writers.items():
+                self.done.files.setdefault(name, []).append(writer.close())
+
+    def write(self, name: str, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """Append rows to a part file of a table."""
+        if not rows.num_rows:
+            return
+        writer = self._writers.get((name, is_settled))
+        if writer is None:
+            target = self._work.targets[name]
+            values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
+            kept = {column: values[column] for column in target.table.partition_by}
+            is_of_groups = target.table in (*INTERVAL_TABLES, GROUP_EVENTS)
+            part = PartWriter(
+                target,
+                f"part-{self._work.number:05d}",
+                kept,
+                row_group_rows_min=ROW_GROUP_ROWS_MIN,
+                row_group_rows_max=GROUP_ROWS_MAX if is_of_groups else None,
+            )
+            writer = self._writers[name, is_settled] = self._stack.enter_context(part)
+        writer.write(rows)
+
+    def write_named(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
+        """The same, under the names known now."""
+        if not rows.num_rows:
+            return
+        topic_ids = pc.unique(rows["topic_id"].drop_null()).to_pylist()
+        self.done.names_given.update((topic_id, self._names.get(topic_id)) for topic_id in topic_ids)
+        self.write(table.full_name, with_names(rows, self._names), is_settled=is_settled)
+
+    def learn(self, topics: Iterable[TopicName]) -> None:
+        """Names which a log partition tells."""
+        for name in topics:
+            self.done.topics.append(name)
+            self._names.setdefault(name.topic_id, name.topic)
+
+    def add_groups(self, rows: GroupRows, log: LogFiles, *, is_settled: bool) -> None:
+        """Rows of the group tables: written together, as to make a table costs more than the few rows that most log
+        partitions have of it."""
+        self.learn(rows.topics)
+        self._groups[is_settled].append((log.partition, rows))
+        self._group_row_count += len(rows)
+        if self._group_row_count > BUFFERED_ROWS_MAX:
+            self.write_groups()
+
+    def write_groups(self) -> None:
+        """Write what was added."""
+        self._group_row_count = 0
+        for is_settled, groups in self._groups.items():
+            together = GroupRows()
+            for _, rows in groups:
+                together.extend(rows)
+            for table, rows_of in ROWS_OF_GROUPS.items():
+                if made := rows_of(together):
+                    written = rows_table(table, made, {"log_partition": _log_partitions(groups, rows_of)})
+                    hidden = written if self.hosts is None else self.hosts.of(written)
+                    self.write(table.full_name, hidden, is_settled=is_settled)
+            if together.assignments:
+                written = assignments_table(together.assignments, _log_partitions(groups, attrgetter("assignments")))
+                self.write_named(MEMBER_ASSIGNMENTS, written, is_settled=is_settled)
+            groups.clear()
+
+    def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
+        """Add to the ledger of a topic."""
+        done = self.done
+        done.counts[log.topic] = done.counts.get(log.topic, LedgerCounts()) + counts
+        if log.bucket is None or log.bucket.is_first:
+            done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
+
+    def quarantine(self, log: LogFiles, bronze: BronzeChunk, findings: Iterable[Finding]) -> None:
+        """Write findings, each with the source of its batch."""
+        rows = []
+        for finding in findings:
+            place = finding.base_offset if finding.base_offset is not None else finding.offset
+            rows.append((finding, None if place is None else bronze.source_of(place)))
+        if rows:
+            table = quarantine_table(rows, topic=log.topic, partition=log.partition, seen_at_ms=self._work.seen_at_ms)
+            self.write(QUARANTINE.full_name, table)
+
+    def save(
+        self,
+        log: LogFiles,
+        state: bytes,
+        groups: Mapping[str, bytes] | None = None,
+        unchanged: Mapping[str, int | None] | None = None,
+    ) -> None:
+        """Write where the replay of a log partition stands; `unchanged`: of groups that stand where they stood, which
+        run changed them last."""
+        values = {"cluster_id": self._work.cluster_id, "log": log.name}
+        bucket = 0 if log.bucket is None else log.bucket.number
+        row = {"bucket": pa.array([bucket], pa.int32()), "state": pa.array([state], pa.binary())}
+        self._save(LOGS, pa.table(row), values)
+        if groups:
+            changed: dict[str, int | None] = dict.fromkeys(groups, self._work.replay_version)
+            changed |= unchanged or {}
+            rows = {
+                "group_id": list(groups),
+                "state": pa.array(groups.values(), pa.binary()),
+                "changed_version": pa.array(changed.values(), pa.int64()),
+            }
+            self._save(GROUPS, pa.table(rows), values)
+
+    def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
+        written = write_part(self._work.targets[table.full_name], rows, "state", values)
+        self.done.files.setdefault(table.full_name, []).append(written)
+
+
+def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
+    """The log, decoded, or its records of one bucket. Checksums were verified when it was captured."""
+    for bronze in read_log(log.files, log.from_offset):
+        chunk = decode_chunk(
+            bronze.data,
+            bytes_max=work.batch_decompressed_bytes_max,
+            chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
+            crc="skip",
+        )
+        yield bronze, chunk if log.bucket is None else log.bucket.own_records(chunk)
+
+
+def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log(log.bucket)
+    replayer = OffsetsLogReplay(saved, bucket=log.bucket)
+    keys = GroupKeys()
+    for bronze, chunk in _chunks(log, work):
+        output = replayer.feed(chunk)
+        told = bronze.are_headers_told(output.commits.log_offset)
+        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
+        parts.quarantine(log, bronze, output.findings)
+        parts.count(log, chunk, output.counts)
+        keys.add(output.commits, output.groups.generations)
+        parts.add_groups(output.groups, log, is_settled=True)
+    state = replayer.export_state()
+    unchanged = {group_id: versions[group_id] for group_id in replayer.asleep}
+    parts.save(log, pack_offset_lane(state.lane), state.groups, unchanged)
+    output = replayer.finish()
+    keys.add(output.commits, output.groups.generations)
+    parts.done.keys.append(keys.table(log.partition))
+    parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
+    parts.add_groups(output.groups, log, is_settled=False)
+    if replayer.asleep:
+        parts.asleep[log.partition] = parts.asleep.get(log.partition, set()) | replayer.asleep
+
+
+def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
+    """Of each row of one table."""
+    partitions = np.array([partition for partition, _ in groups], np.int32)
+    return pa.array(np.repeat(partitions, [len(rows_of(rows)) for _, rows in groups]))
+
+
+def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
+    """Groups which nothing named have the open rows that they had."""
+    for table in INTERVAL_TABLES:
+        write = partial(parts.write_named, table) if table in NAMED_TABLES else partial(parts.write, table.full_name)
+        for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.asleep):
+            is_asleep = is_of_groups(rows, parts.asleep)
+            write(rows if is_asleep.all() else rows.filter(pa.array(is_asleep)), is_settled=False)
+
+
+def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    state = None
+    if log.saved is not None:
+        state = lane_state_of([unpack_share_lane(state) for state in log.saved.states()], log.bucket)
+    lane = parts.share_lane = ShareStateLane(state, after=parts.share_lane)
+    found = ShareStateKeys()
+
+    def write(output: LaneOutput, *, is_settled: bool) -> None:
+        found.add(output.keys, output.partition_states)
+        keys = ShareKeys(output.keys, work.names)
+        for table, rows in (
+            (SHARE_PARTITION_STATES, share_states_table(output.partition_states, keys, log.partition)),
+            (SHARE_STATE_BATCHES, share_batches_table(output.state_batches, keys, log.partition)),
+            (SHARE_BATCH_TRANSITIONS, share_transitions_table(output.transitions, keys, log.partition)),
+        ):
+            parts.write(table.full_name, rows, is_settled=is_settled)
+
+    for bronze, chunk in _chunks(log, work):
+        output = lane.feed(chunk)
+        write(output, is_settled=True)
+        parts.quarantine(log, bronze, (*chunk.findings, *output.findings))
+        parts.count(
+            log,
+            chunk,
+            LedgerCounts(
+                record_count=int(chunk.batches.record_count.sum()),
+                decoded_count=output.counts.decoded,
+                tombstone_count=output.counts.tombstones,
+                control_count=output.counts.control,
+                unknown_type_count=output.counts.unknown_type,
+                quarantined_count=output.counts.quarantined + unreadable_record_count(chunk),
+            ),
+        )
+    parts.save(log, pack_share_lane(lane.export_state()))
+    output = lane.finish()
+    write(output, is_settled=False)
+    parts.done.keys.append(found.table(log.partition))
+    parts.done.names_given.update((topic_id, work.names.get(topic_id)) for topic_id in output.keys.topic_ids)
+
+
+def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
+    replayer: ClusterMetadataReplay | TransactionStateReplay = TransactionStateReplay()
+    if log.topic == METADATA_TOPIC:
+        replayer = ClusterMetadataReplay(None if log.saved is None else unpack_metadata(log.saved.state()))
+    for bronze, chunk in _chunks(log, work):
+        output = replayer.feed(chunk)
+        parts.quarantine(log, bronze, output.findings)
+        parts.count(log, chunk, output.counts)
+        parts.learn(output.topics)
+        parts.done.deleted |= {item.topic_id: item.at for item in output.deleted}
+        parts.done.configs.extend(output.configs)
+        for made in output.partitions:
+            place = made.topic_id, made.at
+            counts = parts.done.partition_counts
+            counts[place] = max(counts.get(place, 0), made.partition + 1)
+    parts.save(log, pack_metadata(replayer.pending) if isinstance(replayer, ClusterMetadataReplay) else b"")
+
+
+def _carry(carried: Carried, parts: _Parts) -> None:
+    """Write rows anew, under the names known now."""
+    named = carried.left_out if carried.only is None else carried.only
+    partitions = {
+        table.full_name: pa.array(sorted(named.get(topic, ())), pa.int32())
+        for topic, tables in TABLES_OF_TOPIC.items()
+        for table in tables
+    }
+    for name, is_settled, file in carried.files:
+        table = TABLES[name]
+        for rows in _row_groups(file, table):
+            is_named = pc.is_in(rows["log_partition"], value_set=partitions[name])
+            kept = rows.filter(pc.invert(is_named) if carried.only is None else is_named)
+            if table in NAMED_TABLES:
+                parts.write_named(table, kept, is_settled=is_settled)
+            else:
+                parts.write(name, kept, is_settled=is_settled)
+
+
+def _row_groups(file: TableFile, table: Table) -> Iterator[pa.Table]:
+    """The rows of a file of silver, without partition columns."""
+    schema = file_schema(table)
+    filesystem, path = filesystem_of(file.path)
+    with filesystem.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source)
+        for index in range(parquet.metadata.num_row_groups):
+            rows = parquet.read_row_group(index, use_threads=False)
+            yield pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+
+
+ReplayLog = Callable[[LogFiles, ReplayWork, _Parts], None]
+
+_REPLAY_LOG: Final[Mapping[str, ReplayLog]] = {
+    OFFSETS_TOPIC: _replay_offsets,
+    SHARE_TOPIC: _replay_share_state,
+    METADATA_TOPIC: _replay_simple,
+    TRANSACTION_TOPIC: _replay_simple,
+}

@@ -1,0 +1,1 @@
+"""Dumps of records: what other tools wrote of a log, as a source."""

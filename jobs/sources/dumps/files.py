@@ -1,0 +1,203 @@
+"""The files of a dump: found, their format recognised, and text files read line by line in bounded memory."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from jobs.cli_enums import DumpFormat
+from jobs.delta.filesystems import filesystem_of
+from jobs.errors import SourceError
+
+LINE_BYTES_MAX: Final = 72 * 1024 * 1024
+"""A longer line is no record: one of RECORD_BYTES_MAX takes less than this in base64 and in hex."""
+
+READ_BYTES: Final = 1024 * 1024
+HEAD_BYTES: Final = 64 * 1024
+"""From so many bytes the format of a file is recognised."""
+
+_PARQUET_MAGIC: Final = b"PAR1"
+_DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| )", re.MULTILINE)
+_HIVE_FOLDER: Final = re.compile(r"([^=/]+)=([^=/]*)")
+_HIDDEN: Final = re.compile(r"\.|_(?!_)")
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+COLUMN_MAPPING: Final = "delta.columnMapping.mode"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One file of a dump, as `jobs.delta.filesystems.filesystem_of` opens it."""
+
+    path: str
+    format: DumpFormat
+    """Never AUTO or DELTA; JSON covers raw rows and the lines of the console formatters."""
+    size_bytes: int
+    constants: Mapping[str, str | None]
+    """Values of columns which are in the names of its folders (`topic=.../`) or in Delta's log instead of the file."""
+
+
+class UnknownFile(NamedTuple):
+    """A file which is none of the formats."""
+
+    path: str
+    message: str
+
+
+def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list[UnknownFile]]:
+    """The files of a dump, by path: of one file, a folder with all that is in it, or a Delta table.
+
+    Raises SourceError when there is nothing there, or a Delta table that cannot be read without Spark.
+    """
+    filesystem, root = filesystem_of(uri.rstrip("/") or "/")
+    try:
+        info = filesystem.get_file_info(root)
+        if info.type == fs.FileType.NotFound:
+            raise SourceError(f"no such dump: {uri}")
+        if info.type == fs.FileType.File:
+            if format_ is DumpFormat.DELTA:
+                raise SourceError(f"{uri} is a file, and a Delta table is a folder")
+            entries = [info]
+        else:
+            is_delta = filesystem.get_file_info(f"{root}/_delta_log").type == fs.FileType.Directory
+            if format_ is DumpFormat.DELTA or (format_ is DumpFormat.AUTO and is_delta):
+                return _delta_files(uri), []
+            entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SourceError(f"cannot read the dump {uri}: {str(error).splitlines()[0]}") from error
+    found: list[DumpFile] = []
+    unknown: list[UnknownFile] = []
+    prefix = uri.rstrip("/")
+    for entry in sorted(entries, key=lambda entry: entry.path):
+        inside = entry.path[len(root) :].lstrip("/")
+        if entry.type != fs.FileType.File or not entry.size or _is_hidden(inside):
+            continue
+        path = f"{prefix}/{inside}" if inside else prefix
+        recognised = format_ if format_ is not DumpFormat.AUTO else _recognise(filesystem, entry.path)
+        if recognised is None:
+            unknown.append(UnknownFile(path, "neither Parquet nor JSON lines nor the output of kafka-dump-log"))
+        else:
+            found.append(DumpFile(path, recognised, entry.size, _constants(inside)))
+    if not found and not unknown:
+        raise SourceError(f"nothing to read: {uri} has no files")
+    return found, unknown
+
+
+def _is_hidden(path: str) -> bool:
+    """Spark writes `_SUCCESS` and `.part-0.crc` beside its files, and skips such names when it reads.
+
+    Not so names of Kafka's topics, with their two underscores.
+    """
+    return any(_HIDDEN.match(part) and "=" not in part for part in path.split("/"))
+
+
+def _constants(path: str) -> dict[str, str | None]:
+    folders = (_HIVE_FOLDER.fullmatch(part) for part in posixpath.dirname(path).split("/"))
+    return {
+        unquote(match[1]): None if match[2] == _HIVE_NULL else unquote(match[2])
+        for match in folders
+        if match is not None
+    }
+
+
+def _recognise(filesystem: fs.FileSystem, path: str) -> DumpFormat | None:
+    try:
+        with filesystem.open_input_stream(path, compression="detect") as stream:
+            head: bytes = stream.read(HEAD_BYTES)
+    except OSError:
+        return None
+    if head.startswith(_PARQUET_MAGIC):
+        return DumpFormat.PARQUET
+    if head.lstrip().startswith(b"{"):
+        return DumpFormat.JSON
+    return DumpFormat.DUMP_LOG if _DUMP_LOG_START.search(head) else None
+
+
+def _delta_files(uri: str) -> list[DumpFile]:
+    try:
+        table = DeltaTable(uri)
+        if table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none":
+            raise SourceError(f"{uri} maps its columns: write the dump to a table without {COLUMN_MAPPING}")
+        actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+        paths = table.file_uris()
+    except DeltaError as error:
+        raise SourceError(f"cannot read the Delta table {uri}: {str(error).splitlines()[0]}") from error
+    by_name = {posixpath.basename(unquote(action["path"])): action for action in actions}
+    files = []
+    for path in sorted(paths):
+        action = by_name[posixpath.basename(unquote(path))]
+        constants = {
+            name: None if value is None else str(value) for name, value in (action.get("partition") or {}).items()
+        }
+        files.append(DumpFile(path, DumpFormat.PARQUET, int(action["size_bytes"]), constants))
+    return files
+
+
+class Line(NamedTuple):
+    """One line, or one of several JSON objects which stand back to back on one line."""
+
+    number: int
+    """From 1; counts what is given, lines and objects alike."""
+    position: int
+    """Byte position in the (decompressed) file."""
+    data: bytes
+    """Without its end; the beginning alone, where it is too long."""
+    is_whole: bool
+
+
+_BACK_TO_BACK: Final = b'}{"key":'
+"""The console formatters end no line: an object that begins as theirs do begins a line. Inside a JSON text, quotes are
+escaped, so this is found between objects alone."""
+
+
+def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> Iterator[Line]:
+    """The lines of a binary stream, empty ones left out but counted. Holds one line and `READ_BYTES` at a time.
+
+    Of a line longer than `bytes_max` the beginning is given, and the rest skipped up to its end.
+    """
+    number, position = 0, 0
+    held = bytearray()
+    is_skipping = False
+    searched = 0
+    while data := stream.read(READ_BYTES):
+        held += data
+        start = 0
+        for end, next_start in _line_ends(held, max(searched - len(_BACK_TO_BACK), 0)):
+            number += 1
+            if end > start and not is_skipping:
+                yield Line(number, position + start, bytes(held[start:end]), True)
+            is_skipping = False
+            start = next_start
+        position += start
+        del held[:start]
+        if is_skipping:
+            # only what could be the head of a line's end is needed
+            drop = max(len(held) - len(_BACK_TO_BACK), 0)
+            position += drop
+            del held[:drop]
+        elif len(held) > bytes_max:
+            yield Line(number + 1, position, bytes(held[:bytes_max]), False)
+            is_skipping = True
+        searched = len(held)
+    if held and not is_skipping:
+        yield Line(number + 1, position, bytes(held), True)
+
+
+def _line_ends(data: bytearray, searched: int) -> Iterator[tuple[int, int]]:
+    """Where lines end, and where the next ones begin. What is before `searched` was looked at already."""
+    newline, between = data.find(b"\n", searched), data.find(_BACK_TO_BACK, searched)
+    while newline >= 0 or between >= 0:
+        if between >= 0 and (newline < 0 or between < newline):
+            yield between + 1, between + 1
+            between = data.find(_BACK_TO_BACK, between + 1)
+        else:
+            has_return = newline > 0 and data[newline - 1] == ord("\r")
+            yield newline - has_return, newline + 1
+            newline = data.find(b"\n", newline + 1)

@@ -1,0 +1,509 @@
+"""Rows of dumps with raw keys and values, from Parquet files and JSON lines, as Arrow tables of one schema.
+
+A row that cannot be a record becomes a `BadRow` with its place; the rows around it are read. Which column is which is
+said by `DumpColumns`; the defaults are the columns of Spark's Kafka source.
+"""
+
+import binascii
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.batch import encode_headers
+from coordinator_core.log.chunk import BoolArray
+from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
+from jobs.errors import SourceError
+from jobs.settings import DUMP_COLUMNS, DumpSettings
+from jobs.sources.dumps.files import Line
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The only topic read here whose records have no keys."""
+
+ROWS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("is_log_append_time", pa.bool_()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.binary()),
+    ]
+)
+"""Records of a dump. `timestamp_ms` is -1 for none; `headers` are as on the wire."""
+
+PARTITION_MAX: Final = 99_999
+"""No topic has so many partitions; one file of tables each is made for every partition there is."""
+OFFSET_MAX: Final = 2**63 - 2
+READ_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of a Parquet file at a time, by its average row."""
+READ_ROWS_MAX: Final = 256 * 1024
+LINES_AT_A_TIME: Final = 4096
+LINE_BYTES_AT_A_TIME: Final = 16 * 1024 * 1024
+
+BAD_ROW: Final = "BAD_ROW"
+"""Code of a row that cannot be a record."""
+
+Encoding = str
+"""auto, base64 or hex."""
+
+
+REQUIRED: Final = ("partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """How the rows of a dump are to be understood."""
+
+    dump: DumpSettings
+    topics: tuple[str, ...]
+    """Rows of other topics are left out, and counted."""
+
+
+class BadRow(NamedTuple):
+    """A row that is no record."""
+
+    message: str
+    """Place and reason."""
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    byte_position: int | None
+    payload: bytes
+    code: str = BAD_ROW
+
+
+class RowsRead(NamedTuple):
+    """Some rows of a file."""
+
+    rows: pa.Table
+    """ROWS_SCHEMA."""
+    bad: list[BadRow]
+    other_topic_count: int
+
+
+# --- Parquet
+
+
+def read_parquet(
+    source: Any, rules: RowRules, constants: Mapping[str, str | None], row_groups: Sequence[int] | None = None
+) -> Iterator[RowsRead]:
+    """The rows of an open Parquet file, some at a time. Raises SourceError for columns that are missing or of another
+    kind; pyarrow's errors where the file is damaged."""
+    parquet = pq.ParquetFile(source)
+    metadata = parquet.metadata
+    names = _stored_names(parquet.schema_arrow, rules, constants)
+    row_bytes = max(sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), 1)
+    row_count = max(min(READ_BYTES_MAX * max(metadata.num_rows, 1) // row_bytes, READ_ROWS_MAX), 1)
+    chosen = list(range(metadata.num_row_groups)) if row_groups is None else list(row_groups)
+    first_row = sum(metadata.row_group(index).num_rows for index in range(chosen[0])) if chosen else 0
+    for batch in parquet.iter_batches(
+        batch_size=row_count, row_groups=chosen, columns=sorted(set(names.values())), use_threads=False
+    ):
+        yield _checked(_found_columns(batch, names, constants, rules), rules, partial(_row_place, first_row))
+        first_row += batch.num_rows
+
+
+def _row_place(first_row: int, row: int) -> str:
+    return f"row {first_row + row}"
+
+
+def row_group_sizes(source: Any) -> list[int]:
+    """Bytes of each row group of an open Parquet file, decompressed."""
+    metadata = pq.ParquetFile(source).metadata
+    return [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+
+
+def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:
+    """Our name -> the column's, of those which the file has."""
+    wanted = {name: getattr(rules.dump.columns, name) for name in DUMP_COLUMNS}
+    stored = {name: column for name, column in wanted.items() if column and column in schema.names}
+    required = REQUIRED if rules.dump.topic else ("topic", *REQUIRED)
+    for name in required:
+        if name not in stored and wanted[name] not in constants:
+            remedy = "; or name the topic (dump_topic)" if name == "topic" else ""
+            found = ", ".join([*schema.names, *constants])[:500]
+            raise SourceError(
+                f"a dump needs a column for the {name}: there is no {wanted[name]!r} among {found}. "
+                f"Set dump_columns.{name}{remedy}"
+            )
+    return stored
+
+
+class _Columns(NamedTuple):
+    """The columns of ROWS_SCHEMA as they were found: null where a value is missing or cannot be what it should."""
+
+    arrays: dict[str, pa.Array]
+    undecoded: BoolArray
+    """Rows whose key or value is text which is not in the encoding."""
+
+
+def _found_columns(
+    batch: pa.RecordBatch, names: Mapping[str, str], constants: Mapping[str, str | None], rules: RowRules
+) -> _Columns:
+    count = batch.num_rows
+
+    def column(name: str) -> pa.Array | None:
+        if name in names:
+            found = batch.column(names[name])
+            return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+        mapped = getattr(rules.dump.columns, name)
+        return pa.repeat(pa.scalar(constants[mapped], pa.string()), count) if mapped in constants else None
+
+    topic = column("topic")
+    if topic is None:
+        topic = pa.repeat(pa.scalar(rules.dump.topic), count)
+    if not _is_text(topic.type):
+        raise _wrong_type("topic", topic.type, "texts")
+    key, is_bad_key = _binary("key", column("key"), rules.dump.encoding)
+    value, is_bad_value = _binary("value", column("value"), rules.dump.encoding)
+    arrays = {
+        "topic": topic.cast(pa.string()),
+        "partition": _integers("partition", column("partition")),
+        "offset": _integers("offset", column("offset")),
+        "timestamp_ms": _times(column("timestamp"), count),
+        "is_log_append_time": _time_kinds(column("timestamp_type"), count),
+        "key": key,
+        "value": value,
+        "headers": _headers(column("headers"), count),
+    }
+    return _Columns(arrays, is_bad_key | is_bad_value)
+
+
+def _wrong_type(name: str, found: pa.DataType, wanted: str) -> SourceError:
+    return SourceError(f"the column for the {name} of a dump holds {found}, not {wanted}: cast it when it is dumped")
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def _integers(name: str, values: pa.Array) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        if values.type == pa.uint64():
+            values = pc.if_else(pc.less_equal(values, pa.scalar(OFFSET_MAX, pa.uint64())), values, None)
+        return values.cast(pa.int64())
+    if _is_text(values.type):
+        is_number = pc.match_substring_regex(values, r"^-?[0-9]{1,18}$")
+        return pc.if_else(is_number, values, None).cast(pa.int64())
+    raise _wrong_type(name, values.type, "whole numbers")
+
+
+_MS_OF_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+
+
+def _times(values: pa.Array | None, count: int) -> pa.Array:
+    """Epoch milliseconds; -1 for none."""
+    if values is None or pa.types.is_null(values.type):
+        return pa.repeat(pa.scalar(-1, pa.int64()), count)
+    if pa.types.is_timestamp(values.type):
+        factor, divisor = _MS_OF_UNIT[values.type.unit]
+        numbers = values.cast(pa.int64())
+        is_missing = numbers.is_null().to_numpy(zero_copy_only=False)
+        ms = numbers.fill_null(0).to_numpy(zero_copy_only=False) // divisor * factor
+        return pa.array(np.where(is_missing, -1, ms))
+    if pa.types.is_integer(values.type) and values.type != pa.uint64():
+        return values.cast(pa.int64()).fill_null(-1)
+    raise _wrong_type("timestamp", values.type, "timestamps or epoch milliseconds")
+
+
+LOG_APPEND_NAMES: Final = ("logappendtime", "log_append_time", "1")
+
+
+def _time_kinds(values: pa.Array | None, count: int) -> pa.Array:
+    """Is it log append time? Spark's source has 0 for CreateTime and 1 for LogAppendTime."""
+    if values is None or pa.types.is_null(values.type):
+        return pa.repeat(pa.scalar(False), count)
+    if pa.types.is_integer(values.type):
+        return pc.equal(values, pa.scalar(1, values.type)).fill_null(False)
+    if _is_text(values.type):
+        return pc.is_in(pc.utf8_lower(values.cast(pa.string())), pa.array(LOG_APPEND_NAMES)).fill_null(False)
+    raise _wrong_type("timestamp_type", values.type, "0 and 1, or names")
+
+
+def _binary(name: str, values: pa.Array, encoding: Encoding) -> tuple[pa.Array, BoolArray]:
+    """Bytes, and which of them are text in no such encoding."""
+    type_ = values.type
+    fine = np.zeros(len(values), np.bool_)
+    if _is_text(type_):
+        decoded: list[bytes | None] = []
+        for row, text in enumerate(values.to_pylist()):
+            try:
+                decoded.append(None if text is None else decoded_text(text, encoding))
+            except ValueError:
+                decoded.append(None)
+                fine[row] = True
+        return pa.array(decoded, pa.binary()), fine
+    if pa.types.is_nested(type_) or not (pa.types.is_null(type_) or "binary" in str(type_)):
+        raise _wrong_type(name, type_, "bytes, or text in base64 or hex")
+    return values.cast(pa.binary()), fine
+
+
+def decoded_text(text: str, encoding: Encoding) -> bytes:
+    """Bytes of base64 or hex. Raises ValueError for anything else.
+
+    By `auto` the first character tells: keys begin with a record type below 256 and values with a version or frame
+    version below 16, so that their first byte is 0 or 1: `A` in base64, `0` in hex.
+    """
+    is_hex = text.startswith("0") if encoding == "auto" else encoding == "hex"
+    if is_hex:
+        return binascii.unhexlify(text)
+    return binascii.a2b_base64(text, strict_mode=True)
+
+
+def _headers(values: pa.Array | None, count: int) -> pa.Array:
+    """As on the wire: from a list of (key, value) structs, or a map. Coordinators write none."""
+    none = pa.scalar(NO_HEADERS)
+    if values is None or pa.types.is_null(values.type):
+        return pa.repeat(none, count)
+    if not pa.types.is_list(values.type) and not pa.types.is_map(values.type):
+        raise _wrong_type("headers", values.type, "a list of keys and values")
+    lengths = pc.list_value_length(values).fill_null(0)
+    if not pc.any(pc.greater(lengths, 0)).as_py():
+        return pa.repeat(none, count)
+    return pa.array([encode_headers(_pairs(item)) for item in values.to_pylist()], pa.binary())
+
+
+def _pairs(item: Any) -> list[tuple[str, bytes | None]]:
+    pairs = []
+    for pair in item or ():
+        name, value = tuple(pair.values()) if isinstance(pair, dict) else pair
+        if not isinstance(name, str) or not isinstance(value, bytes | None):
+            raise _wrong_type("headers", pa.null(), "texts as keys and bytes as values")
+        pairs.append((name, value))
+    return pairs
+
+
+# --- checks
+
+
+def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -> RowsRead:
+    """The rows which are records of the wanted topics, and those which are none."""
+    rows = pa.table(found.arrays)
+    count = rows.num_rows
+    topics = pc.is_in(rows["topic"], pa.array(rules.topics, pa.string()))
+    is_wanted = topics.to_numpy(zero_copy_only=False) | rows["topic"].is_null().to_numpy()
+    partition, is_no_partition = _numbers(rows["partition"])
+    offset, is_no_offset = _numbers(rows["offset"])
+    is_keyless = rows["key"].is_null().to_numpy()
+    sizes = sum(pc.binary_length(rows[name]).fill_null(0).to_numpy() for name in ("key", "value", "headers"))
+    needs_key = pc.not_equal(rows["topic"], METADATA_TOPIC).fill_null(True).to_numpy(zero_copy_only=False)
+    faults = (
+        (rows["topic"].is_null().to_numpy(), "no topic"),
+        (is_no_partition | (partition < 0) | (partition > PARTITION_MAX), "no partition that can be"),
+        (is_no_offset | (offset < 0) | (offset > OFFSET_MAX), "no offset that can be"),
+        (found.undecoded, "key or value is not in the encoding (dump_encoding)"),
+        (is_keyless & needs_key, "no key"),
+        (sizes > RECORD_BYTES_MAX, "key and value are larger than a record can be"),
+    )
+    is_good = is_wanted.copy()
+    reasons: dict[int, str] = {}
+    for is_fault, reason in faults:
+        reasons |= dict.fromkeys(np.flatnonzero(is_good & is_fault).tolist(), reason)
+        is_good &= ~is_fault
+    bad = [_bad_row(rows, row, f"{place_of(row)}: {reason}") for row, reason in sorted(reasons.items())]
+    columns = [rows[field.name].combine_chunks().cast(field.type, safe=False) for field in ROWS_SCHEMA]
+    good = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
+    if not is_good.all():
+        good = good.filter(pa.array(is_good))
+    return RowsRead(good, bad, int(count - is_wanted.sum()))
+
+
+def _numbers(values: pa.ChunkedArray) -> tuple[NDArray[np.int64], BoolArray]:
+    return values.fill_null(-1).to_numpy(), values.is_null().to_numpy()
+
+
+def _bad_row(rows: pa.Table, row: int, message: str) -> BadRow:
+    partition, offset = rows["partition"][row].as_py(), rows["offset"][row].as_py()
+    payload = rows["key"][row].as_py() or rows["value"][row].as_py() or b""
+    return BadRow(
+        message=message,
+        topic=rows["topic"][row].as_py(),
+        partition=partition if partition is not None and 0 <= partition <= PARTITION_MAX else None,
+        offset=offset,
+        byte_position=None,
+        payload=payload[:QUARANTINE_BYTES_MAX],
+    )
+
+
+# --- JSON lines
+
+
+def read_json_lines(lines: Iterable[Line], rules: RowRules, constants: Mapping[str, str | None]) -> Iterator[RowsRead]:
+    """The rows of JSON lines, some at a time. Absent and null are the same; Spark leaves null fields out."""
+    values = _JsonColumns(rules, constants)
+    for line in lines:
+        values.add(line)
+        if values.is_full:
+            yield values.take()
+    yield values.take()
+
+
+class _JsonColumns:
+    """Fields of some lines, by column."""
+
+    def __init__(self, rules: RowRules, constants: Mapping[str, str | None]) -> None:
+        self._rules = rules
+        self._constants = constants
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lines: list[Line] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._bad: list[BadRow] = []
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Enough for one table?"""
+        return len(self._rows) + len(self._bad) >= LINES_AT_A_TIME or self._bytes >= LINE_BYTES_AT_A_TIME
+
+    def add(self, line: Line) -> None:
+        """Read one line."""
+        self._bytes += len(line.data)
+        try:
+            self._rows.append(self._row(line))
+            # of a long line the beginning is kept, should it turn out to be no record
+            self._lines.append(line._replace(data=line.data[:QUARANTINE_BYTES_MAX]))
+        except (ValueError, RecursionError, SourceError) as error:
+            reason = str(error) if type(error) in (_NotARow, SourceError) else "not a JSON object"
+            self._bad.append(bad_line(line, reason))
+
+    def take(self) -> RowsRead:
+        """The rows since the last time."""
+        lines, bad = self._lines, self._bad
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(ROWS_SCHEMA)
+        arrays = {
+            field.name: pa.array(column, _JSON_TYPES.get(field.name, field.type))
+            for field, column in zip(ROWS_SCHEMA, columns, strict=True)
+        }
+        read = _checked(
+            _Columns(arrays, np.zeros(len(lines), np.bool_)), self._rules, lambda row: f"line {lines[row].number}"
+        )
+        # a bad row of a text file is shown as its line
+        positions = {f"line {line.number}": line for line in lines} if read.bad else {}
+        for row in read.bad:
+            line = positions[row.message.partition(":")[0]]
+            bad.append(row._replace(byte_position=line.position, payload=line.data))
+        self._clear()
+        return RowsRead(read.rows, bad, read.other_topic_count)
+
+    def _row(self, line: Line) -> tuple[Any, ...]:
+        if not line.is_whole:
+            raise _NotARow("a line longer than any record")
+        node = json.loads(line.data)
+        if not isinstance(node, dict):
+            raise _NotARow("not a JSON object")
+        rules, columns = self._rules, self._rules.dump.columns
+
+        def found(name: str) -> Any:
+            column = getattr(columns, name)
+            return node.get(column, self._constants.get(column))
+
+        topic = found("topic")
+        return (
+            rules.dump.topic if topic is None and rules.dump.topic else _text(topic, "topic"),
+            _whole(found("partition"), "partition"),
+            _whole(found("offset"), "offset"),
+            _json_time(found("timestamp")),
+            _json_time_kind(found("timestamp_type")),
+            _json_bytes(found("key"), "key", rules.dump.encoding),
+            _json_bytes(found("value"), "value", rules.dump.encoding),
+            encode_headers(_json_headers(found("headers"), rules.dump.encoding)),
+        )
+
+
+_JSON_TYPES: Final = {"partition": pa.int64()}
+
+
+class _NotARow(ValueError):
+    """Why a line is no row."""
+
+
+def bad_line(line: Line, reason: str, *, code: str = BAD_ROW) -> BadRow:
+    """A line that is no record."""
+    return BadRow(
+        message=f"line {line.number}: {reason}",
+        topic=None,
+        partition=None,
+        offset=None,
+        byte_position=line.position,
+        payload=line.data[:QUARANTINE_BYTES_MAX],
+        code=code,
+    )
+
+
+def _text(value: Any, name: str) -> str | None:
+    if not isinstance(value, str | None):
+        raise _NotARow(f"the {name} is no text")
+    if value is not None and not value.isascii():
+        raise _NotARow(f"no {name} of Kafka")
+    return value
+
+
+def _whole(value: Any, name: str) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if value is None:
+        return None
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise _NotARow(f"the {name} is no whole number")
+    return value
+
+
+def _json_time(value: Any) -> int:
+    """Epoch milliseconds, or ISO 8601 as Spark writes it; -1 for none."""
+    if value is None:
+        return -1
+    if isinstance(value, str):
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            raise _NotARow("the timestamp is no time") from None
+        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise _NotARow("the timestamp is no time")
+    return value
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _json_time_kind(value: Any) -> bool:
+    return str(value).lower() in LOG_APPEND_NAMES
+
+
+def _json_bytes(value: Any, name: str, encoding: Encoding) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _NotARow(f"the {name} is no text in base64 or hex")
+    try:
+        return decoded_text(value, encoding)
+    except ValueError:
+        raise _NotARow(f"the {name} is not in the encoding (dump_encoding)") from None
+
+
+def _json_headers(value: Any, encoding: Encoding) -> list[tuple[str, bytes | None]]:
+    """`[{"key": ..., "value": ...}]`, as Spark writes them."""
+    if value is None:
+        return []
+    pairs = []
+    for item in value if isinstance(value, list) else [None]:
+        if not isinstance(item, dict) or not isinstance(item.get("key"), str) or not item["key"].isprintable():
+            raise _NotARow("the headers are no list of keys and values")
+        name = item["key"]
+        # a header's value is any bytes: what they begin with says nothing
+        pairs.append((name, _json_bytes(item.get("value"), "header", "base64" if encoding == "auto" else encoding)))
+    return pairs

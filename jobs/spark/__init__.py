@@ -1,0 +1,1 @@
+"""Spark as the jobs use it: session, tasks, worker processes."""

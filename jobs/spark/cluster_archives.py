@@ -1,0 +1,73 @@
+"""Pack what a cluster's machines need beside Spark: `python -m jobs.spark.cluster_archives ENVIRONMENT.tar.gz
+CODE.tar.gz`.
+
+Two archives, which Spark unpacks in the folder of each executor: the packages of the environment, and the project's
+code with its loops compiled. numba finds the latter beside the code wherever it lies (NUMBA_CACHE_LOCATOR_CLASSES =
+InTreeCacheLocator), and compiles anew on machines with another kind of processor.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import venv_pack
+from numba.core.caching import UserProvidedCacheLocator
+
+from jobs import PACKAGE
+from jobs.settings import PROJECT_ROOT
+
+CODE: Final = ("schemas", "coordinator_core", "jobs", "conf")
+COMPRESSION_LEVEL: Final = 1
+"""The packages are large and sent once: time counts, not size."""
+LEFT_OUT: Final = ("*/site-packages/pyspark/*", "*/site-packages/pyspark-*", "*/__pycache__/*")
+"""Workers have Spark's own Python; caches are made anew in a moment."""
+
+
+def pack_environment(path: Path) -> None:
+    """The virtual environment that runs this, without pyspark."""
+    environment = venv_pack.Env(sys.prefix)
+    for pattern in LEFT_OUT:
+        environment = environment.exclude(pattern)
+    environment.pack(output=str(path), force=True, compress_level=COMPRESSION_LEVEL)
+
+
+def pack_code(path: Path) -> None:
+    """The packages and the settings, with the loops compiled beside their code.
+
+    What set-up compiled is taken over: numba names it by the folder of the code, and knows it again by the code itself.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for name in CODE:
+            shutil.copytree(PROJECT_ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
+        compiled = os.environ.get("NUMBA_CACHE_DIR")
+        for package in Path(folder).rglob("__init__.py") if compiled else ():
+            own = PROJECT_ROOT / package.relative_to(folder)
+            made = Path(str(compiled), UserProvidedCacheLocator.get_suitable_cache_subpath(str(own)))
+            if made.is_dir():
+                shutil.copytree(made, package.parent / "__pycache__")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
+        environment["NUMBA_CACHE_LOCATOR_CLASSES"] = "InTreeCacheLocator"
+        compiling = [sys.executable, "-m", f"{PACKAGE}.operations.compile_kernels"]
+        subprocess.run(compiling, cwd=folder, env=environment, check=True)
+        with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
+            for name in CODE:
+                archive.add(Path(folder, name), arcname=name)
+
+
+def main(environment: Path, code: Path) -> None:
+    """Make both, unless they are there; names say what they were made of."""
+    for path, pack in ((environment, pack_environment), (code, pack_code)):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name("part-" + path.name)
+            pack(part)
+            part.replace(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

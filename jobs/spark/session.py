@@ -1,0 +1,52 @@
+"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which spark-submit.sh hands over."""
+
+import atexit
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.console.command_name import command
+from jobs.errors import JobError
+from jobs.spark.workers_ahead import DAEMON
+
+
+class NotSubmittedError(JobError):
+    """Spark runs without the settings which the jobs need."""
+
+
+def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
+    """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
+
+    Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
+    With `wakes_workers` the process from which Python workers are forked starts and loads what tasks need while the JVM
+    is still making the session.
+    """
+    folder = tempfile.mkdtemp(prefix="groupledger-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": folder, **(overrides or {})}
+    if wakes_workers:
+        settings["spark.python.daemon.module"] = DAEMON
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        threading.Thread(target=_wake_workers, args=(context,), daemon=True).start()
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # PySpark logs each failed query with the JVM's whole stack; the job says it in one line
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    session = builder.getOrCreate()
+    if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", "") or ""):
+        session.stop()
+        raise NotSubmittedError(f"Spark was started without Delta: start jobs with {command('JOB')}")
+    return session
+
+
+def _wake_workers(context: SparkContext) -> None:
+    with suppress(Exception):  # only a head start: what is wrong with workers, their first task says
+        core_count = context.defaultParallelism
+        context.parallelize(range(core_count), core_count).count()

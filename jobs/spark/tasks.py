@@ -1,0 +1,152 @@
+"""Tasks of Spark that read and write files themselves: a plan of input partitions, one a task, and what each wrote.
+
+The words are those of DataSource V2. The driver plans input partitions; `mapPartitions` hands each to a task, which
+reads, replays and writes; its commit message says which files it wrote; the driver commits the files of all tasks, in a
+Delta transaction a table, or none of them. No row goes through the JVM, either way.
+"""
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final, Generic, TypeVar
+
+from pyspark import Accumulator, SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.console.running import RunningStage, running
+from jobs.spark.worker_memory import few_cycles, make_room_for
+
+InputPartition = TypeVar("InputPartition")
+WriterCommitMessage = TypeVar("WriterCommitMessage")
+
+
+TASKS_PER_CORE: Final = 2
+"""At least, where there is that much to do."""
+TASK_BYTES_MIN: Final = 16 << 20
+"""Of bronze. Where tasks have less each, one a core will do: a task has its price, part files of its own, and reads
+files with rows of several log partitions for itself."""
+SIDE_BY_SIDE_MAX: Final = 1.1
+"""How much heavier the heaviest bin may be for it."""
+LIGHTEST_SHARES: Final = 4
+"""By how much a task may be lighter than the heaviest: part files should stay large."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[InputPartition, WriterCommitMessage]):
+    """What runs on each partition of the plan; it says in bytes how much it has done, when it has."""
+
+    function: Callable[[InputPartition], WriterCommitMessage]
+    done: "Accumulator[int]"
+
+    def __call__(self, partitions: Iterable[InputPartition]) -> Iterator[WriterCommitMessage]:
+        for partition in partitions:
+            make_room_for(self.function)
+            with few_cycles():
+                message = self.function(partition)
+            self.done.add(_size_bytes(partition))
+            yield message
+
+
+def run_tasks(
+    session: SparkSession,
+    function: Callable[[InputPartition], WriterCommitMessage],
+    plan: Sequence[InputPartition],
+    what: str = "",
+) -> list[WriterCommitMessage]:
+    """Run `function` on each input partition in a task of its own; commit messages in the order of the plan.
+
+    Both must pickle: functions of a module do. Spark repeats a task that failed, so `function` must leave nothing
+    behind that a second run would double. `what` is being done, in plain words: the name of the job and its stage in
+    Spark's UI and event log; where partitions have `size_bytes`, progress is told by them.
+    """
+    if not plan:
+        return []
+    context = session.sparkContext
+    stage = RunningStage(what, sum(map(_size_bytes, plan)), context.accumulator(0))
+    with running(stage), _described(context, what):
+        partitions = context.parallelize(plan, len(plan)).mapPartitions(_Task(function, stage.done))
+        return partitions.setName(what).collect()
+
+
+@contextmanager
+def _described(context: SparkContext, what: str) -> Iterator[None]:
+    """Jobs of this thread have a description."""
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription("")
+
+
+def _size_bytes(partition: object) -> int:
+    size_bytes: int = getattr(partition, "size_bytes", 0)
+    return size_bytes
+
+
+def tapered(
+    weights: Sequence[int],
+    core_count: int,
+    *,
+    new_bytes: int | None = None,
+    new_bytes_min: int = TASK_BYTES_MIN,
+    weight_max: int = sys.maxsize,
+) -> list[list[int]]:
+    """Indices of `weights` (bytes) in bins, one a task, the heaviest bin first and none empty.
+
+    A task takes a share of what the tasks before it leave (guided self-scheduling, Polychronopoulos and Kuck 1987):
+    heavy ones first, for few and large part files, then lighter ones, so that all cores end at about one time although
+    a byte of one log costs more than a byte of another. Deterministic: falling weight into the bin with most room, ties
+    by index.
+
+    `new_bytes`: what of the weights there is to do, all by default; a task has at least `new_bytes_min` of it, unless
+    cores would be idle. `weight_max`: of a bin with more than one index. One bin a core has indices that follow one
+    another, where that makes none much heavier: what a task writes of neighbours is what a task reads next time.
+    """
+    weights = [max(1, weight) for weight in weights]
+    total = sum(weights)
+    task_count = (total if new_bytes is None else new_bytes) // new_bytes_min
+    bins = _filled(weights, _bin_weights(total, max(task_count, core_count), core_count, weight_max))
+
+    def weight_of(bin_: Sequence[int]) -> int:
+        return sum(weights[index] for index in bin_)
+
+    if bins and task_count <= core_count:
+        side_by_side = _side_by_side(weights, core_count)
+        if max(map(weight_of, side_by_side)) <= SIDE_BY_SIDE_MAX * max(map(weight_of, bins)):
+            bins = side_by_side
+    return sorted(bins, key=weight_of, reverse=True)
+
+
+def _side_by_side(weights: Sequence[int], bin_count: int) -> list[list[int]]:
+    """Indices cut into so many stretches of about one weight, none empty."""
+    ends = list(accumulate(weights))
+    total = ends[-1] if ends else 0
+    # a cut falls before the index whose middle is behind it
+    middles = [2 * end - weight for end, weight in zip(ends, weights, strict=True)]
+    cuts = [bisect_left(middles, 2 * total * number / bin_count) for number in range(bin_count + 1)]
+    return [list(range(first, end)) for first, end in pairwise(cuts) if first < end]
+
+
+def _filled(weights: Sequence[int], rooms: list[int]) -> list[list[int]]:
+    """Bins of so much room, none empty: falling weight into the one with most room left."""
+    bins: list[list[int]] = [[] for _ in rooms]
+    for index in sorted(range(len(weights)), key=lambda index: (-weights[index], index)):
+        roomiest = rooms.index(max(rooms))
+        bins[roomiest].append(index)
+        rooms[roomiest] -= weights[index]
+    return [sorted(bin_) for bin_ in bins if bin_]
+
+
+def _bin_weights(total: int, task_count: int, core_count: int, weight_max: int) -> list[int]:
+    """Falling: each a share of what is left, down to the lightest; at most `task_count` of those make up the total."""
+    share_count = min(TASKS_PER_CORE * core_count, task_count)
+    heaviest = min(-(-total // share_count), weight_max)
+    lightest = -(-total // min(task_count, LIGHTEST_SHARES * share_count))
+    left, bins = total, []
+    while left > 0:
+        bins.append(min(max(left // share_count, lightest), heaviest, left))
+        left -= bins[-1]
+    return bins

@@ -1,0 +1,337 @@
+"""The command line: wrong arguments cost no Spark, errors are one line, exit codes mean what they say."""
+
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer
+
+from jobs import __version__
+from jobs.cli import app as cli
+from jobs.cli import completion
+from jobs.cli.help_texts import EXAMPLES, SUMMARIES
+from jobs.cli_enums import Shell
+from jobs.console import command_name as entry
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError, SettingsError
+from schemas.tables.state import RUN_METRICS
+from tests.conftest import PROJECT_ROOT, takes_minutes
+
+JOBS: Final = tuple(job for job in typer.main.get_command(cli.app).commands if job != "completion")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`python -m jobs` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "jobs", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PROJECT_ROOT,
+        env={**os.environ, "COLUMNS": "100", **environment},
+    )
+
+
+def test_help_names_every_job_without_spark() -> None:
+    """The list of jobs comes without importing Spark, pyarrow or numba."""
+    code = "import sys; from jobs.cli import main; main(['--help']); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
+    shown, _, modules = done.stdout.rpartition("\n[")
+    for job in JOBS:
+        assert f"  {job} " in shown
+    for heavy in ("pyspark", "pyarrow", "numba", "numpy", "deltalake"):
+        assert f"'{heavy}'" not in modules
+
+
+def help_of(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What --help prints."""
+    assert cli.main([*words, "--help"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_has_help(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """--help exits 0, says what the job does and shows examples, each on a line as it is to be typed."""
+    shown = help_of(job, capsys=capsys)
+    assert "--debug" in shown
+    for what, words in EXAMPLES[job]:
+        assert f"    {what}\n      ./spark-submit.sh {words}\n" in shown
+
+
+def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each job has its line in the list of jobs, whole, at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = help_of(capsys=capsys)
+    assert {*JOBS, "completion"} == SUMMARIES.keys() == EXAMPLES.keys()
+    for job, summary in SUMMARIES.items():
+        assert f"  {job:<15}  {summary}\n" in shown
+
+
+@pytest.mark.parametrize("job", EXAMPLES)
+def test_every_example_is_a_command(
+    job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line takes each as it stands."""
+    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    assert EXAMPLES[job]
+    for _, words in EXAMPLES[job]:
+        assert shlex.split(words)[0] == job
+        assert cli.main(shlex.split(words)) in (cli.PARSED, cli.DONE), capsys.readouterr().err
+
+
+def test_every_job_gives_json() -> None:
+    """Whatever prints something, prints it for other programs, too."""
+    for job, command in typer.main.get_command(cli.app).commands.items():
+        if job != "completion":
+            assert "--format" in {name for parameter in command.params for name in parameter.opts}, job
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line."""
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"groupledger {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["aud"], {"audit"}),
+        (["re"], {"replay", "report", "restore"}),
+        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        (["owner", "--part"], {"--partition"}),
+        (["simulate", "--scenario", "no-such"], set()),
+    ],
+)
+def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered: set[str]) -> None:
+    """The lines for bash, read by bash, ask the command for jobs, options and choices; file names are left to bash."""
+    entry = tmp_path / "spark-submit.sh"
+    entry.write_text(f'#!/bin/bash\nexec {sys.executable} {PROJECT_ROOT}/jobs/__main__.py "$@"\n')
+    entry.chmod(0o755)
+    words = " ".join(shlex.quote(word) for word in ("./spark-submit.sh", *typed))
+    script = (
+        f"{completion.script(Shell.BASH)}COMP_WORDS=({words}); COMP_CWORD={len(typed)}\n"
+        "_groupledger ./spark-submit.sh; printf '%s\\n' \"${COMPREPLY[@]}\"; complete -p spark-submit.sh >&2"
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stderr == "complete -o default -F _groupledger spark-submit.sh\n"
+    assert set(done.stdout.split()) == offered
+
+
+@takes_minutes
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("re", {"replay", "report", "restore"}),
+        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        ("owner --part", {"--partition"}),
+        ("simulate --scenario ent", {"entry.toml"}),
+    ],
+)
+def test_the_tab_key_completes_in_fish(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    """The lines for fish, read by fish: jobs, options, choices, and file names where a file is asked for."""
+    entry = tmp_path / "spark-submit.sh"
+    entry.write_text(f'#!/bin/bash\nexec {sys.executable} {PROJECT_ROOT}/jobs/__main__.py "$@"\n')
+    entry.chmod(0o755)
+    (tmp_path / "entry.toml").touch()
+    script = f"{completion.script(Shell.FISH)}complete -C {shlex.quote(f'./spark-submit.sh {typed}')}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} == offered
+
+
+@pytest.mark.parametrize("shell", Shell)
+def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    """They name the command and the variable that spark-submit.sh answers at once."""
+    assert cli.main(["completion", shell.value]) == 0
+    lines = capsys.readouterr().out
+    assert "spark-submit.sh" in lines and f"{entry.COMPLETE}=complete_{shell.value}" in lines
+    assert "@" not in lines.replace("[@]", "")
+    assert entry.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nightli",),
+        ("capture", "--warehose", "x"),
+        ("capture", "extra"),
+        ("export-segments",),
+        ("sql", "--format", "xml"),
+    ],
+)
+def test_wrong_arguments_exit_2(arguments: tuple[str, ...]) -> None:
+    """Before anything is started."""
+    assert run(*arguments).returncode == 2
+
+
+def test_wrong_settings_exit_2() -> None:
+    """One line that names the setting."""
+    done = run("capture", GROUPLEDGER_WRITES_CODEC="fast")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "error: a Parquet codec must be one of none, snappy, lz4, zstd"
+    assert "Traceback" not in done.stderr
+
+
+def test_parsing_alone_is_told_apart() -> None:
+    """spark-submit.sh asks first whether there is a job to run: 64 yes, 0 help was shown, 2 wrong."""
+    only = {cli.PARSE_ONLY: "1"}
+    assert run("capture", "--segments", "/nowhere", **only).returncode == cli.PARSED
+    assert run("sql", "-e", "--help", **only).returncode == cli.PARSED
+    assert run("capture", "--help", **only).returncode == 0
+    assert run("capture", "--nope", **only).returncode == 2
+
+
+class Broken(Exception):
+    """An error of no kind that is known."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (JobError("no such thing"), 1, "error: no such thing"),
+        (SettingsError("bad key"), 2, "error: bad key"),
+        (Broken("first\nsecond"), 1, "error: Broken: first (--debug shows more)"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (BrokenPipeError(), 0, None),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    line: str | None,
+) -> None:
+    """Whatever a job raises, the command says it in one line."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(cli, "open_session", broken)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert cli.main(["capture", "--segments", "/x"]) == code
+    assert capsys.readouterr().err == (f"{line}\n" if line else "")
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --debug the error comes as it is."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise Broken("whole")
+
+    monkeypatch.setattr(cli, "open_session", broken)
+    with pytest.raises(Broken, match="whole"):
+        cli.main(["capture", "--debug"])
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (3, 3)])
+def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: int, expected: int) -> None:
+    """3 says: done, but something was quarantined or is missing."""
+    from jobs.operations import nightly  # noqa: PLC0415
+
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, Steps()))
+    monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
+    assert cli.main(["nightly"]) == expected
+
+
+@pytest.mark.parametrize(("quarantined_count", "gap_count", "code"), [(0, 0, 0), (1, 0, 3), (0, 1, 3)])
+def test_capture_says_when_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, quarantined_count: int, gap_count: int, code: int
+) -> None:
+    """3 where a batch was quarantined or the log has a gap, 0 where all is there; the run's metrics say so too."""
+    from jobs.operations import nightly  # noqa: PLC0415
+
+    summary = nightly.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
+    assert cli.main(["capture"]) == code
+    (row,) = warehouse.read(RUN_METRICS).to_pylist()
+    assert (row["job"], row["exit_code"], row["gap_count"]) == ("capture", code, gap_count)
+
+
+def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Repeated options come as lists, with spaces and quotes as they were given."""
+    from jobs.operations import nightly  # noqa: PLC0415
+
+    seen: list[Any] = []
+    monkeypatch.setattr(cli, "open_session", lambda _, settings, **__: (seen.append(settings), None, Steps()))
+    monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
+    awkward = str(tmp_path / "a 'b\" $c *")
+    arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]
+    assert cli.main(["nightly", *arguments]) == 0
+    assert seen[0].warehouse == awkward
+    assert seen[0].segments == ("/one", awkward)
+    assert seen[0].topics == ("t",)
+
+
+def test_what_was_done_is_one_object_for_another_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warehouse: Warehouse
+) -> None:
+    """With --format json stdout has one line and nothing else; what people read stays on stderr."""
+    from jobs.bronze.capture import TopicCount  # noqa: PLC0415
+    from jobs.operations import nightly  # noqa: PLC0415
+
+    counts = {"__consumer_offsets": TopicCount(2, 3, 4, 5)}
+    summary = nightly.CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
+    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
+    assert cli.main(["capture", "--format", "json"]) == cli.INCOMPLETE
+    told = capsys.readouterr()
+    facts = json.loads(told.out)
+    assert told.out.count("\n") == 1
+    assert facts["job"] == "capture" and facts["exit_code"] == 3 and facts["run_id"]
+    assert facts["captured"] == {
+        "topics": {
+            "__consumer_offsets": {"log_partition_count": 2, "batch_count": 3, "record_count": 4, "size_bytes": 5}
+        },
+        "quarantined_count": 0,
+        "hole_count": 1,
+        "notes": ["no names"],
+        "faults": [],
+        "missing_log_partitions": {},
+    }
+    assert "captured" in told.err and "no names" in told.err
+    assert cli.main(["capture"]) == cli.INCOMPLETE
+    assert capsys.readouterr().out == ""
+
+
+def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody owned it, as far as no table tells: that would be believed."""
+    nowhere = str(tmp_path / "nowhere")
+    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == cli.FAILED
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert (
+        f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first" in told.err
+    )
+
+
+READY = """
+from jobs.cli import app as cli
+
+cli._load({module!r})
+from jobs.delta.parquet import fast
+
+print(sum(bool(getattr(function, "signatures", ())) for function in vars(fast).values()))
+"""
+
+
+@pytest.mark.parametrize(("module", "is_writer"), [("jobs.operations.nightly", True), (None, False)])
+def test_a_job_that_writes_is_ready_when_spark_is(module: str | None, is_writer: bool) -> None:
+    """Its first write would wait for compiled loops else; a job that only asks never needs them."""
+    code = READY.format(module=module)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
+    assert (int(done.stdout) > 5) == is_writer

@@ -1,0 +1,234 @@
+"""Every command that a job prints runs as it is printed, with and without --warehouse and --cluster-id."""
+
+import ast
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from jobs.cli import app as cli
+from jobs.cli.help_texts import EXAMPLES
+from jobs.console import command_name as entry
+from jobs.console.progress import Steps
+from jobs.delta.other_writers import ForeignWrite
+from jobs.delta.other_writers import lines as lines_of_others
+from jobs.delta.warehouse import Warehouse
+from jobs.queries import sql
+from jobs.queries.findings import Findings, lines
+from jobs.queries.sql import Catalogue
+from jobs.settings import Settings, first_night, load_settings, option_words, place_words
+from tests.cases.harness import CASES, CLUSTER_ID, Ledger
+from tests.conftest import PROJECT_ROOT
+from tests.jobs.in_process import in_process
+
+OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
+PLACES: Final = ((), OWN[:2], OWN[2:], OWN)
+NO_JOB: Final = frozenset({"JOB", "--master local[2] nightly"})
+"""Words of hints that name no single job, or Spark's options before it."""
+
+
+def parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Does the command line take these words?"""
+    with monkeypatch.context() as patch:
+        patch.setenv(cli.PARSE_ONLY, "1")
+        return cli.main(words) in (cli.PARSED, cli.DONE)
+
+
+def commands_in(text: str) -> Iterator[list[str]]:
+    """The words behind `./spark-submit.sh` in a line, as a shell reads them."""
+    for part in text.split(f"{entry.ENTRY} ")[1:]:
+        yield shlex.split(part)
+
+
+def texts_of(node: ast.expr) -> str:
+    """A text in the code, with what it puts in left out (those are options) or standing for a name."""
+    match node:
+        case ast.Constant(value=str()):
+            return str(node.value)
+        case ast.JoinedStr():
+            return "".join(texts_of(part) for part in node.values)
+        case ast.FormattedValue(value=ast.Call(func=ast.Name(id="place_words" | "option_words"))):
+            return ""
+        case ast.FormattedValue():
+            return "X"
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return texts_of(left) + texts_of(right)
+    return ""
+
+
+def printed_in_code() -> Iterator[tuple[str, str]]:
+    """(place, words) of each call of `command` whose words stand in the code."""
+    for path in sorted((PROJECT_ROOT / "jobs").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if path.name == "help_texts.py":
+                continue  # its examples are data, and have a test of their own
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command"
+            if is_call and isinstance(node, ast.Call) and node.args:
+                words = texts_of(node.args[0])
+                if words.strip() and words not in NO_JOB and words != "X":
+                    yield f"{path.name}:{node.lineno}", words
+
+
+def all_findings() -> Findings:
+    """Something of everything."""
+    values: dict[str, Any] = {}
+    for field in fields(Findings):
+        values[field.name] = 3 if field.type in (int, int | None) else (("it's", 2),)
+    values["foreign_writes"] = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
+    if "not_judged" in values:
+        values["not_judged"] = ("it's",)
+    return Findings(**values)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=["nothing", "warehouse", "cluster", "both"])
+def test_commands_of_findings_parse(monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]) -> None:
+    """Of a night in which everything was found."""
+    told = list(lines(all_findings(), place))
+    commands = [words for line in told for words in commands_in(line)]
+    assert len(commands) >= 10
+    for words in commands:
+        assert words[len(words) - len(place) :] == list(place)
+        assert parses(words, monkeypatch), words
+    for line in lines_of_others(all_findings().foreign_writes, "".join(f" {shlex.quote(it)}" for it in place)):
+        for words in commands_in(line):
+            assert parses(words, monkeypatch), words
+
+
+def test_commands_in_the_code_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of errors, hints and summaries: each as it stands, and with where the ledger is."""
+    found = list(printed_in_code())
+    assert len(found) >= 8
+    for place, words in found:
+        shown = shlex.split(words)
+        assert parses(shown, monkeypatch), f"{place}: {words}"
+        if shown[0] not in ("completion", "simulate", "owner") and "--help" not in shown:
+            assert parses([*shown, *OWN[2:]], monkeypatch), f"{place}: {words}"
+
+
+def test_no_hint_is_written_without_the_entry() -> None:
+    """A wheel's user types another word than a checkout's: no text of a job names the shell itself."""
+    for path in sorted((PROJECT_ROOT / "jobs").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+                assert "./spark-submit.sh" not in node.value, f"{path}:{node.lineno}"
+
+
+def test_examples_of_help_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --help shows."""
+    for job, examples in EXAMPLES.items():
+        for _, words in examples:
+            shown = shlex.split(words.partition(" | ")[0])
+            assert parses(shown, monkeypatch), f"{job}: {words}"
+
+
+def test_words_of_a_place() -> None:
+    """Nothing where another job would ask the same tables by itself; else options as a shell takes them."""
+    usual = load_settings()
+    assert place_words(usual.warehouse, usual.cluster_id) == option_words(usual) == ""
+    assert shlex.split(place_words("/a b/it's", "the cluster's")) == list(OWN)
+    assert place_words("/w") == " --warehouse /w"
+    assert first_night(usual.warehouse) == "nightly"
+    assert first_night("/w", "k") == "nightly --segments DIR --warehouse /w --cluster-id k"
+
+
+def test_printed_commands_run(
+    ledger_of_a_night: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Those of a real night that start no Spark are run as they are printed."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # else the ledger would be the usual one, ./warehouse
+    night = ledger_of_a_night.night(CASES / "X-compaction" / "full", number=2)
+    commands = [words for line in night.lines for words in commands_in(line)]
+    assert {"report", "sql", "audit"} <= {words[0] for words in commands}
+    for words in commands:
+        assert words[-4:] == ["--warehouse", str(ledger_of_a_night.root), "--cluster-id", CLUSTER_ID]
+        if words[0] == "report":
+            assert cli.main(words) == cli.DONE, capsys.readouterr().err
+        else:
+            assert parses(words, monkeypatch), words
+    assert Path("report.html").is_file()
+    with monkeypatch.context() as patch:
+        patch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger_of_a_night.root))
+        assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == cli.DONE
+
+
+RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("place", ["nothing", "warehouse", "cluster", "both"])
+def test_every_printed_command_runs(
+    own_session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    place: str,
+) -> None:
+    """Whatever a night may find, and whatever an error says to do: as printed, on a ledger at the usual place or at one
+    of its own, in Spark's session. Where the place is not the usual one, one command of each kind is enough."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
+    root = tmp_path / "it's mine" if place in ("warehouse", "both") else tmp_path / "usual"
+    cluster_id = "the cluster's" if place in ("cluster", "both") else load_settings().cluster_id
+    night = Ledger(root, cluster_id).night(CASES / "G-first" / "logs")
+    options = shlex.split(place_words(str(root), cluster_id))
+    assert len(options) == {"nothing": 0, "warehouse": 2, "cluster": 2, "both": 4}[place]
+    printed = [*night.lines, *lines(all_findings(), options)]
+    printed += lines_of_others(all_findings().foreign_writes, "".join(f" {shlex.quote(it)}" for it in options))
+    commands = [words for line in printed for words in commands_in(line)]
+    commands += [[*shlex.split(words), *options] for _, words in printed_in_code() if "X" not in shlex.split(words)]
+    commands = list({tuple(words): words for words in commands if words[0] in RUN_AS_IT_IS}.values())
+    assert {words[0] for words in commands} == RUN_AS_IT_IS
+    if place != "nothing":
+        commands = list({(words[0], words[1]): words for words in commands}.values())
+
+    def open_session(job: str, settings: Settings, **_: Any) -> tuple[SparkSession, Warehouse, Steps]:
+        """Spark for what asks it; tasks of the others run here."""
+        session = own_session if job == "sql" else in_process()
+        return session, Warehouse(settings.warehouse), Steps(session, Console(file=StringIO()))
+
+    @cache
+    def catalogue(cluster_id: str | None) -> Catalogue:
+        """Names of tables are made known once, not for each statement."""
+        return Catalogue(own_session, Warehouse(str(root)), cluster_id=cluster_id)
+
+    monkeypatch.setattr(cli, "open_session", open_session)
+    monkeypatch.setattr(sql, "Catalogue", lambda _session, _tables, *, cluster_id, may_write: catalogue(cluster_id))
+    for words in commands:
+        assert words[len(words) - len(options) :] == options
+        assert cli.main(words) in (cli.DONE, cli.INCOMPLETE), (words, capsys.readouterr().err)
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def ledger_of_a_night(tmp_path: Path) -> Ledger:
+    """A ledger with one night."""
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(CASES / "G-first" / "logs")
+    return ledger
+
+
+def test_commands_name_the_cluster_where_there_are_several(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the usual cluster too: else SQL would show the rows of all of them."""
+    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
+    usual = load_settings().cluster_id
+    for number, cluster_id in enumerate(("other", usual), start=1):
+        night = Ledger(tmp_path / "usual", cluster_id).night(CASES / "S-skew" / "logs", number=number)
+        shown = [words for line in night.lines for words in commands_in(line) if words[0] in ("report", "audit")]
+        assert shown
+        assert all(words[-2:] == ["--cluster-id", cluster_id] for words in shown)

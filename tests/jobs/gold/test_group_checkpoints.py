@@ -1,0 +1,76 @@
+"""What an audit keeps of groups comes back from its bytes, and only from these."""
+
+import numpy as np
+import pytest
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.departures import Departure
+from coordinator_core.inference.group_past import Gone, GroupedCommits, HeardBuilder, MembersHeard
+from coordinator_core.inference.groups import judge_group
+from coordinator_core.inference.rows import ShareGroupDayRow
+from coordinator_core.inference.settings import InferenceSettings
+from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
+from tests.coordinator_core.inference.group_lives import GROUP, TOPIC, classic, life_of
+
+DAY_MS = 86_400_000
+LEFT = Departure("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN")
+EXPIRED = Departure("MEMBER_EXPIRED", "STATIC_MEMBER", "GUESS")
+
+
+def saved() -> SavedGroups:
+    """Of a group of which two members went, for reasons of their own, and one committed on."""
+    operations = [(0, classic(1, {"a": (0,), "b": (1,), "c": (2,)})), (60_000, classic(2, {"a": (0, 1, 2)}))]
+    operations += [(at, classic(at // DAY_MS + 2, {"a": (0, 1)})) for at in (DAY_MS, 2 * DAY_MS)]
+    life = life_of(operations, [(at, 0, at) for at in range(1_000, 90_000, 7_000)])
+    judged = judge_group(life, InferenceSettings())
+    gone = {judged.life.generations[1].from_log_offset: Gone(2, LEFT, {("c", 0): EXPIRED})}
+    assert judged.settled is not None
+    heard = HeardBuilder()
+    heard.add(judged.life, judged.gold.owners, judged.heard)
+    day = ShareGroupDayRow("s", "SHARE", 0, 0, 0, 0, 1, 2, None, None)
+    commits = GroupedCommits.of_groups([(GROUP, life.commits)]).kept()
+    return SavedGroups(
+        {GROUP: judged.past._replace(gone=gone)},
+        {"s": [day]},
+        commits,
+        heard.built(MembersHeard()),
+        {GROUP: packed_settled(judged.settled)},
+    )
+
+
+def test_what_is_kept_comes_back() -> None:
+    """Facts, why members went, days, commits, and when members committed last."""
+    before = saved()
+    after = SavedGroups.unpacked(before.packed())
+    assert (after.pasts, after.days, after.settled) == (before.pasts, before.days, before.settled)
+    assert after.commits.group_ids == before.commits.group_ids == (GROUP,)
+    assert after.commits.commits.log_offset.tolist() == before.commits.commits.log_offset.tolist()
+    assert after.commits.commits.is_transactional.dtype == np.bool_
+    assert after.heard.by_group() == before.heard.by_group()
+    ((member_id, _), times), *others = after.heard.by_group()[GROUP].items()
+    assert (member_id, len(times), others) == ("a", 11, [])
+
+
+def test_a_settled_past_comes_back() -> None:
+    """Its words are events again, what it held is found by place; what is cut off anywhere is refused."""
+    (packed,) = saved().settled.values()
+    settled = unpacked_settled(packed)
+    assert packed_settled(settled) == packed
+    assert settled.day == DAY_MS
+    # what was told last at all is kept as well: that one went
+    assert {(event.member_id, event.event_type) for event in settled.words if event.member_id is not None} == {
+        ("a", "MEMBER_JOINED"),
+        ("c", "MEMBER_LEFT"),
+    }
+    assert settled.held.keys() == {(TOPIC, None, 0, 0, "a"), (TOPIC, None, 1, 10, "a")}
+    assert settled.lost.keys() == settled.unplanned == {(TOPIC, 2)}
+    for length in range(len(packed)):
+        with pytest.raises(StateUnreadable):
+            unpacked_settled(packed[:length])
+
+
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_other_bytes_are_refused(length: int) -> None:
+    """Cut off anywhere, it is no state."""
+    with pytest.raises(StateUnreadable):
+        SavedGroups.unpacked(saved().packed()[:length])

@@ -1,0 +1,331 @@
+"""Audits that go on from one another: whatever the nights were, gold is what one audit of all of it makes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.inference.group_past import GroupBefore
+from coordinator_core.inference.groups import Judged
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.standing import Stood
+from coordinator_core.log.chunk import I64
+from coordinator_core.log.scan import scan_segment
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.locks import only_one
+from jobs.delta.warehouse import Committed, Warehouse
+from jobs.errors import WarehouseError
+from jobs.gold import audit_groups, audit_shares, share_reader
+from jobs.gold.audit import audit
+from jobs.gold.share_reader import stretch_ends
+from jobs.settings import with_options
+from jobs.silver.hot_logs import CutRule
+from schemas.tables import TABLES
+from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
+from schemas.tables.state import AUDITED_LOGS
+from tests.conftest import IS_TEST_LIVE, RECORDINGS
+from tests.coordinator_core.inference.group_lives import moved_member
+from tests.coordinator_core.inference.group_weeks import moved_after_days, standing_log, weeks_log
+from tests.jobs.in_process import in_process
+from tests.jobs.silver.test_incremental_replay import BrokenOffError
+from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
+from tests.jobs.slices import slices_of
+
+FULL_A: Final = RECORDINGS / "full-a" / "logs"
+Gold = dict[str, list[str]]
+
+
+class Nights(Jobs):
+    """Captures, replays and audits of slices of one recording, without Spark."""
+
+    def __init__(self, root: Path, logs: Path, **inference: int) -> None:
+        super().__init__(in_process(), root, logs)
+        # in a cluster what took less time than a recording would not be settled
+        changes: dict[str, Any] = {"late_ms": 1, **inference}
+        self.settings = replace(self.settings, inference=replace(self.settings.inference, **changes))
+
+    def run(self, logs: Path, run_id: str) -> None:
+        self.settings = with_options(self.settings, segments=(str(logs),))
+        assert self.nightly(run_id) in {0, 3}
+
+    def audit(self, run_id: str, *, rebuild: bool = False) -> bool:
+        """Gives whether there was something to do."""
+        summary = audit(
+            self.session,
+            self.warehouse,
+            cluster_id=CLUSTER,
+            inference=self.settings.inference,
+            cut=CutRule(self.settings.cut_records_min, self.settings.batch_decompressed_bytes_max),
+            run_id=run_id,
+            started_at=STARTED_AT,
+            rebuild=rebuild,
+        )
+        return not summary.skipped
+
+    def gold(self) -> Gold:
+        """As readers see it, in one order; where it is settled hangs on when it was audited."""
+        whole = WholeAudit.newest(self.warehouse, CLUSTER)
+        found = {}
+        for table in GOLD_TABLES:
+            columns = [name for name in table.column_names if name != "is_settled"]
+            found[table.full_name] = sorted(map(repr, whole.read(table, columns).to_pylist()))
+        return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Gold:
+    """Gold of one audit, and the silver that it is of."""
+    nights = Nights(tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
+    nights.run(FULL_A, "r")
+    return nights.gold() | nights.silver()
+
+
+def assert_same(nights: Nights, whole: Gold) -> None:
+    """Table by table, row by row."""
+    found = nights.gold() | nights.silver()
+    for name in whole:
+        assert found[name] == whole[name], name
+
+
+def times_of(folder: Path) -> I64:
+    """When each batch of a log partition was written."""
+    scans = [
+        scan_segment(np.frombuffer(path.read_bytes(), np.uint8), base_offset=int(path.stem), is_last=True)
+        for path in sorted(folder.glob("*.log"))
+    ]
+    return np.concatenate([scan.batches.max_timestamp_ms for scan in scans])
+
+
+def random_cuts(seed: str, count: int) -> Callable[[str], Sequence[float]]:
+    """Each log partition is cut at places of its own."""
+
+    def cuts(name: str) -> Sequence[float]:
+        random = Random(f"{seed}/{name}")
+        return sorted(random.random() for _ in range(count))
+
+    return cuts
+
+
+def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members, configs and names are learned sooner or later than what they explain; no log ends with another. Yet of
+    many groups no commit is read twice. Share partitions are judged in stretches, as if there were millions of
+    records."""
+    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 60)
+    parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    ways: Counter[str] = Counter()
+    judge = audit_groups.judge_group
+
+    def judge_group(*arguments: Any) -> Judged:
+        ways["gone on with" if any(isinstance(one, GroupBefore) for one in arguments) else "from the beginning"] += 1
+        return judge(*arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
+    for index, part in enumerate(parts):
+        nights.run(part, f"night-{index}")
+    assert_same(nights, whole)
+    assert ways["gone on with"] > 20, ways
+
+
+def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is settled of groups is not read again: each night judges the newest days of those that rebalanced."""
+    logs = tmp_path / "logs"
+    for number in range(2):
+        batches = weeks_log(Random(f"weeks/{number}"), [f"{name}-{number}" for name in "abcd"], 120)
+        folder = logs / f"__consumer_offsets-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    whole = Nights(tmp_path / "whole", logs)
+    whole.run(logs, "r")
+    judge, places = audit_groups.judge_group, []
+
+    def judge_group(life: GroupLife, *arguments: Any) -> Judged:
+        settled = next((one.settled for one in arguments if isinstance(one, GroupBefore)), None)
+        if settled is not None:
+            rows = (*life.generations, *life.members, *life.assignments)
+            assert all(row.to_log_offset is None or row.to_log_offset > settled.generation_at for row in rows)
+            assert all(event.log_offset >= settled.events_from for event in life.events)
+            places.append((life.group_id, settled.generation_at))
+        return judge(life, *arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
+    nights = Nights(tmp_path / "warehouse", logs)
+    for index, part in enumerate(slices_of(logs, tmp_path / "parts", random_cuts("2", 5))):
+        nights.run(part, f"night-{index}")
+    assert_same(nights, whole.gold() | whole.silver())
+    # more than one place of a group: it goes on from a later one, too
+    assert len(places) > 8, places
+    assert len(set(places)) > len({group_id for group_id, _ in places}), places
+
+
+def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of groups of which nothing is new but commits, some of them odd, no more is read than how they stand now."""
+    judge, stood = audit_groups.judge_standing, []
+
+    def judge_standing(life: GroupLife, *arguments: Any) -> Stood:
+        rows = (*life.generations, *life.members, *life.assignments)
+        assert all(row.to_log_offset is None for row in rows)
+        assert not life.events
+        stood.append(life.log_partition)
+        return judge(life, *arguments)
+
+    monkeypatch.setattr(audit_groups, "judge_standing", judge_standing)
+    logs = {number: standing_log(Random(f"tables/{number}"), 3) for number in range(6)}
+    nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
+    for night in range(4):
+        for number, (batches, places) in logs.items():
+            segment = tmp_path / "logs" / f"__consumer_offsets-{number}" / f"{0:020}.log"
+            segment.parent.mkdir(parents=True, exist_ok=True)
+            segment.write_bytes(b"".join(batches[: (*places, len(batches))[night]]))
+        nights.run(tmp_path / "logs", f"night-{night}")
+    assert len(set(stood)) > 2, stood
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert_same(nights, gold)
+
+
+def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:
+    """As captures do it: a night adds to what is settled, and leaves the files of it as they are."""
+    all_times = {folder.name: times_of(folder) for folder in FULL_A.iterdir() if folder.is_dir()}
+    times = {name: found for name, found in all_times.items() if len(found)}
+    begin, end = min(map(np.min, times.values())), max(map(np.max, times.values()))
+
+    def cuts(name: str) -> Sequence[float]:
+        bounds = [begin + share * (end - begin) for share in (0.5, 0.75)]
+        # half a batch more, against what rounding takes away
+        return [
+            (float(np.mean(times[name] <= bound)) + 0.5 / len(times[name])) if name in times else 0.0
+            for bound in bounds
+        ]
+
+    nights = Nights(tmp_path / "warehouse", FULL_A, modern_session_timeout_ms=1_000)
+    settled: list[set[str]] = []
+    for index, part in enumerate(slices_of(FULL_A, tmp_path / "parts", cuts)):
+        nights.run(part, f"night-{index}")
+        files = nights.warehouse.files(REDELIVERIES)
+        settled.append({file.path for file in files if file.partition_values["is_settled"] is True})
+    # the first half shows less of delivery limits than the whole does: it is audited again with the second
+    assert settled[1]
+    assert settled[1] <= settled[2]
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert_same(nights, gold)
+
+
+def test_an_older_stretch_that_comes_late(tmp_path: Path, whole: Gold) -> None:
+    """Of some log partitions the first half comes last."""
+    late = "__consumer_offsets-1", "__share_group_state-2", "__cluster_metadata-0"
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5, 0.5] if name not in late else [0.0, 0.5])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    for night, index in enumerate((0, 2, 1)):
+        nights.run(parts[index], f"night-{night}")
+    assert_same(nights, whole)
+
+
+@pytest.mark.parametrize("log", [moved_member, moved_after_days])
+def test_a_member_that_comes_back_from_another_host(tmp_path: Path, log: Callable[[], tuple[list[bytes], int]]) -> None:
+    """What was said of commits to its partitions names the host that it has in silver now."""
+    batches, place = log()
+    segment = tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020}.log"
+    segment.parent.mkdir(parents=True)
+    nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
+    for some, host in ((batches[:place], "/old"), (batches, "/new")):
+        segment.write_bytes(b"".join(some))
+        nights.run(tmp_path / "logs", f"night-{len(some)}")
+        rows = WholeAudit.newest(nights.warehouse, CLUSTER).read(COMMIT_ANOMALIES).to_pylist()
+        assert {row["owner_member_id"]: row["owner_client_host"] for row in rows} == {"m": host, "other": "/old"}
+    gold = nights.gold()
+    assert nights.audit("rebuild", rebuild=True)
+    assert nights.gold() == gold
+
+
+def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other breaks off, each a table further: readers see the whole one before them all."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.6])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    nights.run(parts[0], "night-0")
+    before = nights.gold()
+    commits = Warehouse.commit
+    left = [0]
+
+    def breaking(self: Warehouse, *arguments: Any, **options: Any) -> Committed:
+        if options["app_id"].startswith("groupledger/audit"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise BrokenOffError
+        return commits(self, *arguments, **options)
+
+    monkeypatch.setattr(Warehouse, "commit", breaking)
+    with pytest.raises(BrokenOffError):
+        nights.run(parts[1], "night-1")
+    last = len(GOLD_TABLES) + 2
+    for commit in range(1, last + 1) if IS_TEST_LIVE else (2, 6, last):
+        left[0] = commit
+        with pytest.raises(BrokenOffError):
+            nights.audit(f"again-{commit}")
+        if commit in {2, 6, last}:
+            assert nights.gold() == before
+    monkeypatch.undo()
+    assert nights.audit("last")
+    assert_same(nights, whole)
+
+
+def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(
+    tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second audit leaves every table at its version; one from the beginning makes the same rows, in whatever
+    stretches share partitions are judged."""
+    nights = Nights(tmp_path / "warehouse", FULL_A)
+    nights.run(FULL_A, "r1")
+    tables = [*GOLD_TABLES, AUDITED_LOGS]
+    versions = [nights.warehouse.version(table) for table in tables]
+    assert not nights.audit("r2")
+    assert versions == [nights.warehouse.version(table) for table in tables]
+    assert nights.audit("r3", rebuild=True)
+    assert_same(nights, whole)
+    ends: list[int] = []
+
+    def counted(*arguments: Any) -> list[int]:
+        found = stretch_ends(*arguments)
+        ends.append(len(found))
+        return found
+
+    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 25)
+    monkeypatch.setattr(audit_shares, "stretch_ends", counted)
+    assert nights.audit("r4", rebuild=True)
+    assert max(ends) > 3
+    assert_same(nights, whole)
+
+
+def test_another_setting_makes_gold_anew(tmp_path: Path, whole: Gold) -> None:
+    """And the same setting again the same gold: nothing of the other one is left."""
+    parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.6])
+    nights = Nights(tmp_path / "warehouse", parts[0])
+    usual = nights.settings
+    nights.settings = replace(usual, inference=replace(usual.inference, delivery_count_limit=3, stalled_ms=1))
+    nights.run(parts[0], "night-0")
+    nights.settings = usual
+    nights.run(parts[1], "night-1")
+    assert_same(nights, whole)
+
+
+def test_a_second_audit_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    """It says who is at work."""
+    nights = Nights(tmp_path / "warehouse", FULL_A)
+    since = STARTED_AT + timedelta(days=1)
+    with (
+        only_one(nights.warehouse, "audit", CLUSTER, since=since),
+        pytest.raises(WarehouseError, match="another audit of cluster"),
+    ):
+        nights.audit("r")
+
+
+def test_every_gold_table_is_compared() -> None:
+    """Those that the recording has no row for are known, so that none is forgotten."""
+    assert {table.full_name for table in GOLD_TABLES} <= TABLES.keys()

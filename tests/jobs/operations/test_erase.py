@@ -1,0 +1,162 @@
+"""Erasure: not a byte of the id is left in the warehouse, all else is as it was, and replay goes on."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_core.log.batch import verify_crc
+from coordinator_core.log.compression import decompress
+from coordinator_core.log.redact import HEADER_BYTES, pseudonym
+from jobs.delta.replay_runs import Start
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import SettingsError, WarehouseError
+from jobs.operations.erase import erase, erased_ids, redact_rows
+from schemas.tables import TABLES
+from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
+from schemas.tables.silver import GROUP_MEMBERS
+from schemas.tables.state import STARTS
+from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
+from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT
+from tests.jobs.slices import slices_of
+from tests.jobs.table_rows import rows
+
+CLIENT: Final = "connector-consumer-snk-1"
+HOST: Final = "127.0.0.1"
+MEMBER: Final = "t02-classic-streams-i1-StreamThread-1-consumer-89a08bf2-f837-4d88-95d7-1272c062b244"
+ASKED: Final = (f"client-id={CLIENT}", f"host={HOST}", f"member={MEMBER}")
+NEEDLES: Final = tuple(text.encode() for text in (CLIENT, f"/{HOST}", MEMBER, HOST))
+KEY: Final = b"key" * 11
+AT: Final = datetime(2026, 2, 1, tzinfo=UTC)
+
+Erased = tuple[Nights, list[Path], dict[str, list[str]]]
+"""The jobs, what there was to capture by night, and the rows of all tables before the erasure."""
+
+
+@pytest.fixture(scope="module")
+def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
+    """Two nights of three, then the erasure; and what the tables held before."""
+    folder = tmp_path_factory.mktemp("erased")
+    parts = slices_of(FULL_A, folder / "parts", lambda name: [0.5, 0.8])
+    jobs = Nights(no_spark, folder / "warehouse", parts[0])
+    for night in range(2):
+        jobs.run(parts[night], f"night-{night}")
+    before = {name: jobs.rows(name) for name, table in TABLES.items() if jobs.warehouse.exists(table)}
+    assert all(any(needle.decode() in row for row in before["silver.group_members"]) for needle in NEEDLES)
+    counts = erase(jobs.session, jobs.warehouse, ids=erased_ids(ASKED), key=KEY, at=AT)
+    assert counts["silver.group_members"] > 0 and counts["bronze.record_batches"] > 0
+    return jobs, parts, before
+
+
+@pytest.fixture
+def erased(erased_once: Erased, no_spark: SparkSession, tmp_path: Path) -> Erased:
+    """The same, in a warehouse of the test's own."""
+    jobs, parts, before = erased_once
+    shutil.copytree(jobs.warehouse.root, tmp_path / "erased")
+    return Nights(no_spark, tmp_path / "erased", parts[1]), parts, before
+
+
+def all_bytes(root: Path) -> Iterator[tuple[Path, bytes]]:
+    """What is in a folder's files: as they are, and the pages of Parquet and the records of batches unpacked."""
+    for path in sorted(root.rglob("*")):
+        if not path.is_file():
+            continue
+        yield path, path.read_bytes()
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            for column in table.columns:
+                for chunk in column.chunks:
+                    for buffer in chunk.buffers():
+                        if buffer is not None:
+                            yield path, buffer.to_pybytes()
+            for batch in table["batch"].to_pylist() if "batch" in table.column_names else ():
+                yield path, decompress(batch[22] & 7, batch[HEADER_BYTES:])
+
+
+def test_nothing_is_left(erased: Erased) -> None:
+    """In 0 bytes of the warehouse: data, statistics, Delta's log and its checkpoints; and the search can find."""
+    jobs, parts, _ = erased
+    root = Path(jobs.warehouse.root)
+    found = [(path, needle) for path, data in all_bytes(root) for needle in NEEDLES if needle in data]
+    assert found == []
+    assert any(needle in data for _, data in all_bytes(parts[0]) for needle in NEEDLES)
+    pseudonyms = [pseudonym(needle, KEY) for needle in NEEDLES]
+    assert all(any(made in data for _, data in all_bytes(root)) for made in pseudonyms)
+
+
+def test_all_else_is_as_it_was(erased: Erased) -> None:
+    """Every row is there, with the pseudonym in place of the id: in silver, gold and bronze's rows about the log."""
+    jobs, _, before = erased
+    for name, lines in before.items():
+        if name.startswith(("silver.", "gold.")):
+            expected = []
+            for line in lines:
+                for needle in NEEDLES:
+                    line = line.replace(needle.decode(), pseudonym(needle, KEY).decode())  # noqa: PLW2901
+                expected.append(line)
+            assert jobs.rows(name) == sorted(expected), name
+    batches = jobs.warehouse.read(RECORD_BATCHES, ["batch", "redacted_at"]).to_pylist()
+    for row in batches:
+        verify_crc(row["batch"])
+    redacted = [row for row in batches if row["redacted_at"] is not None]
+    assert 0 < len(redacted) < len(batches)
+    assert {row["redacted_at"] for row in redacted} == {AT}
+
+
+def test_replay_goes_on_and_from_the_beginning(erased: Erased) -> None:
+    """From the state that was redacted, and again from the batches: the same silver."""
+    jobs, parts, _ = erased
+    assert jobs.replay("nothing new", rebuild=False) in {0, 3}
+    before = jobs.silver()
+    jobs.replay("rebuilt", rebuild=True)
+    assert jobs.silver() == before
+    jobs.run(parts[2], "night-2")
+    on = jobs.silver()
+    jobs.replay("rebuilt again", rebuild=True)
+    assert jobs.silver() == on
+
+
+def test_wrong_words_are_refused() -> None:
+    """A kind that is none, no id, one too short: before anything is touched."""
+    for words in ("clientid=abcdef", "client-id", "client-id=", "member=abc", "=abcdef"):
+        with pytest.raises(SettingsError):
+            erased_ids([words])
+    assert erased_ids(["host=10.0.0.1", "host=/10.0.0.2", "member=m-1-2"]) == [
+        "/10.0.0.1",
+        "10.0.0.1",
+        "/10.0.0.2",
+        "10.0.0.2",
+        "m-1-2",
+    ]
+
+
+def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: SparkSession) -> None:
+    """What it is repeated with must stay as it is until it is."""
+    start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
+    warehouse.write(STARTS, start.table(CLUSTER), app_id="a", version=1)
+    with pytest.raises(WarehouseError, match="broke off"):
+        erase(no_spark, warehouse, ids=[CLIENT], key=KEY, at=AT)
+
+
+def test_values_of_every_type(warehouse: Warehouse) -> None:
+    """Bytes, texts, lists and maps; rows without the id are not counted."""
+    from coordinator_core.log.redact import Redaction  # noqa: PLC0415
+
+    redaction = Redaction.of([CLIENT], KEY)
+    for table, values in (
+        (QUARANTINE, {"bytes": b"\x00" + CLIENT.encode(), "message": f"of {CLIENT}"}),
+        (GROUP_MEMBERS, {"client_id": CLIENT, "subscribed_topics": ["t", CLIENT]}),
+        (TABLES["silver.group_events"], {"details": [("client", CLIENT), ("other", None)]}),
+    ):
+        given = rows(table, values, {"cluster_id": "c"})
+        stored = given.drop_columns(list(table.partition_by))
+        made, count = redact_rows(stored.replace_schema_metadata(None), table, redaction, AT)
+        assert count == 1
+        assert CLIENT not in repr(made.to_pylist()) and CLIENT.encode() not in repr(made.to_pylist()).encode()
+        assert isinstance(made, pa.Table)

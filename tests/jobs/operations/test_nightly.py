@@ -1,0 +1,158 @@
+"""nightly from end to end: what it says last is what the tables hold, and a metastore knows all that there is."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.operations.nightly import DONE, run_nightly
+from jobs.settings import load_settings
+from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
+
+pytestmark = pytest.mark.spark
+
+SMALL: Final = RECORDINGS / "codec-zstd"
+FULL: Final = RECORDINGS / "full-a"
+
+
+def nightly(session: SparkSession, root: Path, recording: Path) -> list[str]:
+    """What a run over a recording says, line by line."""
+    settings = load_settings(
+        {"warehouse": str(root), "cluster_id": "night", "segments": (str(recording / "logs"),)}, environment={}
+    )
+    warehouse = Warehouse(settings.warehouse)
+    out = StringIO()
+    steps = Steps(session, Console(file=out, width=200))
+    started_at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert run_nightly(session, warehouse, settings, run_id="r1", started_at=started_at, steps=steps) == DONE
+    return out.getvalue().splitlines()
+
+
+def rows(root: Path, table: str) -> list[dict[str, Any]]:
+    """All rows of a table, as delta-rs reads them."""
+    found: list[dict[str, Any]] = DeltaTable(str(root / table.replace(".", "/"))).to_pyarrow_table().to_pylist()
+    return found
+
+
+def numbers(line: str) -> list[int]:
+    """The numbers in a line before its command."""
+    return [int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*", line.partition(": ./")[0])]
+
+
+def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None:
+    """The numbers are those of gold, counted another way; commands ask these tables; a second run says the same."""
+    said = nightly(spark, tmp_path, FULL)
+    begin = next(index for index, line in enumerate(said) if line.startswith("found: "))
+    told = {line.partition(":")[0]: line for line in said[begin:]}
+    archived = rows(tmp_path, "gold.archived_records")
+    offsets = Counter[bool]()
+    for row in archived:
+        offsets[row["likely_cause"] == "TRANSACTION_MARKER"] += row["last_offset"] - row["first_offset"] + 1
+    given_up, markers = offsets[False], offsets[True]
+    assert given_up > 0 < markers
+    assert f"{given_up:,} records were given up" in told["found"]
+    assert numbers(told["records given up"])[0] == given_up
+    assert f"{markers:,} offsets more look like transaction markers" in told["records given up"]
+    anomalies = rows(tmp_path, "gold.commit_anomalies")
+    kinds = Counter(row["kind"] for row in anomalies if row["confidence"] != "GUESS")
+    guesses = Counter(row["kind"] for row in anomalies if row["confidence"] == "GUESS")
+    assert f"{kinds.total():,} odd commits" in told["found"]
+    assert numbers(told["odd commits"]) == [kinds[kind] for kind in sorted(kinds)]
+    assert numbers(told["guesses, perhaps odd commits"]) == [guesses[kind] for kind in sorted(guesses)]
+    rebalances = rows(tmp_path, "gold.rebalances")
+    assert numbers(told["rebalances"])[0] == len(rebalances)
+    assert f"{sum(row['in_storm'] for row in rebalances):,} of them in storms" in told["rebalances"]
+    days = Counter((row["group_id"], row["started_at"].date()) for row in rebalances)
+    most, group_id = min((-count, group_id) for (group_id, _), count in days.items())
+    assert f"most on one day: {group_id} ({-most:,})" in told["rebalances"]
+    redelivered = {
+        (row["group_id"], row["topic_id"], row["partition"], offset)
+        for row in rows(tmp_path, "gold.redeliveries")
+        for offset in range(row["first_offset"], row["last_offset"] + 1)
+    }
+    assert numbers(told["handed back or given out again"]) == [len(redelivered)]
+    assert "hole" not in told["found"]
+    for line in said[begin + 1 :]:
+        command = shlex.split(line[line.index("./spark-submit.sh") :])
+        assert command[-4:] == ["--warehouse", str(tmp_path), "--cluster-id", "night"]
+    again = nightly(spark, tmp_path, FULL)
+    assert again[-len(said[begin:]) :] == said[begin:]
+
+
+METASTORE_SESSION = """
+import json, sys
+from pathlib import Path
+from jobs.spark.session import start_session
+from jobs.spark.settings import spark_defaults
+from jobs.settings import PROJECT_ROOT
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.sql import Catalogue, SqlError, publish
+from tests.jobs.operations.test_nightly import SMALL, nightly
+
+root, scratch = Path(sys.argv[1]), sys.argv[2]
+overrides = spark_defaults() | {
+    "spark.master": "local[2]",
+    "spark.sql.catalogImplementation": "hive",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+    "spark.driver.extraJavaOptions": (
+        f"-Dlog4j2.configurationFile=file:{PROJECT_ROOT}/conf/log4j2.properties"
+        f" -Dderby.system.home={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    ),
+}
+session = start_session("metastore", overrides)
+said = nightly(session, root / "here", SMALL)
+other = session.newSession()
+counts = {
+    name: other.sql(f"SELECT count(*) FROM {name}").first()[0]
+    for name in (
+        "gold.partition_owners", "current_groups", "group_at(timestamp'2100-01-01 00:00:00Z')", "current_offsets"
+    )
+}
+publish(session, Warehouse(str(root / "here")))
+elsewhere = Warehouse(str(root / "elsewhere"))
+(root / "here").rename(root / "elsewhere")
+try:
+    Catalogue(other, elsewhere).prepare("select * from gold.rebalances")
+    told = ""
+except SqlError as error:
+    told = str(error)
+print(json.dumps([counts, [line for line in said if line.startswith("tables, views")], told]))
+"""
+
+
+@takes_minutes
+def test_a_metastore_knows_all_that_there_is(tmp_path: Path) -> None:
+    """After nightly, a session that knows the metastore alone finds tables, views and functions; one metastore takes
+    one warehouse, and says so."""
+    done = subprocess.run(
+        [sys.executable, "-c", METASTORE_SESSION, str(tmp_path / "wh"), str(tmp_path)],
+        cwd=PROJECT_ROOT,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    counts, said, told = json.loads(done.stdout.splitlines()[-1])
+    root = tmp_path / "wh" / "elsewhere"
+    newest = [row for row in rows(root, "silver.group_generations") if row["valid_to"] is None]
+    assert counts["gold.partition_owners"] == len(rows(root, "gold.partition_owners")) > 0
+    assert counts["current_groups"] == counts["group_at(timestamp'2100-01-01 00:00:00Z')"] == len(newest) > 0
+    assert counts["current_offsets"] > 0
+    assert len(said) == 1
+    assert "gold.rebalances" in told and "a metastore of its own" in told

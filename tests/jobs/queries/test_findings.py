@@ -1,0 +1,212 @@
+"""What nightly says it found: numbers that are gold's, and commands that show the rows."""
+
+import shlex
+from collections import Counter
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from jobs.delta.warehouse import Warehouse
+from jobs.queries import findings as findings_module
+from jobs.queries.findings import Findings, findings, lines
+from tests.jobs.history import CLUSTER, at, write
+from tests.jobs.hostile import HOSTILE
+
+DAY_MINUTES = 24 * 60
+
+
+def rebalance(group_id: str, number: int, minute: float, **more: Any) -> dict[str, Any]:
+    """A row of gold.rebalances."""
+    own = {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "CLASSIC", "to_generation": number}
+    return own | {"incarnation": 0, "started_at": at(minute), "in_storm": False, "member_count": 1} | more
+
+
+def archived(group_id: str, first: int, last: int) -> dict[str, Any]:
+    """A row of gold.archived_records."""
+    place = {"topic": "t", "topic_id": "T", "partition": 0, "first_offset": first, "last_offset": last}
+    return {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "SHARE", "log_offset": first} | place
+
+
+def redelivered(group_id: str, first: int, last: int, log_offset: int) -> dict[str, Any]:
+    """A row of gold.redeliveries."""
+    return archived(group_id, first, last) | {"log_offset": log_offset}
+
+
+def coverage(number: int, kind: str) -> dict[str, Any]:
+    """A row of bronze.coverage."""
+    place = {"topic": "__consumer_offsets", "partition": 0, "from_offset": number, "to_offset": number}
+    return {"cluster_id": CLUSTER, "kind": kind} | place
+
+
+def commit(number: int, kind: str) -> dict[str, Any]:
+    """A row of gold.commit_anomalies."""
+    place = {"topic": "t", "partition": 0, "log_offset": number}
+    return {"cluster_id": CLUSTER, "group_id": "g", "kind": kind} | place
+
+
+def oddity(number: int, rule: str, category: str, group_id: str = "g") -> dict[str, Any]:
+    """A row of gold.log_anomalies."""
+    own = {"cluster_id": CLUSTER, "log_topic": "t", "log_partition": 0, "log_offset": number, "ordinal": 0}
+    return own | {"group_id": group_id, "rule": rule, "category": category, "details": "clients like 'app'"}
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "gold.rebalances": [
+        *(rebalance("busy", number, number, in_storm=number < 9) for number in range(21)),
+        *(rebalance("steady", number, number) for number in range(20)),
+        *(rebalance("for days", number, number * DAY_MINUTES / 20) for number in range(60)),
+        rebalance("deployed", 1, 1, rollout_id="0/1"),
+        rebalance("deployed", 2, 2, rollout_id="0/1"),
+        rebalance("deployed", 3, 3, rollout_id="0/3"),
+        rebalance("g", 1, 1, rollout_id="0/1"),
+        rebalance("lost", 1, 1, causes=["MEMBER_EXPIRED"], cause_methods=["M"], cause_confidences=["LIKELY"]),
+        rebalance(
+            *("lost", 2, 2),
+            causes=["FIRST", "MEMBER_EXPIRED"],
+            cause_methods=["M", "N"],
+            cause_confidences=["CERTAIN", "GUESS"],
+        ),
+        rebalance("lost", 3, 3, causes=["PARTITIONS_CHANGED"], cause_methods=["M"], cause_confidences=["CERTAIN"]),
+        rebalance("gone", 1, 1, member_count=0),
+        rebalance("gone", 2, 2),
+        rebalance("gone", 3, 3, member_count=0),
+        rebalance("back", 1, 1, member_count=0),
+        rebalance("back", 2, 2),
+        rebalance("busy", 99, 1) | {"cluster_id": "another"},
+    ],
+    "gold.archived_records": [archived("s", 0, 9), archived("s", 20, 20), archived("r", 0, 29)],
+    "gold.commit_anomalies": [commit(1, "REWIND"), commit(2, "REWIND"), commit(3, "SKIP")],
+    "gold.log_anomalies": [
+        oddity(1, "OTHER", "COORDINATOR"),
+        oddity(2, "TIME", "LOG"),
+        *(oddity(number, "CLIENT_LAYOUT", "CLIENT", f"g{number % 2}") for number in (3, 4, 5)),
+    ],
+    "gold.redeliveries": [
+        redelivered("s", 0, 9, 1),
+        redelivered("s", 5, 14, 2),
+        redelivered("s", 6, 7, 3),
+        redelivered("s", 100, 100, 4),
+        redelivered("s", 0, 9, 5),
+        redelivered("s", 0, 0, 6) | {"partition": 1},
+        redelivered("r", 0, 0, 7),
+        redelivered("r", 0, 0, 8) | {"topic_id": "U"},
+        redelivered("r", 50, 59, 9) | {"cluster_id": "another"},
+    ],
+    "gold.share_group_summary": [
+        {"cluster_id": CLUSTER, "group_id": "s", "day": at(day * DAY_MINUTES), "redelivered_count": 17 + day}
+        for day in (1, 2)
+    ],
+    "bronze.coverage": [
+        coverage(number, kind) for number, kind in enumerate(("CAPTURED", "MISSING", "CORRUPT", "COMPACTED"))
+    ],
+    "bronze.quarantine": [{"cluster_id": CLUSTER, "topic": "t", "partition": 0, "stage": "RECORD", "code": "X"}],
+}
+
+
+def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
+    """Of this cluster alone; days are counted apart, and what the cleaner took away is no hole."""
+    write(warehouse, ROWS)
+    found = findings(warehouse, CLUSTER)
+    assert found == Findings(
+        rebalance_count=113,
+        storm_rebalance_count=9,
+        storm_groups=(("busy", 9),),
+        thrown_out=(("lost", 1),),
+        maybe_thrown_out=(("lost", 1),),
+        emptied_groups=(("gone", 3),),
+        grown_groups=(("lost", 1),),
+        rollout_count=3,
+        rebalances_on_a_day=(
+            *(("busy", 21), ("for days", 20), ("steady", 20)),
+            *(("deployed", 3), ("gone", 3), ("lost", 3), ("back", 2), ("g", 1)),
+        ),
+        given_up_count=41,
+        given_up_groups=(("r", 30), ("s", 11)),
+        redelivered_count=19,
+        redelivered_times=37,
+        odd_commits=(("REWIND", 2), ("SKIP", 1)),
+        broken_rules=(("OTHER", 1),),
+        log_oddities=(("TIME", 1),),
+        client_notes=(("clients like 'app'", 2),),
+        hole_count=2,
+        quarantined_count=1,
+    )
+    assert found.headline == (
+        "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
+        "members were thrown out in 2 rebalances (1 of them guesses); 41 records were given up; 3 odd commits; "
+        "1 broken rule of the coordinators; 1 oddity of the log; 2 holes in coverage; 1 row in quarantine"
+    )
+
+
+def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
+    """As a shell takes it, with the options that make it ask the same tables."""
+    write(warehouse, ROWS)
+    told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
+    commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
+    assert len(commands) == 15
+    assert all(
+        command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
+    )
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 10, "report": 1}
+
+
+def test_nothing_to_tell(warehouse: Warehouse) -> None:
+    """Said, in one line: no line at all would leave open whether anybody looked."""
+    assert list(lines(findings(warehouse, CLUSTER))) == ["found: nothing out of the ordinary"]
+
+
+@pytest.mark.parametrize("name", HOSTILE[::7])
+def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
+    """It reaches no command, and no control code reaches the terminal."""
+    write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
+    told = list(lines(findings(warehouse, CLUSTER)))
+    assert len(told) == 4
+    assert all(line.isprintable() for line in told)
+    assert [line.rpartition(": ")[2] for line in told[1:]] == [
+        "./spark-submit.sh audit --list rebalances",
+        "./spark-submit.sh audit --list archived",
+        "./spark-submit.sh report --output report.html",
+    ]
+
+
+@pytest.mark.parametrize("share_partitions_max", [0, 1 << 16])
+def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, share_partitions_max: int
+) -> None:
+    """Ranges that overlap, in any order, of few share partitions or many: as many offsets as a set has; of few, the
+    ranges are not sorted by share partition."""
+    monkeypatch.setattr(findings_module, "SHARE_PARTITIONS_MAX", share_partitions_max)
+    if share_partitions_max:
+        monkeypatch.setattr(np, "unique", None)
+    chance = Random(1)
+    rows = []
+    for _ in range(60):
+        first = chance.randrange(30)
+        rows.append(
+            (
+                chance.choice("ab"),
+                chance.choice(("t", "u", None)),
+                chance.randrange(40),
+                first,
+                first + chance.randrange(20),
+            )
+        )
+    columns = dict(
+        zip(("group_id", "topic_id", "partition", "first_offset", "last_offset"), zip(*rows, strict=True), strict=True)
+    )
+    offsets = {(*place, offset) for *place, first, last in rows for offset in range(first, last + 1)}
+    assert findings_module._distinct_offset_count(
+        pa.table({name: list(values) for name, values in columns.items()})
+    ) == len(offsets)
+
+
+def test_millions_of_redeliveries_are_not_read(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is said how often records came back, which the days of the groups know."""
+    monkeypatch.setattr(findings_module, "REDELIVERIES_MAX", 7)
+    write(warehouse, ROWS)
+    found = findings(warehouse, CLUSTER)
+    assert (found.redelivered_count, found.redelivered_times) == (None, 37)
+    assert any("handed back or given out again: records 37 times" in line for line in lines(found))

@@ -1,0 +1,103 @@
+"""owner: who owned a partition at a moment, whatever the names."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from jobs.console.output import time_text
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.owner import owners_at, run_owner
+from tests.jobs.history import CLUSTER, at_ms, between, event, write
+from tests.jobs.hostile import HOSTILE
+
+ASSIGNMENTS, MEMBERS = "silver.member_assignments", "silver.group_members"
+
+
+def held(group_id: str, member_id: str, first: int, last: int | None, **more: Any) -> dict[str, Any]:
+    """A stretch in which a member of a classic group had t-0."""
+    own = {"group_id": group_id, "group_type": "CLASSIC", "member_id": member_id, "topic": "t", "partition": 0}
+    generation = {"incarnation": 0, "from_generation": first, "to_generation": first, "assignment": "CURRENT"}
+    return own | generation | between(first, last) | more
+
+
+def member(row: dict[str, Any]) -> dict[str, Any]:
+    """Who holds it."""
+    names = ("group_id", "group_type", "member_id", "incarnation", "from_generation", "to_generation")
+    own = {name: row[name] for name in names} | between(row["from_log_offset"], row["to_log_offset"])
+    return own | {"client_id": "pod", "client_host": f"/{row['member_id']}", "instance_id": None}
+
+
+def test_each_moment_has_its_owner(warehouse: Warehouse) -> None:
+    """From the first millisecond until the last one; nobody in between; every group that reads the topic."""
+    stretches = [held("g", "a", 1, 3), held("g", "b", 4, None), held("h", "c", 2, 5), held("g", "x", 1, 9, partition=1)]
+    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(row) for row in stretches]})
+
+    def owners(minute: float | None) -> list[tuple[str, str, str | None]]:
+        moment = None if minute is None else at_ms(minute)
+        found = owners_at(warehouse, CLUSTER, topic="t", partition=0, at_ms=moment)
+        return [(owner.group_id, owner.member_id, owner.client_host) for owner in found]
+
+    assert owners(0.5) == []
+    assert owners(1) == [("g", "a", "/a")]
+    assert owners(2.99) == [("g", "a", "/a"), ("h", "c", "/c")]
+    assert owners(3) == [("h", "c", "/c")]
+    assert owners(4) == [("g", "b", "/b"), ("h", "c", "/c")]
+    assert owners(None) == [("g", "b", "/b")]
+    assert owners_at(warehouse, "another", topic="t", partition=0) == []
+
+
+def test_a_task_stands_for_partitions_of_what_it_reads(warehouse: Warehouse) -> None:
+    """Streams: the subtopology's topics at that time, by active tasks alone. Share groups have no owners."""
+    task = {"group_type": "STREAMS", "topic": "sub"}
+    stretches = [
+        held("s", "m", 2, None, task_type="ACTIVE", **task),
+        held("s", "n", 2, None, task_type="STANDBY", **task),
+        held("share", "m", 2, None, group_type="SHARE"),
+    ]
+    topology = event("s", 1, "TOPOLOGY_CHANGED", details=[("subtopologies", json.dumps({"sub": ["t", "u"]}))])
+    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(stretches[0])], "silver.group_events": [topology]})
+    for topic in ("t", "u"):
+        (owner,) = owners_at(warehouse, CLUSTER, topic=topic, partition=0)
+        assert (owner.group_id, owner.member_id, owner.topic) == ("s", "m", topic)
+    assert owners_at(warehouse, CLUSTER, topic="sub", partition=0) == []
+
+
+def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
+    """200 names of topics, groups and members: each topic has its own owner, printed as it is but for formulae."""
+    stretches = [held(name, name, 1, None, topic=name, log_partition=1) for name in HOSTILE]
+    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(row) for row in stretches]})
+    for name in HOSTILE:
+        told = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
+        for kind, out in told.items():
+            asked = {"topic": name, "partition": 0, "at_ms": None}
+            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) == []
+        answer = json.loads(told["json"].getvalue())
+        assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
+        (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
+        assert cells["TOPIC"] in (name, f"'{name}")
+        assert cells["TOPIC"][0] not in "=+-@\t"
+
+
+def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
+    """A topic of another name would look like one that had no owner."""
+    stretch = held("g", "a", 1, 3)
+    write(warehouse, {ASSIGNMENTS: [stretch], MEMBERS: [member(stretch)]})
+    for topic, partition, remark in (
+        ("t", 0, "nobody owned it then, as far as the log tells"),
+        ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
+        ("T\x1b", 0, "no group was ever assigned partition 0 of topic T\\x1b, as far as the log tells"),
+    ):
+        asked = {"topic": topic, "partition": partition, "at_ms": at_ms(3), "output_format": "table"}
+        assert run_owner(warehouse, CLUSTER, **asked) == [remark]
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [(0, "1970-01-01T00:00:00.000Z"), (1767225600007, "2026-01-01T00:00:00.007Z"), (None, None)],
+)
+def test_times_are_told_in_utc(timestamp_ms: int | None, text: str | None) -> None:
+    """To the millisecond."""
+    assert time_text(timestamp_ms) == text
