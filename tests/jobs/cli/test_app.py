@@ -42,7 +42,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_help_names_every_job_without_spark() -> None:
     """The list of jobs comes without importing Spark, pyarrow or numba."""
-    code = "import sys; from jobs.cli import main; main(['--help']); print(sorted(sys.modules))"
+    code = "import sys; from jobs.cli.app import main; main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
     shown, _, modules = done.stdout.rpartition("\n[")
     for job in JOBS:
