@@ -131,7 +131,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert "api" in metadata.get_all("Provides-Extra", [])
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
-    assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.entry:main"]
+    assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.console.command_name:main"]
 
 
 def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
     decoys(tmp_path)
     code = (
         "from groupledger.jobs.settings import PROJECT_ROOT, load_settings; "
-        "from groupledger.jobs.entry import SHELL, command; import groupledger.jobs.nightly, groupledger.jobs.audit; "
+        "from groupledger.jobs.console.command_name import SHELL, command; import groupledger.jobs.operations.nightly, groupledger.jobs.gold.audit; "
         "print(PROJECT_ROOT, *load_settings().segments, command('nightly'), (PROJECT_ROOT / SHELL).is_file())"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_")}

@@ -19,9 +19,9 @@ from coordinator_core.log.records import decode_chunk, iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.lookup import group_partition
 from jobs.errors import SourceError
-from jobs.sources import dump_staging, dumps
+from jobs.sources.dumps import source, staging
 from jobs.sources.dumps.files import read_lines
-from jobs.sources.dumps.source import DUPLICATE_OFFSET
+from jobs.sources.dumps.source import DUPLICATE_OFFSET, read_dump_log
 from jobs.sources.segments import DUMP, to_record_batches
 from tests.conftest import RECORDINGS
 from tests.jobs.dump_builders import KAFKA_SCHEMA, batches_of, kafka_rows, reads_of, unpacked, write_json_lines
@@ -147,10 +147,10 @@ def test_every_format_gives_the_same_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The batches are the same to the byte, whatever the format and the order of the rows, in however small pieces."""
-    monkeypatch.setattr(dump_staging, "PIECE_BYTES_MAX", 50_000)
-    monkeypatch.setattr(dump_staging, "BLOCK_BYTES_MAX", 2_000)
-    monkeypatch.setattr(dumps, "READ_BYTES_MAX", 10_000)
-    monkeypatch.setattr(dumps, "WORK_BYTES_MAX", 30_000)
+    monkeypatch.setattr(staging, "PIECE_BYTES_MAX", 50_000)
+    monkeypatch.setattr(staging, "BLOCK_BYTES_MAX", 2_000)
+    monkeypatch.setattr(source, "READ_BYTES_MAX", 10_000)
+    monkeypatch.setattr(source, "WORK_BYTES_MAX", 30_000)
     found = unpacked(tmp_path / "staging", write(recorded, tmp_path / "dump"))
     assert not found.faults
     assert batches_of(found) == expected
@@ -290,7 +290,7 @@ def test_bad_rows_of_parquet(tmp_path: Path) -> None:
 
 def test_of_one_offset_the_first_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that comes twice is taken once; one that differs is told. Offsets may come in any order."""
-    monkeypatch.setattr(dump_staging, "BLOCK_BYTES_MAX", 1)
+    monkeypatch.setattr(staging, "BLOCK_BYTES_MAX", 1)
     other = row(7, value=base64.b64encode(VALUE + b"x").decode())
     (tmp_path / "a.json").write_bytes(text_of(row(9), row(7), row(7), other, row(3)))
     (tmp_path / "b.json").write_bytes(text_of(row(3), row(9, key=base64.b64encode(KEY + b"y").decode()), row(8)))
@@ -306,7 +306,7 @@ def test_known_offsets_are_not_packed(tmp_path: Path) -> None:
     """What is captured already is left out record by record, so that no batch overlaps with what there is."""
     (tmp_path / "rows.json").write_bytes(text_of(*(row(offset) for offset in range(20))))
     (log,) = unpacked(tmp_path / "staging", tmp_path / "rows.json").logs
-    reads = list(dumps.read_dump_log(log, known=((0, 2), (5, 5), (10, 14), (19, 30))))
+    reads = list(read_dump_log(log, known=((0, 2), (5, 5), (10, 14), (19, 30))))
     records = records_of(b"".join(read.data.to_pybytes() for read in reads))
     assert [record.offset for record in records] == [3, 4, 6, 7, 8, 9, 15, 16, 17, 18]
 
@@ -347,7 +347,7 @@ def test_lines_do_not_depend_on_the_reads(size: int) -> None:
 
 def test_too_many_bad_lines_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file of junk some lines are kept one by one, and the last fault says how many there were besides."""
-    monkeypatch.setattr(dumps, "BAD_ROWS_MAX", 3)
+    monkeypatch.setattr(source, "BAD_ROWS_MAX", 3)
     (tmp_path / "rows.json").write_bytes(b"{junk}\n" * 10 + text_of(row(1)))
     found = unpacked(tmp_path / "staging", tmp_path / "rows.json")
     assert [fault.row.message for fault in found.faults[:3]] == [f"line {n}: not a JSON object" for n in (1, 2, 3)]
