@@ -141,7 +141,8 @@ def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
     decoys(tmp_path)
     code = (
         "from groupledger.jobs.settings import PROJECT_ROOT, load_settings; "
-        "from groupledger.jobs.console.command_name import SHELL, command; import groupledger.jobs.operations.nightly, groupledger.jobs.gold.audit; "
+        "from groupledger.jobs.console.command_name import SHELL, command; "
+        "import groupledger.jobs.operations.nightly, groupledger.jobs.gold.audit; "
         "print(PROJECT_ROOT, *load_settings().segments, command('nightly'), (PROJECT_ROOT / SHELL).is_file())"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GROUPLEDGER_")}
