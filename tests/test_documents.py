@@ -40,7 +40,10 @@ README: Final = PAGES["README.md"]
 CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
 """After the recording, whatever this machine's clock says: the audit asks for a span of it."""
 JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
-"""In README, with their answers."""
+"""In README and docs/questions.md, with their answers."""
+README_LINES_MAX: Final = 200
+IN_A_ROW: Final = {"audit_runs.py", "departures.py", "deletions.py", "replay.py", "lane.py"}
+"""Beside the file that is named before them."""
 
 Printed = Callable[[Example], str]
 """Gives what an example prints."""
@@ -162,16 +165,16 @@ def test_a_spoilt_answer_is_found(printed: Printed) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("asked", "otherwise"),
+    ("page", "asked", "otherwise"),
     [
-        ("--topic c01-range --partition 1", "--topic c01-range --partition 5"),
-        ("--set session.timeout.ms=60000", "--set session.timeout.ms=50000"),
-        ("between 4 and 7", "between 4 and 6"),
+        ("README.md", "--topic c01-range --partition 1", "--topic c01-range --partition 5"),
+        ("questions.md", "--set session.timeout.ms=60000", "--set session.timeout.ms=50000"),
+        ("README.md", "between 4 and 7", "between 4 and 6"),
     ],
 )
-def test_a_spoilt_question_is_found(printed: Printed, asked: str, otherwise: str) -> None:
+def test_a_spoilt_question_is_found(printed: Printed, page: str, asked: str, otherwise: str) -> None:
     """Another question has another answer."""
-    [example] = [example for example in shown_in("README.md") if asked in example.code]
+    [example] = [example for example in shown_in(page) if asked in example.code]
     assert example.shown is not None
     other = example._replace(code=example.code.replace(asked, otherwise))
     assert not is_shown(example.shown, printed(other))
@@ -214,16 +217,34 @@ def test_names_in_json_are_told_of() -> None:
 
 
 def test_every_job_is_told_of() -> None:
-    """README's table has each, and docs/jobs.md a heading."""
+    """docs/jobs.md has each in its table, and a heading."""
     jobs = SUMMARIES.keys() - {"completion"}
-    assert set(re.findall(r"^\| `([\w-]+)` \|", README, re.MULTILINE)) == jobs
+    assert set(re.findall(r"^\| `([a-z][\w-]+)` \|", PAGES["jobs.md"].split("\n## ")[0], re.MULTILINE)) == jobs
     headings = re.findall(r"^### (.*)$", PAGES["jobs.md"], re.MULTILINE)
     assert {job for heading in headings for job in heading.split(", ")} == jobs
 
 
-def test_readme_asks_every_kind_of_question() -> None:
+def test_every_kind_of_question_is_asked() -> None:
     """All jobs that answer: the comparison has something to compare."""
-    assert {words[0] for example in shown_in("README.md") for words in our_jobs(example.code)} == JOBS_SHOWN
+    shown = [*shown_in("README.md"), *shown_in("questions.md")]
+    assert {words[0] for example in shown for words in our_jobs(example.code)} == JOBS_SHOWN
+
+
+def test_readme_is_short() -> None:
+    """Whoever wants more finds it in docs."""
+    assert README.count("\n") <= README_LINES_MAX
+
+
+def test_the_map_names_files_that_are_there() -> None:
+    """Each path of ARCHITECTURE.md, as it stands or in the package that the line is of, and each room of jobs."""
+    text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "jobs"]
+    paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|\.toml|\.md|/))`", text)
+    assert len(paths) > 30
+    lost = [path for path in paths if not any((root / path).exists() for root in roots) and path not in IN_A_ROW]
+    assert lost == []
+    rooms = {path.name for path in (PROJECT_ROOT / "jobs").iterdir() if (path / "__init__.py").is_file()}
+    assert rooms <= set(re.findall(r"^\| `([a-z]+)` \|", text, re.MULTILINE))
 
 
 @pytest.mark.spark
