@@ -36,9 +36,10 @@ def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -
 
 
 def _times_of(file: TableFile) -> tuple[I64, I64]:
-    """Base offsets and latest times (ms) of the intact batches of a file that have a time. Bytes that fail their
-    checksum
-    prove nothing of a clock."""
+    """Base offsets and latest times (ms) of the intact batches of a file that have a time.
+
+    Bytes that fail their checksum prove nothing of a clock.
+    """
     schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
