@@ -84,6 +84,22 @@ class Since(Enum):
         KafkaVersion(4, 4),
         "a fresh streams group has validated topology epoch -1, not 0",
     )
+    EQUAL_BATCHES_JOIN = (
+        KafkaVersion(4, 4),
+        "state batches are combined by a sweep over their boundaries: neighbours of equal rank are always one batch",
+    )
+    SHARE_WRITES_KEEP_PROGRESS = (
+        KafkaVersion(4, 4),
+        "a write lowers neither the start offset of a share partition nor its delivery complete count",
+    )
+    NEGATIVE_EPOCHS_ARE_INVALID = (
+        KafkaVersion(4, 4),
+        "the share coordinator refuses a negative leader epoch or state epoch as INVALID_REQUEST; -1 is no wildcard",
+    )
+    STATE_EPOCH_MESSAGE_NAMES_NO_SHARE_GROUP = (
+        KafkaVersion(4, 4),
+        "the message of FENCED_STATE_EPOCH no longer names the share coordinator",
+    )
 
     def __init__(self, version: KafkaVersion, about: str) -> None:
         self.version = version

@@ -2,9 +2,10 @@
 included.
 
 Where two batches cover an offset the higher (delivery count, delivery state) wins, so the order of arrival
-does not matter. What Kafka returns is not always canonical: a batch which the scan has passed is not looked
-at again, so equal neighbours may stay apart. Compare states by offset; use `canonical_batches` where one form
-is needed.
+does not matter. What Kafka returned before 4.4 is not always canonical: a batch which the scan has passed is not looked
+at again, so equal neighbours may stay apart. Since 4.4 it sweeps over the boundaries of the batches: the state of each
+offset is the same, and equal neighbours are always joined. Compare states by offset; use `canonical_batches` where one
+form is needed.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final
+
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 
 UNSET_OFFSET: Final = -1
 """A start offset which is not known (PartitionFactory.UNINITIALIZED_START_OFFSET): nothing is trimmed."""
@@ -68,7 +71,10 @@ def _from(batch: StateBatch, start_offset: int) -> StateBatch:
 
 
 def combine_state_batches(
-    so_far: Iterable[StateBatch], update: Iterable[StateBatch], start_offset: int
+    so_far: Iterable[StateBatch],
+    update: Iterable[StateBatch],
+    start_offset: int,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> StateBatches:
     """The batches of both, disjoint and in order, without offsets below `start_offset` (-1: none is dropped).
 
@@ -76,8 +82,13 @@ def combine_state_batches(
     """
     fresh = _trimmed(update, start_offset)
     if isinstance(so_far, CleanBatches):
-        return _spliced(so_far, fresh, start_offset)
-    return _combined([*_trimmed(so_far, start_offset), *fresh])
+        combined = _spliced(so_far, fresh, start_offset)
+    else:
+        combined = _combined([*_trimmed(so_far, start_offset), *fresh])
+    if isinstance(combined, CleanBatches) or not Since.EQUAL_BATCHES_JOIN.holds_in(version):
+        return combined
+    joined = _joined(combined)
+    return combined if joined is None else joined
 
 
 _first_offset: Final = attrgetter("first_offset")

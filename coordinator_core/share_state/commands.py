@@ -7,6 +7,7 @@ Kafka also refuses a topic id of null, which no request can carry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
@@ -14,6 +15,7 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.java.hash_codes import share_partition_key_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.timeline import timeline_order
+from coordinator_core.kafka_versions import KafkaVersion, Since
 from coordinator_core.share_state.combine import UNSET_OFFSET, combine_state_batches
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.messages import (
@@ -55,6 +57,9 @@ class Decision(NamedTuple):
     result: Result
 
 
+STATE_EPOCH_DID_NOT_MATCH: Final = "The coordinator rejected the request because the state epoch did not match."
+"""What FENCED_STATE_EPOCH says since 4.4."""
+
 Check = Callable[[View, SharePartitionKey, Any], None]
 """Raises Refused with the error of the answer, else lets the request pass."""
 Command = Callable[[View, SharePartitionKey, Any], Decision]
@@ -67,6 +72,20 @@ def check_partition(view: View, key: SharePartitionKey, request: Any) -> None:
     """Refuse a negative partition."""
     if key.partition < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+
+
+def check_leader_epoch_is_valid(view: View, key: SharePartitionKey, request: WritePartition | ReadPartition) -> None:
+    """Refuse a negative leader epoch, where -1 does not stand for any."""
+    if request.leader_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
+        raise Refused(ErrorCode.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+
+
+def check_state_epoch_is_valid(
+    view: View, key: SharePartitionKey, request: WritePartition | InitializePartition
+) -> None:
+    """Refuse a negative state epoch, where -1 does not stand for any."""
+    if request.state_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
+        raise Refused(ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 
 
 def check_initialized_to_write(view: View, key: SharePartitionKey, request: Any) -> None:
@@ -92,6 +111,8 @@ def check_state_epoch(view: View, key: SharePartitionKey, request: WritePartitio
     """Fence who knows a state from before the last initialization only."""
     highest = view.shard.state_epochs.get(key)
     if request.state_epoch != NO_CHECK and highest is not None and highest > request.state_epoch:
+        if Since.STATE_EPOCH_MESSAGE_NAMES_NO_SHARE_GROUP.holds_in(view.config.kafka_version):
+            raise Refused(ErrorCode.FENCED_STATE_EPOCH, STATE_EPOCH_DID_NOT_MATCH)
         raise Refused(ErrorCode.FENCED_STATE_EPOCH)
 
 
@@ -156,7 +177,9 @@ def _state_record(
     view: View, key: SharePartitionKey, state: SharePartition, request: WritePartition, leader_epoch: int
 ) -> ShareStateRecord:
     """An update, or the snapshot which is due after as many as are allowed (generateShareStateRecord)."""
+    version = view.config.kafka_version
     value: ShareSnapshot | ShareUpdate
+    request = _with_progress_of(state, request, version)
     if view.shard.update_counts.get(key, 0) < view.config.updates_per_snapshot:
         value = ShareUpdate(
             state.snapshot_epoch,
@@ -164,7 +187,7 @@ def _state_record(
             request.start_offset,
             request.delivery_complete_count,
             # What one write says may overlap in itself.
-            combine_state_batches((), request.state_batches, request.start_offset),
+            combine_state_batches((), request.state_batches, request.start_offset, version),
         )
         return ShareStateRecord(key, value)
     start_offset = state.start_offset if request.start_offset == UNCHANGED else request.start_offset
@@ -176,9 +199,23 @@ def _state_record(
         delivery_complete_count=request.delivery_complete_count,
         create_timestamp_ms=view.now_ms,
         write_timestamp_ms=view.now_ms,
-        state_batches=combine_state_batches(state.state_batches, request.state_batches, start_offset),
+        state_batches=combine_state_batches(state.state_batches, request.state_batches, start_offset, version),
     )
     return ShareStateRecord(key, value)
+
+
+def _with_progress_of(state: SharePartition, request: WritePartition, version: KafkaVersion) -> WritePartition:
+    """A write that lowers neither start offset nor delivery complete count, where the release sees to that.
+
+    Of a write from below the start offset the count is of a state that is over; at the same start offset, two writes
+    may have come in the wrong order.
+    """
+    if not Since.SHARE_WRITES_KEEP_PROGRESS.holds_in(version) or request.start_offset > state.start_offset:
+        return request
+    count = state.delivery_complete_count
+    if request.start_offset == state.start_offset:
+        count = max(count, request.delivery_complete_count)
+    return replace(request, start_offset=state.start_offset, delivery_complete_count=count)
 
 
 def read_state_summary(view: View, key: SharePartitionKey, request: ReadPartition) -> Decision:
@@ -218,19 +255,33 @@ class Operation(NamedTuple):
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "initialize_state": Operation(
-        checks=(check_partition, check_state_epoch, check_topic),
+        checks=(check_partition, check_state_epoch_is_valid, check_state_epoch, check_topic),
         command=initialize_state,
         refused=PartitionResult,
         failure="Unable to initialize share group state: ",
     ),
     "write_state": Operation(
-        checks=(check_partition, check_initialized_to_write, check_leader_epoch, check_state_epoch, check_topic),
+        checks=(
+            check_partition,
+            check_leader_epoch_is_valid,
+            check_state_epoch_is_valid,
+            check_initialized_to_write,
+            check_leader_epoch,
+            check_state_epoch,
+            check_topic,
+        ),
         command=write_state,
         refused=PartitionResult,
         failure="Unable to write share group state: ",
     ),
     "read_state": Operation(
-        checks=(check_partition, check_initialized_to_read, check_leader_epoch, check_topic),
+        checks=(
+            check_partition,
+            check_leader_epoch_is_valid,
+            check_initialized_to_read,
+            check_leader_epoch,
+            check_topic,
+        ),
         command=read_state,
         refused=ReadResult,
         failure="Unable to read share group state: ",

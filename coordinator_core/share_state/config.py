@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.state import UPDATES_PER_SNAPSHOT_DEFAULT
 
 UPDATES_PER_SNAPSHOT_MAX: Final = 500
@@ -23,6 +24,8 @@ class ShareCoordinatorConfig:
     """How often cold share partitions are looked for, and how old the snapshot of a cold one is at the least."""
     prune_interval_ms: int = PRUNE_INTERVAL_MS_DEFAULT
     """How often the log is cut off below what is still needed."""
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """As which release the coordinator decides."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.updates_per_snapshot <= UPDATES_PER_SNAPSHOT_MAX:

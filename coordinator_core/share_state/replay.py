@@ -11,6 +11,7 @@ from immutables import Map
 
 from coordinator_core.codec import Struct
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.combine import StateBatch, StateBatches, combine_state_batches
 from coordinator_core.share_state.state import (
     UNCHANGED,
@@ -71,7 +72,9 @@ def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:
     )
 
 
-def apply_share_update(state: SharePartition | None, update: ShareUpdate) -> SharePartition:
+def apply_share_update(
+    state: SharePartition | None, update: ShareUpdate, version: KafkaVersion = DEFAULT_VERSION
+) -> SharePartition:
     """Merge an update (ShareCoordinatorShard.merge); onto nothing it becomes the state as it is.
 
     The delivery complete count is always the update's, even where it is not known.
@@ -98,7 +101,7 @@ def apply_share_update(state: SharePartition | None, update: ShareUpdate) -> Sha
         update.delivery_complete_count,
         state.create_timestamp_ms,
         state.write_timestamp_ms,
-        combine_state_batches(state.state_batches, update.state_batches, start_offset),
+        combine_state_batches(state.state_batches, update.state_batches, start_offset, version),
         state.has_snapshot,
     )
 
@@ -139,7 +142,7 @@ def replay_share_snapshot(
 
 def replay_share_update(shard: ShareShard, key: SharePartitionKey, value: ShareUpdate) -> ShareShard:
     """Replay a ShareUpdate. Its state epoch is not in the record, so the fence of state epochs stays."""
-    state = apply_share_update(shard.share_partitions.get(key), value)
+    state = apply_share_update(shard.share_partitions.get(key), value, shard.kafka_version)
     return ShareShard(
         shard.updates_per_snapshot,
         shard.share_partitions.set(key, state),
@@ -151,6 +154,7 @@ def replay_share_update(shard: ShareShard, key: SharePartitionKey, value: ShareU
         _arrived(shard, key),
         shard.arrival_count + 1,
         grown_timeline_capacity(shard.table_capacity, len(shard.share_partitions)),
+        shard.kafka_version,
     )
 
 

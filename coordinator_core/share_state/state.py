@@ -8,6 +8,7 @@ from typing import Final
 from immutables import Map
 
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatches
 
@@ -88,6 +89,8 @@ class ShareShard:
     arrival_count: int = field(default=0, compare=False)
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
     """Slots of Kafka's hash map of share partitions, which never shrinks."""
+    kafka_version: KafkaVersion = field(default=DEFAULT_VERSION, compare=False)
+    """The release that combines the state batches."""
 
     @property
     def last_redundant_offset(self) -> int | None:

@@ -117,7 +117,7 @@ def judge_groups(path: Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[i
     return cases, cases - len(failed) - live.not_judged, failures
 
 
-VERSIONED: Final[frozenset[Judge]] = frozenset({judge_groups, group_replay.run})
+VERSIONED: Final[frozenset[Judge]] = frozenset({judge_groups, group_replay.run, combiner.run, share_coordinator.run})
 """Judges of what differs between releases."""
 
 

@@ -4,10 +4,11 @@ import gzip
 import json
 from pathlib import Path
 
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.combine import StateBatch, combine_state_batches
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures). A case passes with the same batches in the
     same order.
     """
@@ -21,6 +22,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
                 [StateBatch(*batch) for batch in case["current"]],
                 [StateBatch(*batch) for batch in case["new"]],
                 case["startOffset"],
+                version,
             )
             expected = tuple(StateBatch(*batch) for batch in case["combined"])
             if combined != expected:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.messages import json_of, message_of
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import MemoryLog, Outcome, ShareCoordinator
 from coordinator_core.share_state.messages import (
@@ -52,7 +53,7 @@ JOBS: Final[dict[str, Callable[[ShareCoordinator, Json, int], Outcome]]] = {
 }
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures). A case passes if every step is right, both ways."""
     cases = passed = 0
     failures: list[str] = []
@@ -60,7 +61,7 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
         for line in lines:
             case = json.loads(line)
             cases += 1
-            failure = judge(case)
+            failure = judge(case, version)
             if failure is None:
                 passed += 1
             else:
@@ -68,21 +69,21 @@ def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
     return cases, passed, failures
 
 
-def judge(case: Json) -> str | None:
+def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:
     """What is wrong first, None if nothing is."""
-    live = _Live(case)
-    shard = _empty_shard(case)
+    live = _Live(case, version)
+    shard = _empty_shard(case, version)
     for number, step in enumerate(case["steps"]):
         for record in step["records"]:
             shard = replay_record(shard, _decoded(record), record["offset"])
         failure = _wrong_state(shard, step) or live.play(step)
         if failure is not None:
             return f"step {number} ({step['op']}): {failure}"
-    return live.wrong_reload(_empty_shard(case))
+    return live.wrong_reload(_empty_shard(case, version))
 
 
-def _empty_shard(case: Json) -> ShareShard:
-    return ShareShard(updates_per_snapshot=case["config"]["snapshotUpdateRecordsPerSnapshot"])
+def _empty_shard(case: Json, version: KafkaVersion) -> ShareShard:
+    return ShareShard(updates_per_snapshot=case["config"]["snapshotUpdateRecordsPerSnapshot"], kafka_version=version)
 
 
 def _wrong_state(shard: ShareShard, step: Json) -> str | None:
@@ -97,7 +98,7 @@ def _wrong_state(shard: ShareShard, step: Json) -> str | None:
 class _Live:
     """One share coordinator, to which the requests of a case are put."""
 
-    def __init__(self, case: Json) -> None:
+    def __init__(self, case: Json, version: KafkaVersion) -> None:
         self.now_ms: int = case["startTimeMs"]
         self.log = MemoryLog(case["startLogOffset"])
         config = case["config"]
@@ -106,6 +107,7 @@ class _Live:
             config=ShareCoordinatorConfig(
                 updates_per_snapshot=config["snapshotUpdateRecordsPerSnapshot"],
                 cold_partition_snapshot_interval_ms=config["coldPartitionSnapshotIntervalMs"],
+                kafka_version=version,
             ),
             image=image_of(Topic(topic["name"], topic["topicId"], topic["partitions"]) for topic in case["topics"]),
             log=self.log,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.share_state.combine import (
     UNSET_OFFSET,
     CleanBatches,
@@ -139,3 +140,13 @@ def test_a_batch_which_covers_nothing_is_never_clean() -> None:
     clean = combine_state_batches((), batches([(0, 3, 0, 1)]), UNSET_OFFSET)
     combined = combine_state_batches(clean, [backwards], UNSET_OFFSET)
     assert combined == combine_state_batches(tuple(clean), [backwards], UNSET_OFFSET) == (clean[0], backwards)
+
+
+@given(LISTS, LISTS, st.integers(-1, 40))
+def test_since_4_4_the_combination_is_canonical(
+    so_far: list[StateBatch], update: list[StateBatch], start_offset: int
+) -> None:
+    """Kafka 4.4 always joins equal neighbours, and each offset has the state that releases before give it."""
+    combined = combine_state_batches(so_far, update, start_offset, KafkaVersion(4, 4))
+    assert combined == canonical_batches([*so_far, *update], start_offset)
+    assert combined == canonical_batches(combine_state_batches(so_far, update, start_offset, KafkaVersion(4, 3)))

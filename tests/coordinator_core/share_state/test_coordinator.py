@@ -7,6 +7,7 @@ import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import (
@@ -43,10 +44,18 @@ ACK = (StateBatch(10, 12, 2, 1),)
 class Live:
     """One share coordinator with short words."""
 
-    def __init__(self, updates: int = 500, cold_ms: int = 300_000, image: MetadataImage = IMAGE) -> None:
+    def __init__(
+        self,
+        updates: int = 500,
+        cold_ms: int = 300_000,
+        image: MetadataImage = IMAGE,
+        version: KafkaVersion = DEFAULT_VERSION,
+    ) -> None:
         self.now_ms = 1000
         self.log = MemoryLog(100)
-        config = ShareCoordinatorConfig(updates_per_snapshot=updates, cold_partition_snapshot_interval_ms=cold_ms)
+        config = ShareCoordinatorConfig(
+            updates_per_snapshot=updates, cold_partition_snapshot_interval_ms=cold_ms, kafka_version=version
+        )
         self.coordinator = ShareCoordinator(now_ms=self.now_ms, config=config, image=image, log=self.log)
 
     def run(self, operation: str, data: Any, key: SharePartitionKey = KEY) -> Any:
@@ -267,6 +276,63 @@ def test_minus_one_asks_for_no_comparison(operation: str, data: Any) -> None:
     live.initialize(3)
     live.read(5)
     assert live.run(operation, data).error_code == ErrorCode.NONE
+
+
+NEW = KafkaVersion(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "data", "message"),
+    [
+        ("initialize_state", InitializePartition(0, -1), "The state epoch cannot be a negative number."),
+        ("write_state", WritePartition(0, -1, 5), "The state epoch cannot be a negative number."),
+        ("write_state", WritePartition(0, -1, -1), "The leader epoch cannot be a negative number."),
+        ("read_state", ReadPartition(0, -1), "The leader epoch cannot be a negative number."),
+    ],
+)
+def test_since_4_4_a_negative_epoch_is_refused(operation: str, data: Any, message: str) -> None:
+    """What -1 asked for until 4.3, Kafka 4.4 refuses, also for a share partition without a state; a summary takes it."""
+    for live in (Live(version=NEW), Live(version=NEW)):
+        live.initialize(3)
+        live.read(5)
+        result = live.run(operation, data)
+        assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
+        assert live.run("read_state_summary", ReadPartition(0, -1)).error_code == ErrorCode.NONE
+    assert Live(version=NEW).run(operation, data).error_message == message
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "count", "expected"),
+    [
+        pytest.param(12, 1, (12, 1), id="a-later-start-has-its-own-count"),
+        pytest.param(10, 1, (10, 3), id="equal-start-keeps-the-larger-count"),
+        pytest.param(10, 5, (10, 5), id="equal-start-takes-the-larger-count"),
+        pytest.param(9, 9, (10, 3), id="an-earlier-start-changes-neither"),
+        pytest.param(-1, 9, (10, 3), id="no-start-changes-neither"),
+    ],
+)
+@pytest.mark.parametrize("updates", [1, 500])
+def test_since_4_4_a_write_keeps_progress(
+    start_offset: int, count: int, expected: tuple[int, int], updates: int
+) -> None:
+    """Neither start offset nor complete count goes down, in updates and snapshots, and batches below it are left out."""
+    live = Live(version=NEW, updates=updates)
+    live.initialize()
+    live.write(leader=0)
+    batches = (StateBatch(9, 13, 2, 1),)
+    live.run("write_state", WritePartition(0, 3, 0, start_offset, count, batches))
+    (value,) = live.values()
+    assert (value.start_offset, value.delivery_complete_count) == expected
+    assert value.state_batches == (StateBatch(expected[0], 13, 2, 1),)
+
+
+def test_since_4_4_an_older_state_epoch_has_another_message() -> None:
+    """The same error code, and a text that is not of share groups alone."""
+    live = Live(version=NEW)
+    live.initialize(3)
+    result = live.write(state=2, leader=0)
+    assert result.error_code == ErrorCode.FENCED_STATE_EPOCH
+    assert result.error_message == "The coordinator rejected the request because the state epoch did not match."
 
 
 def test_nothing_is_written_for_a_topic_which_is_gone() -> None:
