@@ -308,8 +308,8 @@ SHARE_STATE: Final = (
     Mutant(
         "a snapshot has what is new only",
         "share_state/commands.py",
-        "        state_batches=combine_state_batches(state.state_batches, request.state_batches, start_offset, version),\n",
-        "        state_batches=combine_state_batches((), request.state_batches, start_offset, version),\n",
+        "combine_state_batches(state.state_batches, request.state_batches, start_offset, version),\n",
+        "combine_state_batches((), request.state_batches, start_offset, version),\n",
         "share partition",
     ),
     Mutant(
