@@ -4,14 +4,17 @@ A pseudonym of the same length comes in its place (`coordinator_core.log.redact`
 tables still fit together and bronze, replayed again, makes the same silver. Batches that change get a new checksum and
 say so (`redacted_at`). Then nothing is left of older versions: no file, no entry of Delta's log.
 
-The key of the pseudonyms is not kept: nobody can tell any more whom one stands for. What the source still has of the id
-comes with the next capture: there it must be erased first.
+A pseudonym follows from the warehouse's key and the id alone (`_erasure_key` in the warehouse), so an erasure that was
+killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym stands for an
+id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must be
+erased first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +26,7 @@ from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
-from jobs.delta.filesystems import delete_folder
+from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.row_groups import row_groups_in_order
@@ -43,6 +46,10 @@ CLIENT_ID: Final = "client-id"
 HOST: Final = "host"
 MEMBER: Final = "member"
 KINDS: Final = (CLIENT_ID, HOST, MEMBER)
+
+KEY_FILE: Final = "_erasure_key"
+"""In the warehouse, made by the first erasure."""
+KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +97,15 @@ def erase(
     warehouse: Warehouse,
     *,
     ids: Sequence[str],
-    key: bytes,
+    new_key: bytes,
     at: datetime,
     metrics: Metrics | None = None,
 ) -> dict[str, int]:
     """Put pseudonyms in place of ids in all tables; changed rows, by table.
 
-    `key`: random bytes, not used again. Raises WarehouseError while replay, audit or maintain is at work, after a
+    `new_key`: KEY_BYTES random bytes, the warehouse's key where it has none yet. Raises WarehouseError while replay, audit or maintain is at work, after a
     replay that broke off, and for what cannot be redacted.
     """
-    redaction = Redaction.of(ids, key)
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as told:
         for cluster_id in clusters:
@@ -113,6 +119,7 @@ def erase(
                     f"the last audit of cluster {cluster_id!r} broke off: run "
                     f"{command('audit' + place_words(warehouse.root, cluster_id))} first"
                 )
+        redaction = Redaction.of(ids, _key_of(warehouse, new_key))
         tables = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
@@ -126,6 +133,22 @@ def erase(
         delete_folder(f"{warehouse.root}/{STAGING}")
         told.row_counts = {name: count for name, count in counts.items() if count}
     return counts
+
+
+def _key_of(warehouse: Warehouse, new_key: bytes) -> bytes:
+    """The key of the warehouse, written down before the first table changes. A key that was not written whole has
+    changed no table yet."""
+    filesystem, path = filesystem_of(f"{warehouse.root}/{KEY_FILE}")
+    if filesystem.get_file_info(path).size == KEY_BYTES:
+        with filesystem.open_input_file(path) as source:
+            key: bytes = source.read()
+        return key
+    assert len(new_key) == KEY_BYTES
+    with filesystem.open_output_stream(path) as sink:
+        sink.write(new_key)
+    if "://" not in warehouse.root:
+        Path(path).chmod(0o600)
+    return new_key
 
 
 def _erase_in(

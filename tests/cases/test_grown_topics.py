@@ -355,7 +355,7 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
     maintain(in_process(), ledger.warehouse, merging, started_at=FIRST_NIGHT + timedelta(days=3))
     assert same()
     ids = erased_ids(["member=member-1", "host=member-2"])
-    counts = erase(in_process(), ledger.warehouse, ids=ids, key=b"key" * 11, at=FIRST_NIGHT + timedelta(days=4))
+    counts = erase(in_process(), ledger.warehouse, ids=ids, new_key=b"key!" * 8, at=FIRST_NIGHT + timedelta(days=4))
     assert counts["silver.group_members"] and not counts[PLACES]
     assert same()
     starts = len(ledger.rows("state.starts"))

@@ -32,7 +32,7 @@ HOST: Final = "127.0.0.1"
 MEMBER: Final = "t02-classic-streams-i1-StreamThread-1-consumer-89a08bf2-f837-4d88-95d7-1272c062b244"
 ASKED: Final = (f"client-id={CLIENT}", f"host={HOST}", f"member={MEMBER}")
 NEEDLES: Final = tuple(text.encode() for text in (CLIENT, f"/{HOST}", MEMBER, HOST))
-KEY: Final = b"key" * 11
+KEY: Final = b"key!" * 8
 AT: Final = datetime(2026, 2, 1, tzinfo=UTC)
 
 Erased = tuple[Nights, list[Path], dict[str, list[str]]]
@@ -49,7 +49,7 @@ def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
         jobs.run(parts[night], f"night-{night}")
     before = {name: jobs.rows(name) for name, table in TABLES.items() if jobs.warehouse.exists(table)}
     assert all(any(needle.decode() in row for row in before["silver.group_members"]) for needle in NEEDLES)
-    counts = erase(jobs.session, jobs.warehouse, ids=erased_ids(ASKED), key=KEY, at=AT)
+    counts = erase(jobs.session, jobs.warehouse, ids=erased_ids(ASKED), new_key=KEY, at=AT)
     assert counts["silver.group_members"] > 0 and counts["bronze.record_batches"] > 0
     return jobs, parts, before
 
@@ -141,7 +141,7 @@ def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: Spark
     start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
     warehouse.write(STARTS, start.table(CLUSTER), app_id="a", version=1)
     with pytest.raises(WarehouseError, match="broke off"):
-        erase(no_spark, warehouse, ids=[CLIENT], key=KEY, at=AT)
+        erase(no_spark, warehouse, ids=[CLIENT], new_key=KEY, at=AT)
 
 
 def test_values_of_every_type(warehouse: Warehouse) -> None:
