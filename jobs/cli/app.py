@@ -799,9 +799,8 @@ def maintain(
             if table or vacuum_after or allow_short_retention or dry_run:
                 raise SettingsError("--erase goes with no other option of maintain: it is of all tables, at once")
             session, tables, steps = open_session("maintain", settings, meanwhile=".operations.erase")
-            from jobs.operations.erase import KEY_BYTES  # noqa: PLC0415
+            from jobs.operations.erase import KEY_BYTES, tell_erased  # noqa: PLC0415
             from jobs.operations.erase import erase as run_erase  # noqa: PLC0415
-            from jobs.operations.erase import tell_erased  # noqa: PLC0415
 
             run = Run.start()
             with steps.step("erase"):

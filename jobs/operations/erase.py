@@ -4,10 +4,10 @@ A pseudonym of the same length comes in its place (`coordinator_core.log.redact`
 tables still fit together and bronze, replayed again, makes the same silver. Batches that change get a new checksum and
 say so (`redacted_at`). Then nothing is left of older versions: no file, no entry of Delta's log.
 
-A pseudonym follows from the warehouse's key and the id alone (`_erasure_key` in the warehouse), so an erasure that was
-killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym stands for an
-id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must be
-erased first.
+A pseudonym follows from the id and the warehouse's key alone (`_erasure_key` in the warehouse), so an erasure that was
+killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym stands for
+an id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must
+be erased first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,8 +103,8 @@ def erase(
 ) -> dict[str, int]:
     """Put pseudonyms in place of ids in all tables; changed rows, by table.
 
-    `new_key`: KEY_BYTES random bytes, the warehouse's key where it has none yet. Raises WarehouseError while replay, audit or maintain is at work, after a
-    replay that broke off, and for what cannot be redacted.
+    `new_key`: KEY_BYTES random bytes, the warehouse's key where it has none yet. Raises WarehouseError while replay,
+    audit or maintain is at work, after a replay that broke off, and for what cannot be redacted.
     """
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as told:

@@ -27,7 +27,7 @@ def run_erase(ledger: Ledger, ids: list[str], key: bytes) -> dict[str, int]:
 
 
 def test_one_id_has_one_pseudonym_wherever_the_kill_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed behind the first table, the last and one between, and repeated: the tables are those of an erasure in one go, and of a replay."""
+    """Killed behind the first table, the last or one between, and repeated: the tables are those of one go."""
     first = Ledger(tmp_path / "first")
     first.night(CASES / "C-expiry" / "logs")
     members = [row["member_id"] for row in first.rows(MEMBERS) if len(row["member_id"]) > 3]
