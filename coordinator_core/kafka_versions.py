@@ -80,6 +80,35 @@ class Since(Enum):
         KafkaVersion(4, 4),
         "offsets expire whether or not their group may be deleted with them",
     )
+    STREAMS_HAVE_STATIC_MEMBERS = (
+        KafkaVersion(4, 4),
+        "streams groups have static members, and a full one lets members in that it knows",
+    )
+    STREAMS_JOIN_SETS_ENDPOINT = (
+        KafkaVersion(4, 4),
+        "who joins a streams group says its endpoint, or that it has none; any change of it counts as news",
+    )
+    STREAMS_ENDPOINTS_NAME_OWN_PARTITIONS = (
+        KafkaVersion(4, 4),
+        "endpoints of streams members name partitions that the topic has",
+    )
+    STREAMS_TASK_OFFSETS = (
+        KafkaVersion(4, 4),
+        "heartbeats of streams groups report offsets of tasks, and are answered with how often and with the lag that "
+        "is acceptable (KIP-1071)",
+    )
+    STREAMS_STICKY_TO_CURRENT_TASKS = (
+        KafkaVersion(4, 4),
+        "the sticky assignor of streams groups goes by the tasks that members have, no longer by their last targets",
+    )
+    STREAMS_TASKS_CHANGE_ROLE = (
+        KafkaVersion(4, 4),
+        "a member of a streams group that has a task in one role takes it over in another without giving it up",
+    )
+    STREAMS_REFINED_ASSIGNMENT = (
+        KafkaVersion(4, 4),
+        "streams members move to a refined assignment: a Stable group whose member lacks a task of it gets an epoch",
+    )
     STREAMS_TOPOLOGY_BEGINS_UNVALIDATED = (
         KafkaVersion(4, 4),
         "a fresh streams group has validated topology epoch -1, not 0",

@@ -28,7 +28,7 @@ from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
 from coordinator_core.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
 from coordinator_core.java.ordered import partitions_of_record
-from coordinator_core.kafka_versions import Since
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
@@ -84,7 +84,8 @@ def update_target(
     name = assignor_name(context, group, member, updated)
     if name not in ASSIGNORS:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # asked for under other settings; a request is checked before
-    spec = group_spec(context.image, group, updated, subscription_type or subscriptions_of(group).subscription_type)
+    kind = subscription_type or subscriptions_of(group).subscription_type
+    spec = group_spec(context.image, group, updated, kind, context.config.kafka_version)
     try:
         assignment = ASSIGNORS[name](spec)
     except AssignorError as error:
@@ -151,12 +152,22 @@ def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember
 
 
 def group_spec(
-    image: MetadataImage, group: ConsumerGroup, updated: ConsumerMember, subscription_type: SubscriptionType
+    image: MetadataImage,
+    group: ConsumerGroup,
+    updated: ConsumerMember,
+    subscription_type: SubscriptionType,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> GroupSpec:
-    """The group with the member as it is now, and without the one that it replaces, in Kafka's orders."""
+    """The group with the member as it is now, and without the one that it replaces, in Kafka's orders.
+
+    Up to 4.3 that one is in the map for a while, which may grow by it.
+    """
     replaced_id = None if updated.instance_id is None else group.static_members.get(updated.instance_id)
     members: HashMap[str, MemberSpec] = HashMap(string_hash_code)
+    never_has_it = Since.STATIC_MEMBER_KEEPS_TARGET.holds_in(version)
     for other in group.members_in_table_order():
+        if never_has_it and other.member_id == replaced_id != updated.member_id:
+            continue
         members[other.member_id] = _member_spec(image, group, other, other.member_id)
     members[updated.member_id] = _member_spec(image, group, updated, replaced_id or updated.member_id)
     if replaced_id is not None and replaced_id != updated.member_id and replaced_id in members:

@@ -19,7 +19,7 @@ class UnknownSetting(CoreError):
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    """Defaults of Kafka 4.3.1 (4.4.0 has the same)."""
+    """Defaults of Kafka 4.4.0: those of 4.3.1, and some that only 4.4 reads."""
 
     group_consumer_assignment_interval_ms: int = 1000
     group_consumer_assignor_offload_enable: bool = True
@@ -40,13 +40,17 @@ class GroupCoordinatorConfig:
     group_share_initialize_retry_interval_ms: int = 30_000
     group_share_max_size: int = 200
     group_share_session_timeout_ms: int = 45_000
+    group_streams_acceptable_recovery_lag: int = 10_000
     group_streams_assignment_interval_ms: int = 1000
     group_streams_assignor_offload_enable: bool = True
     group_streams_heartbeat_interval_ms: int = 5000
     group_streams_initial_rebalance_delay_ms: int = 3000
     group_streams_max_size: int = INT32_MAX
     group_streams_num_standby_replicas: int = 0
+    group_streams_num_warmup_replicas: int = 2
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = ()
     group_streams_session_timeout_ms: int = 45_000
+    group_streams_task_offset_interval_ms: int = 60_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_check_interval_ms: int = 600_000
     offsets_retention_minutes: int = 10_080
@@ -88,5 +92,5 @@ def _value(name: str, value: Any, default: Any) -> Any:
             raise UnknownSetting(f"{name} is a number") from error
     if isinstance(default, tuple):
         parts = value if isinstance(value, list | tuple) else text.split(",")
-        return tuple(part.strip() for part in parts)
+        return tuple(part.strip() for part in parts if part.strip())
     return text

@@ -45,7 +45,7 @@ def refusal(request: Any, config: GroupCoordinatorConfig, *, api_version: int = 
     if isinstance(request, ShareGroupHeartbeatRequest):
         return refused_share_heartbeat(request)
     if isinstance(request, StreamsGroupHeartbeatRequest):
-        return refused_streams_heartbeat(request)
+        return refused_streams_heartbeat(request, config.kafka_version)
     response = CLASSIC_RESPONSES.get(type(request))
     if response is None or request.group_id:
         return None

@@ -6,6 +6,7 @@ Problems are looked for in Kafka's order; the first one is told.
 from collections.abc import Iterator
 
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
@@ -13,11 +14,13 @@ Problem = tuple[bool, str]
 """Whether it is there, and how Kafka words it."""
 
 
-def refused_heartbeat(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
+def refused_heartbeat(
+    request: StreamsGroupHeartbeatRequest, version: KafkaVersion = DEFAULT_VERSION
+) -> StreamsGroupHeartbeatResponse | None:
     """The answer to a heartbeat with which something is wrong, or None."""
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     code, text = ErrorCode.INVALID_REQUEST, None
-    for problems in (_unsupported(request), _of_ids(request), _of_joining(request) if is_joining else ()):
+    for problems in (_unsupported(request, version), _of_ids(request), _of_joining(request) if is_joining else ()):
         text = text or next((text for is_there, text in problems if is_there), None)
     if text is None and is_joining:
         code, text = ErrorCode.STREAMS_INVALID_TOPOLOGY, _invalid_topology(request)
@@ -26,12 +29,14 @@ def refused_heartbeat(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHear
     return None if text is None else StreamsGroupHeartbeatResponse(error_code=code, error_message=text)
 
 
-def _unsupported(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
+def _unsupported(request: StreamsGroupHeartbeatRequest, version: KafkaVersion) -> Iterator[Problem]:
     subtopologies = () if request.topology is None else request.topology.subtopologies
-    yield request.instance_id is not None, "Static membership is not yet supported."
-    yield request.task_offsets is not None, "TaskOffsets are not supported yet."
-    yield request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."
-    yield bool(request.warmup_tasks), "WarmupTasks are not supported yet."
+    if not Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(version):
+        yield request.instance_id is not None, "Static membership is not yet supported."
+    if not Since.STREAMS_TASK_OFFSETS.holds_in(version):
+        yield request.task_offsets is not None, "TaskOffsets are not supported yet."
+        yield request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."
+        yield bool(request.warmup_tasks), "WarmupTasks are not supported yet."
     yield (
         any(subtopology.source_topic_regex for subtopology in subtopologies),
         "Regular expressions for source topics are not supported yet.",
@@ -39,7 +44,12 @@ def _unsupported(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
 
 
 def _of_ids(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
-    for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+    for name, value in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
         yield value is not None and not value.strip(), f"{name} can't be empty."
 
 

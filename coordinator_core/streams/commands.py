@@ -10,7 +10,8 @@ adds to the records; nothing of the group changes before these are replayed:
 5. the target assignment (20, 21), where it is behind (`target`);
 6. the member's step towards its target (22; `reconciliation`).
 
-Static members are refused: Kafka 4.3 has none in streams groups yet.
+Static members are refused up to 4.3, which has none in streams groups yet. In 4.4 members move to a *refined*
+assignment, which is the target until warm-up tasks are handed out.
 
 Timers, by key: `session-timeout-<group>-<member>`, `rebalance-timeout-<group>-<member>`,
 `initial-rebalance-timeout-<group>`.
@@ -25,43 +26,50 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.operation import NOTHING, Context, Coordinator, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
+from coordinator_core.modern import NOT_VALIDATED, fresh_group
 from coordinator_core.streams.describe import describe_streams_groups
 from coordinator_core.streams.endpoints import endpoints_of
-from coordinator_core.streams.live import LiveStreamsGroup, LiveStreamsGroups
+from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroup, LiveStreamsGroups, ReportedOffsets, Targets
 from coordinator_core.streams.messages import (
     Status,
     StatusCode,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     TaskIds,
+    TaskOffset,
 )
 from coordinator_core.streams.reconciliation import reconcile
 from coordinator_core.streams.records import (
     current_assignment_record,
     group_metadata_record,
     member_metadata_record,
+    target_assignment_metadata_record,
+    target_assignment_record,
     tombstone,
     topology_record,
     topology_value,
 )
 from coordinator_core.streams.replay import topology_of
-from coordinator_core.streams.rules import StreamsGroupRules, member_of
+from coordinator_core.streams.rules import StreamsGroupRules, member_of, static_member_of
 from coordinator_core.streams.state import (
     STABLE_MEMBER,
     UNREVOKED_TASKS,
     StreamsGroup,
+    StreamsGroupState,
     StreamsMember,
     TaskAssignment,
+    TaskId,
     Tasks,
     Topology,
 )
 from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS
-from coordinator_core.streams.target import Target, update_target
+from coordinator_core.streams.target import NO_TASKS, Target, current_tasks, update_target
 from coordinator_core.streams.timers import (
     END_INITIAL_DELAY,
     EXPIRE_REBALANCE,
@@ -75,8 +83,14 @@ from coordinator_core.streams.timers import (
 from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
 from schemas.consumer_offsets import RecordType
 
-NOT_VALIDATED: Final = -1
-"""Validated topology epoch of a group whose topology does not fit the cluster."""
+LAG_FROM_VERSION: Final = 1
+"""StreamsGroupHeartbeat: from here on it has an acceptable recovery lag that counts, and MISSING_CLIENT_TAGS."""
+
+NO_LAG: Final = -1
+"""Acceptable recovery lag in an answer to who leaves."""
+
+RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
+"""Name of the assignment config with the tags by which standby tasks are spread."""
 
 Owned = tuple[TaskIds, ...] | None
 
@@ -93,6 +107,12 @@ class _Heartbeat:
     """Whether the records of the group are in the log; `live` is of this request alone where they are not."""
     records: list[CoordinatorRecord] = field(default_factory=list)
     status: list[Status] = field(default_factory=list)
+    replaced_id: str | None = None
+    """The static member whose place the member takes."""
+
+    def follows(self, rule: Since) -> bool:
+        """Whether the coordinator is of a release with this rule."""
+        return rule.holds_in(self.context.config.kafka_version)
 
     @property
     def is_joining(self) -> bool:
@@ -105,38 +125,101 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
         return _leave(context, request)
     beat = _begin(context, request)
     group, live = beat.group, beat.live
-    if request.instance_id is not None:
-        # Kafka throws UnsupportedOperationException.
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
-    member = _member(beat)
+    member = _member(beat) if request.instance_id is None else _static_member(beat, request.instance_id)
     updated = _updated_member(beat, member)
     if updated is not member:
         beat.records.append(member_metadata_record(group.group_id, updated))
+    is_member_news = updated is not member and (request.instance_id is None or _is_other_for_tasks(member, updated))
     topology = _topology(beat)
     _tell_stale_topology(beat, updated)
     metadata_hash, configured = _configure(beat, topology)
     validated_epoch = _validate_tasks(beat, topology, configured)
+    _keep_task_offsets(beat)
     configs = _assignment_configs(context, group.group_id)
     group_epoch = group.group_epoch
-    if (
-        updated is not member
+    must_assign = (
+        is_member_news
         or metadata_hash != group.metadata_hash
         or validated_epoch != group.validated_topology_epoch
         or configs != group.last_assignment_configs
-    ):
+    )
+    refined = None
+    if not must_assign and beat.follows(Since.STREAMS_REFINED_ASSIGNMENT) and group.state == StreamsGroupState.STABLE:
+        refined = _refined(group.target_assignment)
+    is_refined_anew = refined is not None and refined.get(member.member_id, NO_TASKS) != current_tasks(updated)
+    if must_assign or is_refined_anew:
         group_epoch += 1
-        beat.records.append(group_metadata_record(group.group_id, group_epoch, metadata_hash, validated_epoch, configs))
+        beat.records.append(group_metadata_record(group, group_epoch, metadata_hash, validated_epoch, configs))
         live.trust_metadata(context.now_ms, group_epoch)
     if not group.members:
         start_initial_delay(context, group.group_id)
-    target = update_target(context, group, group_epoch, updated, configured, beat.records, configs)
+    target = update_target(
+        context,
+        group,
+        group_epoch,
+        updated,
+        configured,
+        beat.records,
+        configs,
+        replaced_id=beat.replaced_id,
+        keep_targets=is_refined_anew,
+    )
     if target.status is not None:
         beat.status.append(target.status)
+    if beat.follows(Since.STREAMS_REFINED_ASSIGNMENT):
+        target = target._replace(targets=_refined_of_epoch(beat, target, refined))
     updated = _reconcile(beat, updated, target)
     schedule_session(context, group.group_id, request.member_id)
     if request.shutdown_application:
         live.request_shutdown(group, request.member_id)
     return Result(tuple(beat.records), _response(beat, member, updated, configured))
+
+
+def _refined(targets: Targets) -> Targets:
+    """The assignment that members move to on their way to the target (AssignmentRefiner.refine).
+
+    Kafka 4.4 has the place for warm-up tasks, and hands out none: it is the target.
+    """
+    return targets
+
+
+def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
+    """The refined assignment, which is made once an epoch unless it was to be made `refined` anew."""
+    epoch, kept = beat.live.refined
+    if refined is None and epoch == target.assignment_epoch:
+        return kept
+    made = _refined(target.targets) if refined is None else refined
+    if beat.context.group_setting(beat.group.group_id, "streams_num_warmup_replicas") > 0:
+        beat.live.refined = (target.assignment_epoch, made)
+    return made
+
+
+def _keep_task_offsets(beat: _Heartbeat) -> None:
+    """What the member reports of its tasks; a list that it leaves out is as it was (MemberTaskOffsets.update)."""
+    request, known = beat.request, beat.live.task_offsets
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return
+    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+        return
+    before = known.get(request.member_id, NO_OFFSETS)
+    known[request.member_id] = ReportedOffsets(
+        before.positions if request.task_offsets is None else _offsets_by_task(request.task_offsets),
+        before.ends if request.task_end_offsets is None else _offsets_by_task(request.task_end_offsets),
+    )
+
+
+def _offsets_by_task(offsets: tuple[TaskOffset, ...]) -> dict[TaskId, int]:
+    by_task: dict[TaskId, int] = {}
+    for reported in offsets:
+        task = (reported.subtopology_id, reported.partition)
+        if task in by_task:
+            text = (
+                f"Task offsets contain a duplicate entry for subtopology {reported.subtopology_id} and partition "
+                f"{reported.partition}."
+            )
+            raise Refused(ErrorCode.INVALID_REQUEST, text)
+        by_task[task] = reported.offset
+    return by_task
 
 
 # --- the member ---
@@ -148,7 +231,7 @@ def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbea
     group = context.group(group_id)
     if isinstance(group, StreamsGroup):
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            _check_not_full(context, group)
+            _check_not_full(context, group, request)
         return _Heartbeat(context, request, group, groups.get(group), is_persisted=True)
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if group is None and not is_joining:
@@ -159,15 +242,18 @@ def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbea
             raise _not_a_streams_group(group_id)
         records = context.coordinator.rules_of(group).tombstones(context, group)
     groups.drop(group_id)
-    new_group = StreamsGroup(group_id)
-    _check_not_full(context, new_group)
+    new_group = fresh_group(StreamsGroup, group_id, context.config.kafka_version)
+    _check_not_full(context, new_group, request)
     return _Heartbeat(context, request, new_group, LiveStreamsGroup(), is_persisted=False, records=[*records])
 
 
-def _check_not_full(context: Context, group: StreamsGroup) -> None:
-    """Also members which are there already find no room when they join again."""
+def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
+    """Up to 4.3 also members which are there already find no room when they join again."""
     size_max = context.config.group_streams_max_size
-    if len(group.members) >= size_max:
+    is_known = Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version) and (
+        request.instance_id in group.static_members or request.member_id in group.members
+    )
+    if len(group.members) >= size_max and not is_known:
         text = f"The streams group has reached its maximum capacity of {size_max} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
@@ -176,11 +262,68 @@ def _member(beat: _Heartbeat) -> StreamsMember:
     """The member as it is, or a new one. An epoch before the last one passes where the answer to it may be lost."""
     request = beat.request
     if beat.is_joining:
-        known = beat.group.members.get(request.member_id)
-        return _new_member(request.member_id) if known is None else known
+        return _known_or_new_member(beat)
     member = member_of(beat.group, request.member_id)
-    if request.member_epoch == member.member_epoch:
+    _check_member_epoch(request, member)
+    return member
+
+
+def _known_or_new_member(beat: _Heartbeat) -> StreamsMember:
+    known = beat.group.members.get(beat.request.member_id)
+    return _new_member(beat.request.member_id) if known is None else known
+
+
+def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
+    """The member with this instance id, or a new one; who joins takes the place of one that is away."""
+    if not beat.follows(Since.STREAMS_HAVE_STATIC_MEMBERS):
+        # Kafka throws UnsupportedOperationException.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
+    group, member_id = beat.group, beat.request.member_id
+    existing_id = group.static_members.get(instance_id)
+    if existing_id is not None and existing_id != member_id:
+        beat.replaced_id = existing_id
+        beat.live.relabel_refined(existing_id, member_id)
+    if not beat.is_joining:
+        member = static_member_of(group, member_id, instance_id)
+        _check_member_epoch(beat.request, member)
         return member
+    if existing_id is None:
+        return _known_or_new_member(beat)
+    existing = group.members[existing_id]
+    if existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {existing_id} member."
+        )
+        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+    member = replace(
+        existing,
+        member_id=member_id,
+        member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+        previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+    )
+    group_id, target = group.group_id, group.target_assignment.get(existing_id, NO_TASKS)
+    beat.records += _member_tombstones(group_id, existing_id)
+    beat.records.append(member_metadata_record(group_id, member))
+    beat.records.append(target_assignment_record(group_id, member_id, target))
+    beat.records.append(current_assignment_record(group_id, member))
+    return member
+
+
+def _is_other_for_tasks(member: StreamsMember, updated: StreamsMember) -> bool:
+    """Whether a static member changed in what its tasks hang on (hasEpochRelevantMemberConfigChanged)."""
+    return (
+        member.topology_epoch != updated.topology_epoch
+        or member.rack_id != updated.rack_id
+        or member.client_tags != updated.client_tags
+        or member.process_id != updated.process_id
+    )
+
+
+def _check_member_epoch(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> None:
+    """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch."""
+    if request.member_epoch == member.member_epoch:
+        return
     size = "greater"
     if request.member_epoch < member.member_epoch:
         if (
@@ -189,7 +332,7 @@ def _member(beat: _Heartbeat) -> StreamsMember:
             and _has_all(member.standby, request.standby_tasks)
             and _has_all(member.warmup, request.warmup_tasks)
         ):
-            return member
+            return
         size = "smaller"
     raise Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -216,6 +359,7 @@ def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
     """The member with what it says of itself; the same object where that is nothing new."""
     request, client = beat.request, beat.context.client
     said: dict[str, Any] = {
+        "instance_id": request.instance_id,
         "client_id": client.client_id,
         "client_host": client.client_host,
         "rack_id": request.rack_id,
@@ -227,7 +371,10 @@ def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
         if request.user_endpoint is None
         else (request.user_endpoint.host, request.user_endpoint.port),
     }
+    endpoint = said["user_endpoint"]
     changes = {name: value for name, value in said.items() if value is not None and value != getattr(member, name)}
+    if beat.is_joining and endpoint is None and member.user_endpoint and beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+        changes["user_endpoint"] = None
     return replace(member, **changes) if changes else member
 
 
@@ -301,7 +448,11 @@ def _check_tasks(tasks: TaskIds, subtopology: ConfiguredSubtopology | None) -> N
 
 
 def _assignment_configs(context: Context, group_id: str) -> dict[str, str]:
-    return {NUM_STANDBY_REPLICAS: str(context.group_setting(group_id, "streams_num_standby_replicas"))}
+    configs = {NUM_STANDBY_REPLICAS: str(context.group_setting(group_id, "streams_num_standby_replicas"))}
+    tags = context.config.group_streams_rack_aware_assignment_tags
+    if tags and Since.STREAMS_TASK_OFFSETS.holds_in(context.config.kafka_version):
+        configs[RACK_AWARE_TAGS] = ",".join(tags)
+    return configs
 
 
 # --- the member's step, and the answer ---
@@ -312,7 +463,14 @@ def _reconcile(beat: _Heartbeat, member: StreamsMember, target: Target) -> Strea
     if member.is_reconciled_to(target.assignment_epoch):
         return member
     group_id = beat.group.group_id
-    moved = reconcile(member, target.assignment_epoch, target.tasks, beat.group.processes, _owned(beat.request))
+    moved = reconcile(
+        member,
+        target.assignment_epoch,
+        target.of(member.member_id),
+        beat.group.processes,
+        _owned(beat.request),
+        beat.context.config.kafka_version,
+    )
     if moved == member:
         return member
     beat.records.append(current_assignment_record(group_id, moved))
@@ -342,13 +500,25 @@ def _response(
         updated.active != member.active or updated.standby != member.standby or updated.warmup != member.warmup
     )
     active = standby = warmup = None
+    has_endpoint = updated.user_endpoint is not None
+    has_endpoint_news = (beat.is_joining or has_new_tasks) and has_endpoint
+    if beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+        has_endpoint_news = updated.user_endpoint != member.user_endpoint or (has_new_tasks and has_endpoint)
     if beat.is_joining or has_new_tasks:
         active, standby, warmup = map(_task_ids, (updated.active, updated.standby, updated.warmup))
+    if beat.is_joining or has_new_tasks or has_endpoint_news:
         live.endpoints.pop(updated.member_id, None)
-        live.endpoint_information_epoch += updated.user_endpoint is not None
+    live.endpoint_information_epoch += has_endpoint_news
     endpoints = None
     if live.endpoint_information_epoch != request.endpoint_information_epoch:
-        endpoints = endpoints_of(group, live, updated, beat.context.image)
+        endpoints = endpoints_of(
+            group,
+            live,
+            updated,
+            beat.context.image,
+            replaced_id=beat.replaced_id,
+            version=beat.context.config.kafka_version,
+        )
     if configured.problem is not None:
         beat.status.append(configured.problem)
     if live.shutdown_request_member_id is not None:
@@ -357,11 +527,21 @@ def _response(
             "shutdown for the entire application."
         )
         beat.status.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
+    missing_tags = _missing_tags(beat, updated)
+    if missing_tags:
+        detail = (
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing_tags)}]. Configure "
+            "them via 'client.tag.<tagKey>' in your Streams config."
+        )
+        beat.status.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
+    lag, interval_ms = _task_offset_settings(beat)
     is_known = beat.is_persisted or beat.context.group(group.group_id) is not None
     return StreamsGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=beat.context.group_setting(group.group_id, "streams_heartbeat_interval_ms"),
+        acceptable_recovery_lag=lag,
+        task_offset_interval_ms=interval_ms,
         status=tuple(beat.status),
         active_tasks=active,
         standby_tasks=standby,
@@ -370,6 +550,24 @@ def _response(
         partitions_by_user_endpoint=endpoints,
         creatable_topics=configured.creatable_topics,
     )
+
+
+def _missing_tags(beat: _Heartbeat, member: StreamsMember) -> list[str]:
+    """Tags by which standby tasks are spread, and which the member does not have; version 0 has no word for that."""
+    if beat.context.api_version < LAG_FROM_VERSION:
+        return []
+    wanted = _assignment_configs(beat.context, beat.group.group_id).get(RACK_AWARE_TAGS, "")
+    return [tag for tag in wanted.split(",") if tag and tag not in member.client_tags]
+
+
+def _task_offset_settings(beat: _Heartbeat) -> tuple[int, int]:
+    """(Acceptable recovery lag, interval at which members report offsets of their tasks)."""
+    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+        return 0, 0
+    context, group_id = beat.context, beat.group.group_id
+    lag = context.group_setting(group_id, "streams_acceptable_recovery_lag")
+    interval_ms = context.group_setting(group_id, "streams_task_offset_interval_ms")
+    return (lag if context.api_version >= LAG_FROM_VERSION else 0), interval_ms
 
 
 def _task_ids(tasks: Mapping[str, Iterable[int]]) -> tuple[TaskIds, ...]:
@@ -387,33 +585,61 @@ def _leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
         raise _not_a_streams_group(request.group_id)
     if request.shutdown_application:
         context.live(LiveStreamsGroups).get(group).request_shutdown(group, request.member_id)
-    if request.instance_id is not None:
+    has_lag = Since.STREAMS_TASK_OFFSETS.holds_in(context.config.kafka_version)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        acceptable_recovery_lag=NO_LAG if has_lag and context.api_version >= LAG_FROM_VERSION else 0,
+    )
+    if request.instance_id is None:
+        return _fence(context, group, member_of(group, request.member_id), response)
+    if not Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version):
         # Kafka throws UnsupportedOperationException.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported in streams groups.")
-    member = member_of(group, request.member_id)
-    response = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    return _fence(context, group, member, response)
+    member = static_member_of(group, request.member_id, request.instance_id)
+    if request.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        return _fence(context, group, member, response)
+    away = replace(
+        member,
+        member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+        active={subtopology_id: dict.fromkeys(epochs, 0) for subtopology_id, epochs in member.active.items()},
+        active_pending_revocation={},
+        standby_pending_revocation={},
+        warmup_pending_revocation={},
+    )
+    return Result((current_assignment_record(group.group_id, away),), response)
 
 
 def _fence(
     context: Context, group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse | None = None
 ) -> Result:
     """A member goes, and the others get its tasks (streamsGroupFenceMember)."""
-    group_id, key = group.group_id, {"group_id": group.group_id, "member_id": member.member_id}
-    records = (
-        tombstone(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, **key),
-        tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, **key),
-        tombstone(RecordType.STREAMS_GROUP_MEMBER_METADATA, **key),
+    group_id, group_epoch = group.group_id, group.group_epoch + 1
+    records = [
+        *_member_tombstones(group_id, member.member_id),
         group_metadata_record(
-            group_id,
-            group.group_epoch + 1,
+            group,
+            group_epoch,
             group.metadata_hash,
             group.validated_topology_epoch,
             group.last_assignment_configs,
         ),
-    )
+    ]
+    is_last = len(group.members) == 1
+    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
+        records.append(target_assignment_metadata_record(group_id, group_epoch, 0))
     cancel_member(context, group_id, member.member_id)
-    return Result(records, response)
+    context.live(LiveStreamsGroups).get(group).task_offsets.pop(member.member_id, None)
+    return Result(tuple(records), response)
+
+
+def _member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    key = {"group_id": group_id, "member_id": member_id}
+    return [
+        tombstone(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, **key),
+        tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, **key),
+        tombstone(RecordType.STREAMS_GROUP_MEMBER_METADATA, **key),
+    ]
 
 
 def _expire_session(context: Context, group_id: str, member_id: str) -> Result:

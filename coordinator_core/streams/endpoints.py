@@ -8,26 +8,39 @@ from collections.abc import Iterable, Mapping
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.java.hash_codes import integer_hash_code
 from coordinator_core.java.hash_map import in_hash_order
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.streams.live import LiveStreamsGroup
 from coordinator_core.streams.messages import Endpoint, EndpointToPartitions, EndpointTopicPartition
-from coordinator_core.streams.state import StreamsGroup, StreamsMember
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, Tasks
 from coordinator_core.streams.topology import ConfiguredSubtopology
 
 
 def endpoints_of(
-    group: StreamsGroup, live: LiveStreamsGroup, updated: StreamsMember, image: MetadataImage
+    group: StreamsGroup,
+    live: LiveStreamsGroup,
+    updated: StreamsMember,
+    image: MetadataImage,
+    *,
+    replaced_id: str | None = None,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> tuple[EndpointToPartitions, ...]:
-    """All members with an endpoint; the one which asks as it is going to be.
+    """All members with an endpoint; the one which asks as it is going to be, in the place of the static member that it
+    replaces.
 
     Where the topology does not fit the cluster nothing can be said, and the answer is empty. Kafka fails there with a
     NoSuchElementException, so that the member is told UNKNOWN_SERVER_ERROR.
     """
-    others = (member for member in group.members_in_table_order() if member.member_id != updated.member_id)
-    found = (_endpoint(live, member, image) for member in (*others, updated) if member.user_endpoint is not None)
+    is_other = {updated.member_id, replaced_id}.isdisjoint
+    others = (member for member in group.members_in_table_order() if is_other({member.member_id}))
+    found = (
+        _endpoint(live, member, image, version) for member in (*others, updated) if member.user_endpoint is not None
+    )
     return tuple(endpoint for endpoint in found if endpoint is not None)
 
 
-def _endpoint(live: LiveStreamsGroup, member: StreamsMember, image: MetadataImage) -> EndpointToPartitions | None:
+def _endpoint(
+    live: LiveStreamsGroup, member: StreamsMember, image: MetadataImage, version: KafkaVersion
+) -> EndpointToPartitions | None:
     known = live.endpoints.get(member.member_id)
     if known is not None and known[0] is member:
         return known[1]
@@ -37,18 +50,33 @@ def _endpoint(live: LiveStreamsGroup, member: StreamsMember, image: MetadataImag
     host, port = member.user_endpoint
     endpoint = EndpointToPartitions(
         Endpoint(host, port),
-        _partitions(member.active, configured.subtopologies, image),
-        _partitions(member.standby, configured.subtopologies, image),
+        _partitions(member.active, configured.subtopologies, image, version),
+        _partitions(_copies(member, version), configured.subtopologies, image, version),
     )
     live.endpoints[member.member_id] = (member, endpoint)
     return endpoint
 
 
+def _copies(member: StreamsMember, version: KafkaVersion) -> Tasks:
+    """Tasks of which the member has a copy beside the active one."""
+    if not Since.STREAMS_TASK_OFFSETS.holds_in(version):
+        return member.standby
+    return {
+        subtopology_id: (*member.standby.get(subtopology_id, ()), *member.warmup.get(subtopology_id, ()))
+        for subtopology_id in {**member.standby, **member.warmup}
+    }
+
+
 def _partitions(
-    tasks: Mapping[str, Iterable[int]], subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
+    tasks: Mapping[str, Iterable[int]],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    image: MetadataImage,
+    version: KafkaVersion,
 ) -> tuple[EndpointTopicPartition, ...]:
-    """Input topics of the tasks. Of a topic with fewer partitions than there are tasks, only its first are named."""
+    """Input topics of the tasks, with the partitions that they have. Up to 4.3 a topic with fewer partitions than there
+    are tasks gets the first of the tasks' numbers, be they its own or not."""
     found = []
+    are_own = Since.STREAMS_ENDPOINTS_NAME_OWN_PARTITIONS.holds_in(version)
     for subtopology_id, numbers in tasks.items():
         configured = subtopologies.get(subtopology_id)
         partitions = sorted(numbers)
@@ -57,6 +85,11 @@ def _partitions(
             if known is None:
                 continue
             count = known.partition_count
+            if are_own:
+                own = tuple(partition for partition in partitions if partition < count)
+                if own:
+                    found.append(EndpointTopicPartition(topic, own))
+                continue
             named = partitions[:count] if count < len(partitions) else in_hash_order(partitions, integer_hash_code)
             found.append(EndpointTopicPartition(topic, tuple(named)))
     return tuple(found)

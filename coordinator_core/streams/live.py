@@ -4,18 +4,36 @@ Kafka's object of a group is made by its first record. What the heartbeat that w
 an object of its own, which is gone then: the group's second heartbeat finds it out once more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from immutables import Map
 
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.streams.messages import EndpointToPartitions
-from coordinator_core.streams.state import StreamsGroup, StreamsMember, Topology
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, TaskId, Topology
 from coordinator_core.streams.topology import ConfiguredTopology
 
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 """Until when a hash of topic metadata is trusted; a change of one of the topics ends that at once."""
+
+
+Targets = Mapping[str, TaskAssignment]
+"""Member id -> tasks."""
+OffsetsOfTasks = Mapping[TaskId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOffsets:
+    """Offsets of tasks as a member reported them last (MemberTaskOffsets)."""
+
+    positions: OffsetsOfTasks = field(default_factory=dict)
+    ends: OffsetsOfTasks = field(default_factory=dict)
+
+
+NO_OFFSETS: Final = ReportedOffsets()
 
 
 @dataclass(slots=True)
@@ -33,6 +51,10 @@ class LiveStreamsGroup:
     endpoint_information_epoch: int = 0
     endpoints: dict[str, tuple[StreamsMember, EndpointToPartitions]] = field(default_factory=dict)
     """Member id -> what was made of the member; good as long as the member is this object."""
+    refined: tuple[int, Targets] = (-1, {})
+    """Assignment epoch, and the assignment that members move to in it (StreamsGroup.RefinedAssignment)."""
+    task_offsets: dict[str, ReportedOffsets] = field(default_factory=dict)
+    """Member id -> what it reported."""
     required_topics: tuple[Topology | None, frozenset[str]] = (None, frozenset())
     hash_of: tuple[MetadataImage | None, Topology | None, int] = (None, None, 0)
 
@@ -40,6 +62,13 @@ class LiveStreamsGroup:
         """A topology was held against the cluster."""
         self.configured_topology = configured
         self.endpoints.clear()
+
+    def relabel_refined(self, old_id: str, new_id: str) -> None:
+        """A static member comes under another id. Kafka does so before it knows whether it may."""
+        epoch, targets = self.refined
+        if old_id in targets:
+            others = {member_id: target for member_id, target in targets.items() if member_id != old_id}
+            self.refined = (epoch, {**others, new_id: targets[old_id]})
 
     def has_metadata_expired(self, now_ms: int, group_epoch: int) -> bool:
         """Whether topics have to be looked at again."""

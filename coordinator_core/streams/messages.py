@@ -21,6 +21,8 @@ class StatusCode(IntEnum):
     """A member asks all others to shut down."""
     ASSIGNMENT_DELAYED = 5
     """The group waits for others to come, or for the assignment interval."""
+    MISSING_CLIENT_TAGS = 6
+    """The member lacks tags by which standby tasks are spread (version 1 of the heartbeat)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class StreamsGroupHeartbeatRequest:
     client_tags: tuple[KeyValue, ...] | None = None
     task_offsets: tuple[TaskOffset, ...] | None = None
     task_end_offsets: tuple[TaskOffset, ...] | None = None
-    """Both are for warm-up tasks, which Kafka 4.3 has not yet: a request with them is refused."""
+    """Both are for warm-up tasks, which Kafka 4.3 has not yet: it refuses a request with them."""
     shutdown_application: bool = False
 
 
@@ -179,6 +181,7 @@ class StreamsGroupHeartbeatResponse:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     acceptable_recovery_lag: int = 0
+    """Version 0 has a field of this name that nobody fills."""
     task_offset_interval_ms: int = 0
     status: tuple[Status, ...] | None = ()
     active_tasks: tuple[TaskIds, ...] | None = None

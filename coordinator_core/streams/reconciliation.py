@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.streams.state import (
     STABLE_MEMBER,
     UNKNOWN_STATE,
@@ -23,6 +24,7 @@ from coordinator_core.streams.state import (
     UNREVOKED_TASKS,
     StreamsMember,
     TaskAssignment,
+    TaskId,
     TaskProcesses,
     Tasks,
 )
@@ -56,6 +58,7 @@ def reconcile(
     target: TaskAssignment,
     processes: TaskProcesses,
     owned: TaskAssignment | None,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> StreamsMember:
     """The member's next step towards its target; the member itself where it cannot move.
 
@@ -63,7 +66,7 @@ def reconcile(
     which a later Kafka wrote, unless it has nothing.
     """
     epoch = _epoch_while_moving(member, assignment_epoch, owned)
-    return member if epoch is None else _next(member, epoch, assignment_epoch, target, processes, owned)
+    return member if epoch is None else _next(member, epoch, assignment_epoch, target, processes, owned, version)
 
 
 def _epoch_while_moving(member: StreamsMember, assignment_epoch: int, owned: TaskAssignment | None) -> int | None:
@@ -91,28 +94,57 @@ def _next(
     target: TaskAssignment,
     processes: TaskProcesses,
     owned: TaskAssignment | None,
+    version: KafkaVersion,
 ) -> StreamsMember:
     process_id = member.process_id
+    change_role = Since.STREAMS_TASKS_CHANGE_ROLE.holds_in(version)
 
-    def holds_copy(subtopology_id: str, partition: int) -> bool:
-        task = (subtopology_id, partition)
-        return process_id in processes.standby.get(task, NO_PROCESSES) or process_id in processes.warmup.get(
-            task, NO_PROCESSES
-        )
+    def holds(holders: Mapping[TaskId, frozenset[str]], own: Tasks, subtopology_id: str, partition: int) -> bool:
+        """Whether the process has the copy; the member's own does not count where it can change its role."""
+        is_own = change_role and partition in own.get(subtopology_id, ())
+        return process_id in holders.get((subtopology_id, partition), NO_PROCESSES) and not is_own
 
     def is_unreleased_active(subtopology_id: str, partition: int) -> bool:
-        return (subtopology_id, partition) in processes.active or holds_copy(subtopology_id, partition)
+        return (
+            (subtopology_id, partition) in processes.active
+            or holds(processes.standby, member.standby, subtopology_id, partition)
+            or holds(processes.warmup, member.warmup, subtopology_id, partition)
+        )
 
-    def is_unreleased_copy(subtopology_id: str, partition: int) -> bool:
-        return processes.active.get((subtopology_id, partition)) == process_id or holds_copy(subtopology_id, partition)
+    def is_unreleased_standby(subtopology_id: str, partition: int) -> bool:
+        is_own = change_role and partition in member.active.get(subtopology_id, ())
+        return (
+            (processes.active.get((subtopology_id, partition)) == process_id and not is_own)
+            or holds(processes.standby, {}, subtopology_id, partition)
+            or holds(processes.warmup, member.warmup, subtopology_id, partition)
+        )
+
+    def is_unreleased_warmup(subtopology_id: str, partition: int) -> bool:
+        return (
+            processes.active.get((subtopology_id, partition)) == process_id
+            or holds(processes.standby, member.standby, subtopology_id, partition)
+            or holds(processes.warmup, {}, subtopology_id, partition)
+        )
 
     active = _difference(member.active, target.active, assignment_epoch, is_unreleased_active)
-    standby = _difference(_numbered(member.standby), target.standby, 0, is_unreleased_copy)
-    warmup = _difference(_numbered(member.warmup), target.warmup, 0, is_unreleased_copy)
+    standby = _difference(_numbered(member.standby), target.standby, 0, is_unreleased_standby)
+    warmup = _difference(_numbered(member.warmup), target.warmup, 0, is_unreleased_warmup)
     kinds = (active, standby, warmup)
+    if change_role:
+        _grant_other_role(member.active, None, standby)
+        _grant_other_role(_numbered(member.standby), standby, warmup)
+        _grant_other_role(_numbered(member.warmup), warmup, standby)
+        for own, kind in ((member.standby, standby), (member.warmup, warmup)):
+            for subtopology_id, partition in _promoted(own, target):
+                _take_out(kind.revoked, subtopology_id, partition)
     revoked = TaskAssignment(_plain(active.revoked), _plain(standby.revoked), _plain(warmup.revoked))
-    has_revoked = any(kind.revoked for kind in kinds)
-    if has_revoked and (owned is None or _has_any(owned, revoked)):
+    must_revoke = any(kind.revoked for kind in kinds) and (owned is None or _has_any(owned, revoked))
+    if change_role:
+        for own, kind in ((member.standby, standby), (member.warmup, warmup)):
+            for subtopology_id, partition in _promoted(own, target):
+                if must_revoke or partition not in active.free.get(subtopology_id, {}):
+                    kind.kept.setdefault(subtopology_id, {})[partition] = 0
+    if must_revoke:
         return replace(
             member,
             state=UNREVOKED_TASKS,
@@ -156,6 +188,35 @@ def _difference(
         _put(found.revoked, subtopology_id, {number: has[number] for number in has if number not in wanted})
         _put(found.free, subtopology_id, dict.fromkeys(released, epoch))
     return found
+
+
+def _grant_other_role(own: ActiveTasks, was: _Difference | None, becomes: _Difference) -> None:
+    """Tasks of one kind that the member is to have as another kind are that at once; nobody else need give them up."""
+    for subtopology_id, partitions in own.items():
+        for partition in partitions:
+            if partition in becomes.free.get(subtopology_id, {}):
+                _take_out(becomes.free, subtopology_id, partition)
+                becomes.kept.setdefault(subtopology_id, {})[partition] = 0
+                if was is not None:
+                    _take_out(was.revoked, subtopology_id, partition)
+
+
+def _promoted(own: Tasks, target: TaskAssignment) -> list[tuple[str, int]]:
+    """Copies that the member is to have as active tasks: it keeps them until it has."""
+    return [
+        (subtopology_id, partition)
+        for subtopology_id, partitions in own.items()
+        for partition in partitions
+        if partition in target.active.get(subtopology_id, ())
+    ]
+
+
+def _take_out(tasks: dict[str, dict[int, int]], subtopology_id: str, partition: int) -> None:
+    partitions = tasks.get(subtopology_id)
+    if partitions is not None and partition in partitions:
+        del partitions[partition]
+        if not partitions:
+            del tasks[subtopology_id]
 
 
 def _put(tasks: dict[str, dict[int, int]], subtopology_id: str, partitions: dict[int, int]) -> None:

@@ -9,16 +9,20 @@ from coordinator_core.codec import Struct, make
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
-from coordinator_core.streams.state import StreamsMember, TaskAssignment, Tasks
+from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets import streams as schema
 from schemas.registry import REGISTRY
 
 
 def group_metadata_record(
-    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, assignment_configs: Mapping[str, str]
+    group: StreamsGroup,
+    epoch: int,
+    metadata_hash: int,
+    validated_topology_epoch: int,
+    assignment_configs: Mapping[str, str],
 ) -> CoordinatorRecord:
-    """StreamsGroupMetadata (17): the group epoch, and what it was made of."""
+    """StreamsGroupMetadata (17): the group epoch, and what it was made of. Epochs of descriptions stay the group's."""
     value = make(
         schema.STREAMS_GROUP_METADATA_VALUE,
         epoch=epoch,
@@ -28,8 +32,10 @@ def group_metadata_record(
             make(schema.LAST_ASSIGNMENT_CONFIG, key=key, value=assignment_configs[key])
             for key in sorted(assignment_configs, key=string_order)
         ],
+        stored_description_topology_epoch=group.stored_description_topology_epoch,
+        failed_description_topology_epoch=group.failed_description_topology_epoch,
     )
-    return _record(RecordType.STREAMS_GROUP_METADATA, value, group_id=group_id)
+    return _record(RecordType.STREAMS_GROUP_METADATA, value, group_id=group.group_id)
 
 
 def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:

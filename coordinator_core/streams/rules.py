@@ -24,6 +24,17 @@ def member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
     return member
 
 
+def static_member_of(group: StreamsGroup, member_id: str, instance_id: str) -> StreamsMember:
+    """The member with both ids; raises Refused (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    existing_id = group.static_members.get(instance_id)
+    if existing_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if existing_id != member_id:
+        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing_id}."
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, text)
+    return group.members[existing_id]
+
+
 class StreamsGroupRules:
     """See GroupRules."""
 

@@ -11,6 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from coordinator_core.java.hash_codes import string_hash_code, string_order
 from coordinator_core.java.hash_map import HashMap
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.streams.state import TaskAssignment, TaskId
 
 NUM_STANDBY_REPLICAS: Final = "num.standby.replicas"
@@ -20,11 +21,14 @@ T = TypeVar("T")
 
 
 class MemberSpec(NamedTuple):
-    """A member as the assignor sees it: its process, and the target it has had."""
+    """A member as the assignor sees it: its process, and what it has had."""
 
     member_id: str
     process_id: str
-    target: TaskAssignment
+    tasks: TaskAssignment
+    """Its last target, from 4.4 on its current tasks."""
+    offsets: Mapping[TaskId, int] = {}
+    """What it reported of tasks: whose state it has, and how much of it."""
 
 
 class SubtopologySpec(NamedTuple):
@@ -35,14 +39,17 @@ class SubtopologySpec(NamedTuple):
 
 
 def assign_tasks(
-    members: Iterable[MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_count: int
+    members: Iterable[MemberSpec],
+    subtopologies: Mapping[str, SubtopologySpec],
+    standby_count: int,
+    version: KafkaVersion = DEFAULT_VERSION,
 ) -> dict[str, TaskAssignment]:
     """New targets by member id. `members` come in the order of Kafka's map of them, one at least.
 
     `standby_count` is how many copies of each stateful task are kept beside the active one; there may be fewer where
-    there are not as many processes. Warm-up tasks are never assigned: Kafka 4.3 has none yet.
+    there are not as many processes. Warm-up tasks are never assigned.
     """
-    assignor = _Assignor(list(members), subtopologies, standby_count)
+    assignor = _Assignor(list(members), subtopologies, standby_count, version)
     assignor.assign_active()
     assignor.assign_standby()
     return assignor.targets()
@@ -128,6 +135,19 @@ class _Process:
         return self.task_counts[member_id]
 
 
+class _Copy(NamedTuple):
+    """A member that may have the state of a task on its disk."""
+
+    member_id: str
+    is_standby: bool
+    offset: int
+
+
+def _by_use(copy: _Copy) -> tuple[bool, int]:
+    """Standby tasks first, then the one that is further."""
+    return not copy.is_standby, -copy.offset
+
+
 class _Share:
     """How many tasks each member may have: what is left is shared anew whenever a member is full."""
 
@@ -148,8 +168,13 @@ class _Share:
 
 class _Assignor:
     def __init__(
-        self, members: list[MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_count: int
+        self,
+        members: list[MemberSpec],
+        subtopologies: Mapping[str, SubtopologySpec],
+        standby_count: int,
+        version: KafkaVersion,
     ) -> None:
+        self._goes_by_tasks = Since.STREAMS_STICKY_TO_CURRENT_TASKS.holds_in(version)
         self._members = members
         self._standby_count = standby_count
         self._active = [(name, number) for name, spec in subtopologies.items() for number in range(spec.task_count)]
@@ -164,19 +189,31 @@ class _Assignor:
         self._had_standby: dict[TaskId, list[str]] = defaultdict(list)
         self._new_active: dict[str, list[TaskId]] = defaultdict(list)
         self._new_standby: dict[str, list[TaskId]] = defaultdict(list)
+        self._copies: dict[TaskId, list[_Copy]] = defaultdict(list)
         for member in members:
             self._take_member(member)
+        for task, copies in self._copies.items():
+            self._had_standby[task] = [copy.member_id for copy in sorted(copies, key=_by_use)]
 
     def _take_member(self, member: MemberSpec) -> None:
-        if member.process_id not in self._processes:
+        if self._goes_by_tasks:
+            self._processes.compute_if_absent(member.process_id, _Process)
+        elif member.process_id not in self._processes:
             self._processes[member.process_id] = _Process()
         process = self._processes[member.process_id]
         process.add_member(member.member_id)
         self._process_of[member.member_id] = process
-        for task in _task_ids(member.target.active):
+        for task in _task_ids(member.tasks.active):
             self._had_active[task] = member.member_id
-        for task in _task_ids(member.target.standby):
-            self._had_standby[task].append(member.member_id)
+        had_standby = list(_task_ids(member.tasks.standby))
+        if not self._goes_by_tasks:
+            for task in had_standby:
+                self._had_standby[task].append(member.member_id)
+            return
+        for task in had_standby:
+            self._copies[task].append(_Copy(member.member_id, True, member.offsets.get(task, 0)))
+        for task in member.offsets.keys() - had_standby:
+            self._copies[task].append(_Copy(member.member_id, False, member.offsets[task]))
 
     def targets(self) -> dict[str, TaskAssignment]:
         """What each member got."""
@@ -267,10 +304,12 @@ class _Assignor:
     def _least_loaded_standby(self, task: TaskId, *, is_active: bool) -> str | None:
         """Who of those who had a standby of the task has the least load (findPrevMemberWithLeastLoad).
 
-        For a standby task the process must not have the task. Of the one that was asked first Kafka looks at that in
-        the end, whoever was found after it.
+        For a standby task the process must not have the task. Of the one that was asked first Kafka up to 4.3 looks at
+        that in the end, whoever was found after it.
         """
         holders = self._had_standby.get(task)
+        if holders and self._goes_by_tasks and not is_active:
+            holders = [member_id for member_id in holders if task not in self._process_of[member_id].tasks]
         if not holders:
             return None
         first = found = holders[0]

@@ -6,6 +6,8 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import HashMap
+from coordinator_core.kafka_versions import Since
+from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroups, Targets
 from coordinator_core.streams.messages import Status, StatusCode
 from coordinator_core.streams.records import target_assignment_metadata_record, target_assignment_record
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment
@@ -17,11 +19,15 @@ NO_TASKS = TaskAssignment()
 
 
 class Target(NamedTuple):
-    """The target of one member, the epoch which it is for, and why there is no newer one."""
+    """The targets of all members, the epoch which they are for, and why there are no newer ones."""
 
     assignment_epoch: int
-    tasks: TaskAssignment
+    targets: Targets
     status: Status | None = None
+
+    def of(self, member_id: str) -> TaskAssignment:
+        """The target of one member."""
+        return self.targets.get(member_id, NO_TASKS)
 
 
 def update_target(
@@ -32,33 +38,45 @@ def update_target(
     topology: ConfiguredTopology,
     records: list[CoordinatorRecord],
     configs: dict[str, str],
+    *,
+    replaced_id: str | None = None,
+    keep_targets: bool = False,
 ) -> Target:
     """Bring the targets up to the group epoch, where they are behind it and it is time to.
 
-    `updated` is the member which sends a heartbeat, as it is going to be; None where the initial delay is over. The
-    target is that member's.
+    `updated` is the member which sends a heartbeat, as it is going to be; None where the initial delay is over.
+    `replaced_id`: the static member in whose place it comes. `keep_targets`: the epoch goes up, the targets stay.
     """
     if is_initial_delay_running(context, group.group_id):
-        return Target(group.assignment_epoch, NO_TASKS, _delayed("initial rebalance delay"))
-    last = Target(group.assignment_epoch, _target_of(group, updated))
+        return Target(group.assignment_epoch, {}, _delayed("initial rebalance delay"))
+    written = _with_replaced(group.target_assignment, updated, replaced_id)
+    last = Target(group.assignment_epoch, written)
     if group.assignment_epoch >= group_epoch:
         return last
+    if keep_targets and group.assignment_epoch >= group.group_epoch:
+        timestamp_ms = group.assignment_timestamp_ms
+        records.append(target_assignment_metadata_record(group.group_id, group_epoch, timestamp_ms))
+        return Target(group_epoch, written)
     if not _is_time(context, group):
         return last._replace(status=_delayed("assignment interval"))
-    targets = _compute(group, updated, topology, configs)
+    targets = _compute(context, group, updated, replaced_id, topology, configs)
     for member_id, target in targets.items():
-        if group.target_assignment.get(member_id) != target:
+        if written.get(member_id) != target:
             records.append(target_assignment_record(group.group_id, member_id, target))
     records.append(target_assignment_metadata_record(group.group_id, group_epoch, context.now_ms))
-    return Target(group_epoch, NO_TASKS if updated is None else targets[updated.member_id])
+    return Target(group_epoch, targets)
+
+
+def _with_replaced(targets: Targets, updated: StreamsMember | None, replaced_id: str | None) -> Targets:
+    """The targets, with that of a static member under its new id: it is written with the member."""
+    if updated is None or replaced_id is None:
+        return targets
+    others = {member_id: target for member_id, target in targets.items() if member_id != replaced_id}
+    return {**others, updated.member_id: targets[replaced_id]} if replaced_id in targets else others
 
 
 def _delayed(why: str) -> Status:
     return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
-
-
-def _target_of(group: StreamsGroup, member: StreamsMember | None) -> TaskAssignment:
-    return NO_TASKS if member is None else group.target_assignment.get(member.member_id, NO_TASKS)
 
 
 def _is_time(context: Context, group: StreamsGroup) -> bool:
@@ -69,12 +87,18 @@ def _is_time(context: Context, group: StreamsGroup) -> bool:
 
 
 def _compute(
-    group: StreamsGroup, updated: StreamsMember | None, topology: ConfiguredTopology, configs: dict[str, str]
+    context: Context,
+    group: StreamsGroup,
+    updated: StreamsMember | None,
+    replaced_id: str | None,
+    topology: ConfiguredTopology,
+    configs: dict[str, str],
 ) -> dict[str, TaskAssignment]:
     """Targets by member id, in the order of Kafka's map of members. Without a ready topology nobody has tasks."""
     members: HashMap[str, StreamsMember] = HashMap(string_hash_code)
     for member in group.members_in_table_order():
-        members[member.member_id] = member
+        if member.member_id != replaced_id:
+            members[member.member_id] = member
     if updated is not None:
         members[updated.member_id] = updated
     if not topology.is_ready or topology.subtopologies is None:
@@ -83,8 +107,25 @@ def _compute(
         subtopology_id: SubtopologySpec(configured.task_count, configured.is_stateful)
         for subtopology_id, configured in topology.subtopologies.items()
     }
+    version, standby_count = context.config.kafka_version, int(configs.get(NUM_STANDBY_REPLICAS, 0))
+    if not Since.STREAMS_STICKY_TO_CURRENT_TASKS.holds_in(version):
+        targets = group.target_assignment
+        specs = [
+            MemberSpec(member_id, member.process_id or "", targets.get(member_id, NO_TASKS))
+            for member_id, member in members.items()
+        ]
+        return assign_tasks(specs, subtopologies, standby_count, version)
+    offsets = context.live(LiveStreamsGroups).get(group).task_offsets
     specs = [
-        MemberSpec(member_id, member.process_id or "", _target_of(group, member))
+        MemberSpec(
+            member_id, member.process_id or "", current_tasks(member), offsets.get(member_id, NO_OFFSETS).positions
+        )
         for member_id, member in members.items()
     ]
-    return assign_tasks(specs, subtopologies, int(configs.get(NUM_STANDBY_REPLICAS, 0)))
+    return assign_tasks(specs, subtopologies, standby_count, version)
+
+
+def current_tasks(member: StreamsMember) -> TaskAssignment:
+    """What a member has, without the epochs."""
+    active = {subtopology_id: tuple(sorted(epochs)) for subtopology_id, epochs in member.active.items()}
+    return TaskAssignment(active, member.standby, member.warmup)

@@ -36,7 +36,7 @@ def test_live_coordinator_does_as_kafka(name: str) -> None:
     assert report.passed == report.cases == 75
 
 
-@pytest.mark.parametrize("name", ["migration", "share"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_release_is_followed_by_its_own_rules(name: str) -> None:
     """What a 4.4 coordinator did is right as 4.4, and not as 4.3."""
     path = TRACES.parent / "kafka-4.4" / "traces" / f"group_{name}.jsonl.gz"

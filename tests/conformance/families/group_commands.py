@@ -284,9 +284,12 @@ def _answer_differs(step: Json, outcome: Outcome) -> str | None:
     if isinstance(mine, dict):
         mine = {BESIDE_THE_ANSWER.get(name, name): value for name, value in mine.items()}
         if mine.get("_initializeShareState"):
-            # the traces have the start offset of the first topic
+            # the traces have the start offset of the first topic id
             starts = mine["_initializeShareState"].pop("startOffsets")
-            mine["_initializeShareState"]["startOffset"] = next(iter(starts.values()))
+            mine["_initializeShareState"]["startOffset"] = starts[min(starts)]
+        if "acceptableRecoveryLagLegacy" in (step["response"] or {}):
+            # the name that version 0's field has since version 1 came with another one
+            mine["acceptableRecoveryLagLegacy"] = mine.pop("acceptableRecoveryLag")
         creatable = (step["response"] or {}).get("_creatableTopics")
         if creatable and isinstance(creatable[0], str):  # a trace may tell their names only
             mine["_creatableTopics"] = [topic["name"] for topic in mine["_creatableTopics"]]
