@@ -1,6 +1,12 @@
 """Errors of the jobs: each becomes one line on stderr and an exit code, never a traceback (unless --debug)."""
 
-from typing import Any, ClassVar
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class JobError(Exception):
@@ -40,3 +46,52 @@ def _broker_error(message: str, code: str) -> BrokerError:
 
 class WarehouseError(JobError):
     """A table cannot be read or written."""
+
+
+NO_SPACE: Final = re.compile(r"no space left on device|os error 28\b|disk quota exceeded|os error 122\b", re.IGNORECASE)
+"""As the C library, Java, Arrow and delta-rs say it."""
+
+
+def is_no_space(error: BaseException) -> bool:
+    """Does an error, or one that it came of, say that a disk or a quota is full?"""
+    seen: BaseException | None = error
+    while seen is not None:
+        if getattr(seen, "errno", None) in FULL or NO_SPACE.search(str(seen)):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def no_space_text(error: BaseException, one_line: str) -> str:
+    """One line of a full disk, of an error that came through Spark or from it: a task names the table and the folder, a
+    JVM neither."""
+    _, named, rest = str(error).partition(NoSpaceLeft.BEGIN)
+    if named:
+        return named + rest.splitlines()[0]
+    return f"no space left on device: free some, in the temporary folder too ({one_line})"
+
+
+@contextmanager
+def writing(what: str, folder: str) -> Iterator[None]:
+    """What is written here, and where: a full disk is one line that names both. Raises WarehouseError."""
+    try:
+        yield
+    except NoSpaceLeft:
+        raise
+    except Exception as error:
+        if is_no_space(error):
+            raise NoSpaceLeft(what, folder) from error
+        raise
+
+
+class NoSpaceLeft(WarehouseError):
+    """A disk or a quota is full. Names what was to be written, and the folder."""
+
+    BEGIN: ClassVar[str] = "no space left on device: cannot write"
+
+    def __init__(self, what: str, folder: str) -> None:
+        super().__init__(f"{self.BEGIN} {what} in {folder}. Free some space there and run the same command again")
+        self._given = what, folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NoSpaceLeft, self._given

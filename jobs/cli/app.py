@@ -22,7 +22,7 @@ from jobs import PACKAGE, __version__
 from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.cli_enums import DumpFormat, Format, Listing, Shell, SummaryFormat, Tool, View
 from jobs.console.command_name import COMPLETE, ENTRY, command
-from jobs.errors import JobError, SettingsError
+from jobs.errors import JobError, SettingsError, is_no_space, no_space_text
 from jobs.settings import Settings, first_night, load_settings, option_words, require_source
 
 if TYPE_CHECKING:
@@ -1117,6 +1117,8 @@ def _run(job: Callable[[], int], debug: bool) -> None:
             raise
         from jobs.queries.sql import one_line  # noqa: PLC0415
 
-        _tell(f"error: {type(error).__name__}: {one_line(error)} (--debug shows more)")
+        text = one_line(error)
+        more = f"{type(error).__name__}: {text} (--debug shows more)"
+        _tell(f"error: {no_space_text(error, text) if is_no_space(error) else more}")
         code = FAILED
     raise typer.Exit(code)

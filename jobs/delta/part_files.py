@@ -23,7 +23,7 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.delta.parquet.file import ParquetFileWriter
 from jobs.delta.parquet.pages import is_packed
 from jobs.delta.times import EPOCH
-from jobs.errors import WarehouseError
+from jobs.errors import WarehouseError, writing
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
@@ -92,6 +92,7 @@ class PartWriter:
             raise WarehouseError(f"{target.table_name} needs a value for each of {self._table.partition_by}")
         # a repeated task writes another file, so that a late first attempt never changes a committed one
         self._path = f"{name}-{uuid.uuid4().hex}.parquet"
+        self._folder = target.folder
         self._filesystem, folder = filesystem_of(target.folder)
         self._full_path = f"{folder}/{self._path}"
         self._codec = target.codec
@@ -132,9 +133,10 @@ class PartWriter:
             self._write(rows)
 
     def _write(self, table: pa.Table) -> None:
-        if self._writer is None:
-            self._writer = self._open(table.schema)
-        self._writer.write(table, self._row_group_rows_max)
+        with writing(self._table.full_name, self._folder):
+            if self._writer is None:
+                self._writer = self._open(table.schema)
+            self._writer.write(table, self._row_group_rows_max)
         self._statistics.add(table)
         self._row_count += table.num_rows
 
@@ -142,9 +144,10 @@ class PartWriter:
         """Finish the file and say what was written."""
         if self.written is None:
             self._write_held()
-            if self._writer is None:
-                self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)
-            self._writer.close()
+            with writing(self._table.full_name, self._folder):
+                if self._writer is None:
+                    self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)
+                self._writer.close()
             self.written = WrittenFile(
                 path=self._path,
                 size_bytes=self._writer.size_bytes,
@@ -165,9 +168,11 @@ class PartWriter:
         if error is None:
             self.close()
             return
-        with suppress(OSError):
+        # whatever closing says: the error that is there came first
+        with suppress(Exception):
             if self._writer is not None:
                 self._writer.close()
+        with suppress(Exception):
             self._filesystem.delete_file(self._full_path)
 
     def _open(self, schema: pa.Schema) -> ParquetFileWriter:

@@ -12,6 +12,7 @@ are no part of a table; VACUUM removes them.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import sleep
@@ -30,7 +31,7 @@ from jobs.delta.arrow_schemas import arrow_schema, delta_schema, statistics_colu
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.times import epoch_ms
-from jobs.errors import WarehouseError
+from jobs.errors import WarehouseError, writing
 from jobs.faults import reached
 from schemas.tables.declare import Column, Table
 
@@ -145,20 +146,24 @@ class Warehouse:
         self._create(table, replaces=False)
         self._up_to_date.add(table.full_name)
 
+    def _writing(self, table: Table) -> AbstractContextManager[None]:
+        return writing(table.full_name, self.path(table))
+
     def _is_laid_out_as_declared(self, table: Table) -> bool:
         stored = self._newest(table).metadata().partition_columns
         return tuple(stored) == table.partition_by
 
     def _create(self, table: Table, *, replaces: bool) -> None:
-        self._handles[self.path(table)] = DeltaTable.create(
-            self.path(table),
-            schema=delta_schema(table),
-            mode="overwrite" if replaces else "ignore",
-            partition_by=list(table.partition_by),
-            name=table.full_name,
-            description=table.comment,
-            configuration=table_properties(table),
-        )
+        with self._writing(table):
+            self._handles[self.path(table)] = DeltaTable.create(
+                self.path(table),
+                schema=delta_schema(table),
+                mode="overwrite" if replaces else "ignore",
+                partition_by=list(table.partition_by),
+                name=table.full_name,
+                description=table.comment,
+                configuration=table_properties(table),
+            )
 
     def _add_columns(self, table: Table) -> None:
         """Add the declared columns which the table lacks, at its end: rows of before have nulls there."""
@@ -230,7 +235,8 @@ class Warehouse:
         self.ensure(table)
         reached(f"before {table.full_name}")
         try:
-            committed = self._commit(table, files, app_id, version, mode, replace, removed)
+            with self._writing(table):
+                committed = self._commit(table, files, app_id, version, mode, replace, removed)
         except CommitFailedError as error:
             # the other writer may have been an earlier attempt of this very run
             if self.last_version(table, app_id) >= version:
@@ -276,7 +282,8 @@ class Warehouse:
         """
         reached(f"before swap of {table.full_name}")
         try:
-            swapped = self._swap(table, removed, added, version, at, tuple(writers), changes_rows)
+            with self._writing(table):
+                swapped = self._swap(table, removed, added, version, at, tuple(writers), changes_rows)
         except CommitFailedError as error:
             raise WarehouseError(f"{table.full_name}: another run wrote to it meanwhile: maintain it later") from error
         reached(f"after swap of {table.full_name}")
@@ -319,7 +326,8 @@ class Warehouse:
 
     def checkpoint(self, table: Table) -> None:
         """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
-        DeltaTable(self.path(table)).create_checkpoint()
+        with self._writing(table):
+            DeltaTable(self.path(table)).create_checkpoint()
 
     def forget_history(self, table: Table) -> None:
         """Leave nothing of the table but its newest version: neither files, nor what Delta's log says of others.

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from coordinator_core.log.chunk import I64
 from jobs.delta.filesystems import filesystem_of
+from jobs.errors import writing
 
 PIECE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A task writes a piece when it holds so much."""
@@ -79,17 +80,20 @@ class PieceWriter:
         path = f"{self._folder}/{self._name}-{self._piece_count:05d}.arrow"
         self._piece_count += 1
         filesystem, place = filesystem_of(path)
-        filesystem.create_dir(place.rpartition("/")[0], recursive=True)
-        block = 0
-        with filesystem.open_output_stream(place) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-            for start, end in zip(starts, [*starts[1:], len(offset)], strict=True):
-                part = rows.slice(start, end - start)
-                blocks = _blocks(part)
-                for piece in blocks:
-                    writer.write_batch(piece)
-                run = Run(path, block, len(blocks), int(offset[start]), int(offset[end - 1]), end - start, part.nbytes)
-                self.runs.append((topics.dictionary[int(topic[start])].as_py(), int(partition[start]), run))
-                block += len(blocks)
+        with writing("what a dump holds, sorted,", self._folder):
+            filesystem.create_dir(place.rpartition("/")[0], recursive=True)
+            block = 0
+            with filesystem.open_output_stream(place) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+                for start, end in zip(starts, [*starts[1:], len(offset)], strict=True):
+                    part = rows.slice(start, end - start)
+                    blocks = _blocks(part)
+                    for piece in blocks:
+                        writer.write_batch(piece)
+                    run = Run(
+                        path, block, len(blocks), int(offset[start]), int(offset[end - 1]), end - start, part.nbytes
+                    )
+                    self.runs.append((topics.dictionary[int(topic[start])].as_py(), int(partition[start]), run))
+                    block += len(blocks)
 
 
 def _blocks(rows: pa.Table) -> list[pa.RecordBatch]:
