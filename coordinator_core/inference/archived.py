@@ -1,5 +1,8 @@
 """gold.archived_records: offset ranges of share partitions which were given up.
 
+A record is given up once: where its group has a dead letter topic it is ARCHIVING while the broker copies it, and the
+row is of that moment (Kafka 4.4, KIP-1191); that it is ARCHIVED later is no news.
+
 `cause` is what the log shows, by the delivery limit L in force then:
 
 * REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
@@ -12,9 +15,11 @@
 
 | method | shows | claims |
 | --- | --- | --- |
+| ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN where the log tells L |
 | MARKER_AMONG_ABORTED | as the next, and some that are complete are not stored | TRANSACTION_MARKER, LIKELY |
 | ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
 | BELOW_ANY_LIMIT | count 1, and no limit may be below 2 | REJECT_OR_GAP, CERTAIN |
+| ARCHIVED_WITHOUT_A_COPY | ARCHIVED at once, in a group that has a dead letter topic | GAP, LIKELY |
 | RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
@@ -37,17 +42,26 @@ from typing import Final
 import numpy as np
 
 from coordinator_core.inference.columns import code_of, first_that_holds, taken
-from coordinator_core.inference.configs import ISOLATION_LEVEL, READ_COMMITTED, Configs
-from coordinator_core.inference.evidence import DELIVERY_COUNT_LIMIT_MIN, FIRST_SEEN, PASSED, Evidence, offset_counts
+from coordinator_core.inference.configs import DEAD_LETTER_TOPIC, ISOLATION_LEVEL, READ_COMMITTED, Configs
+from coordinator_core.inference.evidence import (
+    DELIVERY_COUNT_LIMIT_MIN,
+    FIRST_SEEN,
+    PASSED,
+    Evidence,
+    given_up,
+    offset_counts,
+)
 from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY
-from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog, ShareTransitions
+from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
 LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION", "TRANSACTION_MARKER")
 METHODS: Final = (
+    "ARCHIVING_STATE",
     "MARKER_AMONG_ABORTED",
     "ALONE_UNDER_READ_COMMITTED",
+    "ARCHIVED_WITHOUT_A_COPY",
     "BELOW_ANY_LIMIT",
     "RELEASED_BEFORE",
     "LOCK_DURATION",
@@ -93,10 +107,10 @@ class ArchivedColumns:
 
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:
     """All that was given up in one log partition."""
-    chosen = np.flatnonzero(_is_archived(log.transitions) | (log.transitions.kind == PASSED))
+    chosen = np.flatnonzero(given_up(log.transitions) | (log.transitions.kind == PASSED))
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
-    is_archived, is_passed = _is_archived(log.transitions), _is_passed(log)
+    is_archived, is_passed = given_up(log.transitions), _is_passed(log)
     within = _is_within_complete_count(log)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))
@@ -129,13 +143,6 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     )
 
 
-def _is_archived(changes: ShareTransitions) -> BoolArray:
-    """What became ARCHIVED, or was first seen so."""
-    to_archived = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
-    is_new: BoolArray = to_archived & (changes.from_state != ARCHIVED) & (changes.from_state != ARCHIVING)
-    return is_new
-
-
 def _rules_of_archived(
     log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray
 ) -> tuple[_Rule, ...]:
@@ -155,9 +162,19 @@ def _rules_of_archived(
     seen = at_limit & ~is_first_seen
     had_last_try = (changes.from_state == AVAILABLE) & (changes.from_delivery_count == evidence.limit.values - 1)
     returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
+    # brokers copy what a client rejected or had too often; what no client saw, as a marker, is ARCHIVED at once
+    is_copied = below & (changes.to_state == ARCHIVING)
+    is_alone &= changes.to_state != ARCHIVING
+    is_uncopied = (changes.to_state == ARCHIVED) & ~is_first_seen & records.is_update
+    is_uncopied &= configs.is_set(
+        DEAD_LETTER_TOPIC, log.keys.group_ids, log.keys.group[states.key[row]], states.at_ms[row]
+    )
     return (
+        (is_copied & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "ARCHIVING_STATE", "REJECTED", CERTAIN),
+        (is_copied & evidence.is_limit_shown, "ARCHIVING_STATE", "REJECTED", by_count),
         (below & is_alone & has_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
         (below & is_alone, "ALONE_UNDER_READ_COMMITTED", "TRANSACTION_MARKER", GUESS),
+        (below & is_uncopied, "ARCHIVED_WITHOUT_A_COPY", "GAP", LIKELY),
         (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),
         (below & evidence.was_released & evidence.is_limit_shown, "RELEASED_BEFORE", "REJECTED", LIKELY),
         (
@@ -208,6 +225,8 @@ def _is_passed(log: ShareLog) -> BoolArray:
     states, row = log.states, log.state_of_transition
     is_known = ~states.begins()[row] & states.is_complete[np.maximum(row - 1, 0)]
     is_passed: BoolArray = (log.transitions.kind == PASSED) & is_known
+    # it was given up when it became ARCHIVING, and has a row of that
+    is_passed &= log.transitions.from_state != ARCHIVING
     return is_passed
 
 

@@ -31,6 +31,7 @@ SESSION_TIMEOUTS: Final[Mapping[str, str]] = {
 }
 """Group type -> the config of its members' sessions; classic members bring their own."""
 ISOLATION_LEVEL: Final = "share.isolation.level"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 CLEANUP_POLICY: Final = "cleanup.policy"
 
 READ_COMMITTED: Final = "read_committed"
@@ -145,6 +146,14 @@ class Configs:
             found[rows] = _of_values(timeline, index, lambda text: text == value)
         return found
 
+    def is_set(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
+        """Whether a group's own config has a value that is not empty, and had it `SETTLING_MS` before, for each row."""
+        found = np.zeros(len(group), np.bool_)
+        for timeline, rows in self._of_groups(name, groups, group):
+            now, before = (timeline.at(at_ms[rows] - ago_ms) for ago_ms in (0, SETTLING_MS))
+            found[rows] = _of_values(timeline, now, bool) & _of_values(timeline, before, bool)
+        return found
+
     def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
         """Whether a topic was ever set to be compacted, as far as the log tells."""
         return np.array([topic in self._compacted for topic in topics], np.bool_)
@@ -162,7 +171,7 @@ class Configs:
 
     def of_share_groups(self, group_ids: Sequence[str], topics: Sequence[str], until_ms: int) -> list[object]:
         """All that inference asks of some share groups and their topics for times up to `until_ms`, to be compared."""
-        names = (DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, SHARE_SESSION_TIMEOUT, ISOLATION_LEVEL)
+        names = (DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, SHARE_SESSION_TIMEOUT, ISOLATION_LEVEL, DEAD_LETTER_TOPIC)
         places = [(BROKER, ALL_BROKERS, f"group.{name}") for name in names]
         places += [(GROUP, group_id, name) for group_id in group_ids for name in names]
         stretches = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]

@@ -184,7 +184,7 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
     group_of = group[row[came_back]]
     is_try = changes.from_delivery_count[came_back] == highest[group_of]
     tried, group_of = came_back[is_try], group_of[is_try]
-    is_last = is_single_offset_of(log)[row[tried]] & (changes.to_state[tried] == ARCHIVED)
+    is_last = is_single_offset_of(log)[row[tried]] & given_up(changes)[tried]
     is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
     is_any = np.ones(len(tried), np.bool_)
     is_counted = is_any if to_log_offset is None else changes.log_offset[tried] < to_log_offset
@@ -228,6 +228,14 @@ def _tells(changes: ShareTransitions) -> BoolArray:
     return tells
 
 
+def given_up(changes: ShareTransitions) -> BoolArray:
+    """What a record gives up, or first shows so: ARCHIVED, or ARCHIVING before it. What ends ARCHIVING was given up
+    before, by another record."""
+    is_up = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
+    is_new: BoolArray = is_up & (changes.from_state != ARCHIVED) & (changes.from_state != ARCHIVING)
+    return is_new
+
+
 def offset_counts(changes: ShareTransitions) -> I64:
     """Offsets of each range, so bounded that sums of them are exact."""
     length = changes.last_offset - changes.first_offset + 1
@@ -257,7 +265,7 @@ def _find_single_offsets(row: I64, tells: BoolArray, first_offset: I64, last_off
 def _records(log: ShareLog, surely_below: BoolArray, is_below_limit: BoolArray, is_single_offset: BoolArray) -> Records:
     changes, row = log.transitions, log.state_of_transition
     tells = _tells(changes)
-    is_archived = tells & ((changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING))
+    is_archived = tells & given_up(changes)
     chosen = (
         tells & (changes.to_state == ACKNOWLEDGED),
         is_archived & surely_below,

@@ -30,6 +30,7 @@ from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, Configs
 from coordinator_core.inference.evidence import (
     Evidence,
+    given_up,
     group_pasts,
     last_persisted_with,
     reloads,
@@ -37,8 +38,6 @@ from coordinator_core.inference.evidence import (
 )
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_log import (
-    ARCHIVED,
-    ARCHIVING,
     AVAILABLE,
     NO_COUNT,
     NO_PAST,
@@ -176,8 +175,7 @@ def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
     before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
     lowest = np.array([NO_COUNT if past is None else past.lowest_assumed for past in before], np.int64)
     changes = log.transitions
-    is_assumed = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
-    is_assumed &= evidence.is_below_limit & ~evidence.is_limit_shown & (changes.released < 0)
+    is_assumed = given_up(changes) & evidence.is_below_limit & ~evidence.is_limit_shown & (changes.released < 0)
     rows = rows[is_assumed[rows]]
     group = log.keys.group[log.states.key[log.state_of_transition[rows]]]
     np.minimum.at(lowest, group, changes.to_delivery_count[rows])

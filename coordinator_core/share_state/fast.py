@@ -177,6 +177,8 @@ ACKNOWLEDGED: Final = 3
 ARCHIVED: Final = 4
 PASSED: Final = 5
 RESET: Final = 6
+ARCHIVING: Final = 7
+"""Not yet given up: the broker first tries to copy the record to a dead letter topic (KIP-1191)."""
 
 STALE_WRITER: Final = 0
 SNAPSHOT_EPOCH_WENT_BACK: Final = 1
@@ -278,8 +280,10 @@ def _kind_of(from_rank: int, to_rank: int) -> int:
     state = _state_of(to_rank)
     if state == STATE_ACKNOWLEDGED:
         return ACKNOWLEDGED
-    if state in (STATE_ARCHIVED, STATE_ARCHIVING):
+    if state == STATE_ARCHIVED:
         return ARCHIVED
+    if state == STATE_ARCHIVING:
+        return ARCHIVING
     is_available = state == STATE_AVAILABLE and from_rank != NO_RANK
     if is_available and _state_of(from_rank) == STATE_AVAILABLE and to_rank > from_rank:
         return RETRIED

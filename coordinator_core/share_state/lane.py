@@ -31,6 +31,7 @@ TRANSITION_KINDS: Final = (
     "ARCHIVED",
     "PASSED",
     "RESET",
+    "ARCHIVING",
 )
 """By code of `TransitionRows.kind`."""
 DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")

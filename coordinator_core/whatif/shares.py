@@ -27,6 +27,8 @@ from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorde
 AVAILABLE: Final = "AVAILABLE"
 ACKNOWLEDGED: Final = "ACKNOWLEDGED"
 ARCHIVED: Final = "ARCHIVED"
+GIVEN_UP: Final = frozenset({"ARCHIVING", ARCHIVED})
+"""ARCHIVING: the broker copies the record to a dead letter topic before it is ARCHIVED."""
 
 LAST_MS: Final = 2**62
 """Later than any time."""
@@ -253,7 +255,7 @@ def _under_limit(stretch: _Stretch, limit: int) -> list[RecordAnswer]:
 def _under_higher_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
     """What was archived at the limit which then held, if the other one would not have been reached."""
     more = limit - last.delivery_count
-    if last.state != ARCHIVED or last.delivery_count < last.held.value or more <= 0:
+    if last.state not in GIVEN_UP or last.delivery_count < last.held.value or more <= 0:
         return []
     tries = {change.delivery_count for change in changes if change.state == AVAILABLE}
     was_handed_back = tries == set(range(1, last.delivery_count))
@@ -276,10 +278,10 @@ def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Cha
     handed_back = next(
         (change for change in changes if change.state == AVAILABLE and change.delivery_count >= limit), None
     )
-    is_beyond = last.state in {ACKNOWLEDGED, ARCHIVED} and last.delivery_count > limit
+    is_beyond = last.state in {ACKNOWLEDGED, *GIVEN_UP} and last.delivery_count > limit
     if handed_back is None and not is_beyond:
         return []
-    verdict = RecordVerdict.ARCHIVED_EARLIER if last.state == ARCHIVED else RecordVerdict.ARCHIVED_INSTEAD
+    verdict = RecordVerdict.ARCHIVED_EARLIER if last.state in GIVEN_UP else RecordVerdict.ARCHIVED_INSTEAD
     # A hand-back beyond the limit came after the one at the limit, which the log then lacks: when, it does not say.
     is_exact = handed_back is not None and handed_back.delivery_count == limit
     assert handed_back is None or handed_back.at_ms <= last.at_ms

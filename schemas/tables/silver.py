@@ -327,7 +327,12 @@ SHARE_BATCH_TRANSITIONS = Table(
         Column("to_state", STRING, "Delivery state after; null where no batch is known."),
         Column("to_delivery_count", INT, "Delivery count after; null where no batch is known."),
         Column("leader_changed", BOOLEAN, "This record brought another leader epoch."),
-        Column("kind", STRING, "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVED PASSED RESET."),
+        Column(
+            "kind",
+            STRING,
+            "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVING ARCHIVED PASSED RESET. ARCHIVING: the broker "
+            "copies it to a dead letter topic first, and then comes ARCHIVED.",
+        ),
         IS_SETTLED,
     ),
 )

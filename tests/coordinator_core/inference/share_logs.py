@@ -52,7 +52,7 @@ class Change:
             return "PASSED"
         if self.after[0] == "AVAILABLE":
             return "REDELIVERABLE" if self.before is None else "RETRIED"
-        return "ARCHIVED" if self.after[0] == "ARCHIVING" else self.after[0]
+        return self.after[0]
 
 
 @dataclass(frozen=True, slots=True)

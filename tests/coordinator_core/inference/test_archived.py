@@ -9,6 +9,7 @@ import pytest
 from coordinator_core.inference.archived import CAUSES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.redeliveries import CONFIDENCES
+from coordinator_core.inference.redeliveries import METHODS as METHODS_OF_RETURNS
 from coordinator_core.inference.shares import ShareAudit
 from tests.coordinator_core.inference.share_logs import (
     ACK1,
@@ -268,7 +269,67 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+AG1, AG4, AG5 = (("ARCHIVING", count) for count in (1, 4, 5))
+COPIED = group_configs(share_delivery_count_limit="5", errors_deadletterqueue_topic_name="dlq.orders")
+COPIED_TO_NOTHING = group_configs(share_delivery_count_limit="5", errors_deadletterqueue_topic_name="")
+DEAD_LETTER_CASES = (
+    Case(
+        "a first delivery that is to be copied was rejected",
+        (SNAPSHOT, archived(None, AG1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "REJECTED", "ARCHIVING_STATE", "CERTAIN"),
+    ),
+    Case(
+        "below a limit that the log tells, too",
+        (SNAPSHOT, archived(None, AG4)),
+        (3, 3, 4, 5, "REJECT_OR_GAP", "REJECTED", "ARCHIVING_STATE", "CERTAIN"),
+    ),
+    Case(
+        "below a limit that no log tells it may have been the limit",
+        (SNAPSHOT, archived(None, AG4)),
+        (3, 3, 4, 5, "REJECT_OR_GAP", None, "ASSUMED_LIMIT", "GUESS"),
+        NO_CONFIGS,
+    ),
+    Case(
+        "at the limit it may still have been rejected",
+        (SNAPSHOT, Record(10_000, (Change(0, 9, None, AV4),)), archived(AV4, AG5, 21_500)),
+        (3, 3, 5, 5, "LIMIT_OR_REJECT", "DELIVERY_LIMIT", "LAST_TRY_ALONE", "LIKELY"),
+        COPIED,
+    ),
+    Case(
+        "a marker is not copied: a single offset of a read_committed group is none",
+        (SNAPSHOT, archived(None, AG1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "REJECTED", "ARCHIVING_STATE", "CERTAIN"),
+        group_configs(share_isolation_level="read_committed"),
+    ),
+    Case("its end is no second one", (SNAPSHOT, archived(None, AG1), archived(AG1, AR1, 52_000)), None),
+    Case(
+        "nor is it, where the start offset passes it meanwhile",
+        (SNAPSHOT, archived(None, AG1), passed(4, Change(3, 3, AG1, None))),
+        None,
+    ),
+    Case(
+        "what is archived at once in a group with a dead letter topic was a gap",
+        (SNAPSHOT, archived(None, AR1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "GAP", "ARCHIVED_WITHOUT_A_COPY", "LIKELY"),
+        COPIED,
+    ),
+    Case(
+        "an empty name is no dead letter topic",
+        (SNAPSHOT, archived(None, AR1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", None, "BELOW_ANY_LIMIT", "CERTAIN"),
+        COPIED_TO_NOTHING,
+    ),
+)
+
+
+def test_the_end_of_archiving_is_no_request() -> None:
+    """What comes back in the record that ends ARCHIVING was not released with a rejection."""
+    records = (SNAPSHOT, archived(None, AG1), Record(60_000, (Change(3, 3, AG1, AR1), Change(5, 5, None, AV1))))
+    redelivered = audit(records, configs=LOCK_4_S).redeliveries
+    assert [METHODS_OF_RETURNS[method] for method in redelivered.method] == ["DELIVERY_COUNT"]
+
+
+@pytest.mark.parametrize("case", [*CASES, *DEAD_LETTER_CASES], ids=attrgetter("name"))
 def test_archived_of_the_last_record(case: Case) -> None:
     """Each rule of inference gives its row, and no other."""
     rows = told(audit(case.records, configs=case.configs))

@@ -212,7 +212,7 @@ def _kind(rank: Rank | None, new_rank: Rank | None, *, is_first: bool) -> str:
     if is_first:
         return "FIRST_SEEN"
     if new_rank[1] in (3, 4):
-        return "ARCHIVED"
+        return "ARCHIVING" if new_rank[1] == 3 else "ARCHIVED"
     if new_rank[1] == 2:
         return "ACKNOWLEDGED"
     is_available = rank is not None and rank[1] == 0 and new_rank[1] == 0
