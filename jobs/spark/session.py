@@ -1,9 +1,6 @@
 """The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which spark-submit.sh hands over."""
 
-import atexit
 import logging
-import shutil
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.console.command_name import command
 from jobs.errors import JobError
+from jobs.spark.run_folder import use_run_folder
 from jobs.spark.workers_ahead import DAEMON
 
 
@@ -23,13 +21,12 @@ class NotSubmittedError(JobError):
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
     """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
 
-    Without a Hive metastore Spark still wants a folder for tables of its own: it gets one that goes away at the end.
+    Without a Hive metastore Spark still wants a folder for tables of its own: it gets one in the run's folder.
     With `wakes_workers` the process from which Python workers are forked starts and loads what tasks need while the JVM
     is still making the session.
     """
-    folder = tempfile.mkdtemp(prefix="groupledger-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": folder, **(overrides or {})}
+    folder = use_run_folder() / "warehouse"
+    settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": str(folder), **(overrides or {})}
     if wakes_workers:
         settings["spark.python.daemon.module"] = DAEMON
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))

@@ -23,6 +23,8 @@ from pathlib import Path
 from select import POLLIN, poll
 from typing import Final
 
+from jobs.spark.run_folder import use_run_folder
+
 AHEAD: Final = "GROUPLEDGER_WORKERS_AHEAD"
 """In a job's environment: its workers run beside its driver, so spark-submit.sh. In the JVM's: the path of a socket."""
 DAEMON: Final = f"{__package__}.worker_daemon"
@@ -46,7 +48,7 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
     """
     if not os.environ.get(AHEAD):
         return
-    folder = tempfile.mkdtemp(prefix="groupledger-")
+    folder = tempfile.mkdtemp(dir=use_run_folder())
     path = str(Path(folder) / "workers")
     try:
         with socket.socket(socket.AF_UNIX) as listener:

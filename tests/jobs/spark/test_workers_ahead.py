@@ -12,6 +12,7 @@ from struct import unpack
 import pytest
 
 from jobs.spark import workers_ahead
+from jobs.spark.run_folder import JVM_OPTIONS, SUBMIT_ARGS
 from jobs.spark.workers_ahead import AHEAD, DAEMON, OF_EVERY_WORKER, hand_over, start_ahead
 from tests.conftest import PROJECT_ROOT
 
@@ -71,7 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """Of a driver."""
-    return {**os.environ, "PYTHONPATH": str(PROJECT_ROOT), "SPARK_HOME": "/spark"}
+    inherited = {name: value for name, value in os.environ.items() if name != SUBMIT_ARGS}
+    return {**inherited, "PYTHONPATH": str(PROJECT_ROOT), "SPARK_HOME": "/spark"}
 
 
 def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -> None:
@@ -79,7 +81,9 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
     driver = python(DRIVER, env={**environment, AHEAD: "true"})
     with driver:
         path = driver.stdout.readline().strip()
+        run_folder = str(Path(path).parent.parent)
         told = {**environment, **OF_EVERY_WORKER, "GIVEN": "yes", AHEAD: path, "SPARK_BUFFER_SIZE": "65536"}
+        told |= {"TMPDIR": run_folder, SUBMIT_ARGS: f"--conf {JVM_OPTIONS}=-Djava.io.tmpdir={run_folder} pyspark-shell"}
         with subprocess.Popen(
             [sys.executable, "-m", DAEMON, "pyspark.worker"],
             stdin=subprocess.PIPE,
@@ -156,7 +160,7 @@ def test_a_name_too_long_for_a_socket_is_no_error(monkeypatch: pytest.MonkeyPatc
     """Spark's child loads by itself, and no folder stays."""
     long = tmp_path / ("x" * 120)
     long.mkdir()
-    monkeypatch.setattr(workers_ahead.tempfile, "tempdir", str(long))
+    monkeypatch.setattr(workers_ahead, "use_run_folder", lambda: long)
     monkeypatch.setenv(AHEAD, "true")
     start_ahead({})
     assert os.environ[AHEAD] == "true"

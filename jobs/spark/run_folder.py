@@ -1,0 +1,72 @@
+"""One folder for all that a run leaves in passing: Spark's blocks, native libraries of the JVM, sockets, Python's own.
+
+A process that is killed cleans nothing up, and neither does its JVM. So all of it lies in a folder that its process
+keeps locked, and each run deletes the folders of processes that are no more.
+"""
+
+import atexit
+import fcntl
+import os
+import shlex
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import time
+from typing import Final
+
+PREFIX: Final = "groupledger-"
+UNFINISHED: Final = ".new-groupledger-"
+"""Name of a folder that its process has not locked yet."""
+UNFINISHED_SECONDS_MAX: Final = 3600
+SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
+JVM_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+"""Spark puts them before `spark.driver.extraJavaOptions`, which stay the user's."""
+
+_locks: Final[dict[str, int]] = {}
+"""Descriptors of the folders of this process: locked until its end, however it ends."""
+
+
+def use_run_folder() -> Path:
+    """Make this process, its JVM and its workers put temporary files into a folder of their own; the folder.
+
+    To be called before Spark's JVM starts. The same folder at each call of a process.
+    """
+    if _locks:
+        return Path(next(iter(_locks)))
+    base = Path(tempfile.gettempdir())
+    delete_abandoned(base)
+    folder = _locked_folder(base)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    options = f"{JVM_OPTIONS}=-Djava.io.tmpdir={folder}"
+    os.environ[SUBMIT_ARGS] = f"--conf {shlex.quote(options)} {os.environ.get(SUBMIT_ARGS, 'pyspark-shell')}"
+    return folder
+
+
+def _locked_folder(base: Path) -> Path:
+    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=base))
+    lock = os.open(unfinished, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = base / (PREFIX + unfinished.name.removeprefix(UNFINISHED))
+    unfinished.rename(folder)
+    _locks[str(folder)] = lock
+    return folder
+
+
+def delete_abandoned(base: Path) -> None:
+    """Delete folders of runs whose process is no more. Those of other users stay."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+    for folder in base.glob(f"{UNFINISHED}*"):
+        with suppress(OSError):
+            if time() - folder.stat().st_mtime > UNFINISHED_SECONDS_MAX and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
