@@ -21,6 +21,12 @@ class SettingsError(JobError):
     exit_code: ClassVar[int] = 2
 
 
+class ArgumentError(JobError):
+    """An argument of the command line is wrong."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class ClientPropertiesError(SettingsError):
     """A Java client's .properties file cannot be used. Names the file, the line and the key, never the value."""
 

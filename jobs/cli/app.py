@@ -589,7 +589,7 @@ def restore(
     """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
 
     def job() -> int:
-        from jobs.queries.as_of import parse_time  # noqa: PLC0415
+        from jobs.queries.moments import parse_time  # noqa: PLC0415
         from jobs.queries.restore import run_restore  # noqa: PLC0415
 
         settings, at_ms = _settings(warehouse, cluster_id), parse_time(at)
@@ -995,7 +995,7 @@ def _every(
 
 def _time(text: str | None) -> int | None:
     """A time of the command line as epoch milliseconds."""
-    from jobs.queries.as_of import parse_time  # noqa: PLC0415
+    from jobs.queries.moments import parse_time  # noqa: PLC0415
 
     return None if text is None else parse_time(text)
 

@@ -41,7 +41,7 @@ from jobs.delta.arrow_columns import (
     numbers_of,
     texts_of,
 )
-from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.replay_runs import WholeRun
@@ -136,62 +136,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class ArgumentError(JobError):
-    """An argument of the command line is wrong."""
-
-    exit_code = 2
-
-
 class NoSuchGroupError(JobError):
     """Groups that were asked for by name are not there at that time."""
-
-
-def parse_time(text: str) -> int:
-    """Epoch milliseconds of a time given as such, or as ISO 8601 (UTC unless it says otherwise).
-
-    Raises ArgumentError.
-    """
-    text = text.strip()
-    if text.isascii() and text.isdecimal():
-        timestamp_ms = int(text)
-        _refuse_other_unit(text, timestamp_ms)
-    else:
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            raise ArgumentError(
-                f"{text[:50]!r} is no time: give ISO 8601, as 2026-11-20T03:12:00Z, or epoch milliseconds"
-            ) from None
-        timestamp_ms = epoch_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
-    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
-        raise ArgumentError(f"{text[:50]!r} is out of range")
-    return timestamp_ms
-
-
-NUMBER_MS_MIN: Final = 10**11
-"""March 1973. Seconds since 1970 come up to it in the year 5138: a smaller number is no milliseconds of Kafka's."""
-NUMBER_MS_END: Final = 10**14
-"""The year 5138. Microseconds have been above it since 1973."""
-OTHER_UNITS: Final = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
-
-
-def _refuse_other_unit(text: str, number: int) -> None:
-    """Raise ArgumentError for a number which as milliseconds would be far from any time of Kafka's."""
-    if NUMBER_MS_MIN <= number < NUMBER_MS_END:
-        return
-    for unit, factor, divisor in OTHER_UNITS:
-        meant_ms = number * factor // divisor
-        if NUMBER_MS_MIN <= meant_ms < min(NUMBER_MS_END, TIMESTAMP_MS_MAX):
-            year = (
-                f"a time in {datetime.fromtimestamp(number / 1000, UTC).year}"
-                if number <= TIMESTAMP_MS_MAX
-                else "no time"
-            )
-            raise ArgumentError(
-                f"{text} is {year} in milliseconds: are these {unit}? Give milliseconds, {meant_ms}, or ISO 8601, "
-                f"{datetime.fromtimestamp(meant_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-            )
-    raise ArgumentError(f"{text[:50]} is out of range: give milliseconds since 1970 (13 digits), or ISO 8601")
 
 
 class TopicPartition(NamedTuple):

@@ -12,7 +12,8 @@ from coordinator_core.lookup import group_partition
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends, numbers
 from jobs.console.output import printable, time_text
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import ArgumentError, SilverAt
+from jobs.errors import ArgumentError
+from jobs.queries.as_of import SilverAt
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"

@@ -19,17 +19,8 @@ from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, csv_line, printable, write_answers
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError
-from jobs.queries.as_of import (
-    GROUPS_LOG,
-    SHARE,
-    ArgumentError,
-    CommittedOffset,
-    Group,
-    NoSuchGroupError,
-    SilverAt,
-    TopicPartition,
-)
+from jobs.errors import ArgumentError, JobError
+from jobs.queries.as_of import GROUPS_LOG, SHARE, CommittedOffset, Group, NoSuchGroupError, SilverAt, TopicPartition
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
 from schemas.tables.silver import TOPICS
 

@@ -11,8 +11,9 @@ from rich.console import Console
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.cli_enums import Listing
 from jobs.console.progress import Steps
+from jobs.errors import ArgumentError
 from jobs.operations.nightly import run_capture
-from jobs.queries.as_of import ArgumentError, SilverAt
+from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import Span, run_audit_report
 from jobs.queries.restore import run_restore
 from jobs.queries.verify_ledger import Ledger as VerifyLedger

@@ -11,7 +11,7 @@ import pytest
 from coordinator_core.lookup import group_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing
-from jobs.queries.as_of import ArgumentError
+from jobs.errors import ArgumentError
 from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
 from tests.cases.harness import Ledger
 from tests.conftest import PROJECT_ROOT

@@ -15,8 +15,10 @@ from jobs.cli.app import main
 from jobs.cli_enums import Tool, View
 from jobs.console.output import FORMULA_STARTS
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import ArgumentError, NoSuchGroupError, SilverAt, TopicPartition, parse_time
+from jobs.errors import ArgumentError
+from jobs.queries.as_of import NoSuchGroupError, SilverAt, TopicPartition
 from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.moments import parse_time
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, event, write
 from tests.jobs.hostile import HOSTILE
