@@ -66,6 +66,8 @@ app = typer.Typer(
 )
 
 
+TIME_HELP: Final = "ISO 8601 (UTC), epoch ms, now, -2h, today or 'yesterday 03:12'."
+
 WarehouseOption = Annotated[
     str | None, typer.Option("--warehouse", metavar="DIR", help="Folder or URI of the tables. [default: ./warehouse]")
 ]
@@ -126,18 +128,20 @@ SummaryFormatOption = Annotated[
     SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
-AtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms. [default: the newest]")
+AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help=f"{TIME_HELP} [default: the newest]")]
+TimezoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        metavar="ZONE",
+        help="Of times without a zone, as Europe/Berlin. [default: the machine's for days and times of day, else UTC]",
+    ),
 ]
 GroupsOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="Group id; may be repeated. [default: all]")
 ]
-FromOption = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="Only from then on: ISO 8601 (UTC) or epoch ms.")
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Only until then: ISO 8601 (UTC) or epoch ms.")
-]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Only from then on: {TIME_HELP}")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Only until then: {TIME_HELP}")]
 PayloadOption = Annotated[
     bool,
     typer.Option(
@@ -354,6 +358,7 @@ def audit(
     group: GroupsOption = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
+    timezone: TimezoneOption = None,
     listing: Annotated[Listing, typer.Option("--list", help="What is listed.")] = Listing.ARCHIVED,
     payload: PayloadOption = False,
     values: ValuesOption = False,
@@ -379,7 +384,7 @@ def audit(
             command_config=command_config,
             partitions=partitions,
         )
-        from_ms, to_ms = _span(from_time, to_time)
+        from_ms, to_ms = _span(from_time, to_time, timezone)
         if payload:
             _check_client(settings)
         session, tables, steps = open_session("audit", settings, meanwhile=".gold.audit")
@@ -491,6 +496,7 @@ def describe(
     group: GroupsOption = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
     at: AtOption = None,
+    timezone: TimezoneOption = None,
     offsets: Annotated[bool, typer.Option("--offsets", help="Offsets: what is shown by default.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and what they have.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
@@ -515,7 +521,7 @@ def describe(
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
         settings = _settings(warehouse, cluster_id)
-        tables, at_ms = _tables("describe", settings), _time(at)
+        at_ms, tables = _time(at, timezone), _tables("describe", settings)
         remarks = _remarks_in_log(tables, settings, at_ms, group)
         try:
             remarks += run_describe(
@@ -542,6 +548,7 @@ def owner(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
     partition: Annotated[int, typer.Option("--partition", metavar="PARTITION", min=0, help="The partition.")],
     at: AtOption = None,
+    timezone: TimezoneOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
@@ -553,7 +560,7 @@ def owner(
         from jobs.queries.owner import run_owner  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
-        tables, at_ms = _tables("owner", settings), _time(at)
+        at_ms, tables = _time(at, timezone), _tables("owner", settings)
         remarks = run_owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
         )
@@ -567,7 +574,8 @@ def owner(
 @app.command(short_help=SUMMARIES["restore"], epilog=epilog("restore"))
 def restore(
     group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
-    at: Annotated[str, typer.Option("--at", metavar="TIME", help="ISO 8601 (UTC) or epoch ms.")],
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help=TIME_HELP)],
+    timezone: TimezoneOption = None,
     output: Annotated[
         str | None,
         typer.Option("--output", metavar="FILE", help="New file for the offsets. [default: none, a dry run]"),
@@ -589,10 +597,9 @@ def restore(
     """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
 
     def job() -> int:
-        from jobs.queries.moments import parse_time  # noqa: PLC0415
         from jobs.queries.restore import run_restore  # noqa: PLC0415
 
-        settings, at_ms = _settings(warehouse, cluster_id), parse_time(at)
+        settings, at_ms = _settings(warehouse, cluster_id), _time_of(at, timezone)
         tables = _tables("restore", settings)
         behind = _remarks_in_log(tables, settings, at_ms, group)
         remarks: list[str] = []
@@ -669,6 +676,7 @@ def report(
     group: GroupsOption = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
+    timezone: TimezoneOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
@@ -685,7 +693,7 @@ def report(
         from jobs.report.run import tell_report  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
-        from_ms, to_ms = _span(from_time, to_time)
+        from_ms, to_ms = _span(from_time, to_time, timezone)
         run, steps = Run.start(), Steps()
         tables = _tables("report", settings)
         require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
@@ -727,6 +735,7 @@ def whatif(
     ] = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
+    timezone: TimezoneOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
@@ -739,7 +748,7 @@ def whatif(
         from jobs.queries.whatif import whatif as run_whatif  # noqa: PLC0415
 
         settings = _settings(warehouse, cluster_id)
-        from_ms, to_ms = _span(from_time, to_time)
+        from_ms, to_ms = _span(from_time, to_time, timezone)
         question = asked(changed, recorded or (), settings)
         rows = run_whatif(
             _tables("whatif", settings),
@@ -993,11 +1002,19 @@ def _every(
     return every_ms, None if stop_after is None else parse_duration("--stop-after", stop_after)
 
 
-def _time(text: str | None) -> int | None:
+def _time(text: str | None, timezone: str | None) -> int | None:
     """A time of the command line as epoch milliseconds."""
-    from jobs.queries.moments import parse_time  # noqa: PLC0415
+    return None if text is None else _time_of(text, timezone)
 
-    return None if text is None else parse_time(text)
+
+def _time_of(text: str, timezone: str | None) -> int:
+    """The same of one that is there. How words were read is said."""
+    from jobs.queries.moments import Clock, read_moment  # noqa: PLC0415
+
+    moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
+    if moment.reading is not None:
+        _tell(moment.reading)
+    return moment.timestamp_ms
 
 
 def _remarks_in_log(
@@ -1018,11 +1035,11 @@ def _remarks_in_log(
     ]
 
 
-def _span(from_time: str | None, to_time: str | None) -> tuple[int | None, int | None]:
+def _span(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
     """The times of --from and --to. Raises ArgumentError where they run backwards."""
     from jobs.queries.in_log import require_forwards  # noqa: PLC0415
 
-    from_ms, to_ms = _time(from_time), _time(to_time)
+    from_ms, to_ms = _time(from_time, timezone), _time(to_time, timezone)
     require_forwards(from_ms, to_ms)
     return from_ms, to_ms
 

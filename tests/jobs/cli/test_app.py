@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -335,3 +336,15 @@ def test_a_job_that_writes_is_ready_when_spark_is(module: str | None, is_writer:
     code = READY.format(module=module)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
     assert (int(done.stdout) > 5) == is_writer
+
+
+def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """How they were read is on stderr, with the zone; an unknown zone and a word that is no time end with 2."""
+    where = ("--topic", "t", "--partition", "0", "--warehouse", str(tmp_path))
+    cli.main(["owner", *where, "--at", "-2h"])
+    assert re.search(r"^-2h is \d{4}-\d\d-\d\dT.*Z \(.*, this machine's zone\)$", capsys.readouterr().err, re.MULTILINE)
+    cli.main(["owner", *where, "--at", "yesterday 03:12", "--timezone", "Asia/Tokyo"])
+    said = capsys.readouterr().err
+    assert re.search(r"^yesterday 03:12 is .*T18:12:00.000Z \(Asia/Tokyo\)$", said, re.MULTILINE)
+    assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == cli.WRONG_ARGUMENTS
+    assert cli.main(["owner", *where, "--at", "someday"]) == cli.WRONG_ARGUMENTS
