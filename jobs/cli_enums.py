@@ -31,6 +31,8 @@ class Listing(StrEnum):
     """What audit lists."""
 
     ARCHIVED = "archived"
+    WITHOUT_COPY = "without-copy"
+    """Archived in groups that have a dead letter topic, and not copied there."""
     REDELIVERIES = "redeliveries"
     REBALANCES = "rebalances"
     COMMITS = "commits"

@@ -74,6 +74,11 @@ METHODS: Final = (
     "START_OFFSET_PASSED",
 )
 
+DEAD_LETTER_STATES: Final = ("TRIED", "REFUSED", "NOT_TRIED")
+"""What the log says of the copy on a dead letter topic. TRIED: the broker tried to write one, and archived the record
+whatever came of it; REFUSED: it tried, and the topic is not enabled for groups; NOT_TRIED: the group has a dead letter
+topic, and the record was given up without one."""
+
 _CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
 _LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
 _METHOD: Final = {name: index for index, name in enumerate(METHODS)}
@@ -100,6 +105,8 @@ class ArchivedColumns:
     """-1: null."""
     method: I8
     confidence: I8
+    dead_letter: I8
+    """-1: null; the group has no dead letter topic, or the log does not tell."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -140,7 +147,20 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
         likely_cause=likely_cause[found],
         method=method[found],
         confidence=confidence[found],
+        dead_letter=_dead_letter(log, evidence, configs)[found],
     )
+
+
+def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
+    changes, row = log.transitions, log.state_of_transition
+    groups, group, at_ms = log.keys.group_ids, log.keys.group[log.states.key[row]], log.states.at_ms[row]
+    was_tried = changes.to_state == ARCHIVING
+    # what the first snapshot shows, and what no record shows, may have been tried before
+    is_seen = (changes.kind != FIRST_SEEN) & evidence.records.is_update
+    not_tried = ~was_tried & is_seen & configs.is_set(DEAD_LETTER_TOPIC, groups, group, at_ms)
+    states = (was_tried & configs.is_refused(groups, group, at_ms), was_tried, not_tried)
+    codes = (*(DEAD_LETTER_STATES.index(name) for name in ("REFUSED", "TRIED", "NOT_TRIED")), NONE)
+    return code_of(codes, first_that_holds(states))
 
 
 def _rules_of_archived(

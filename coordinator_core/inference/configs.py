@@ -32,6 +32,10 @@ SESSION_TIMEOUTS: Final[Mapping[str, str]] = {
 """Group type -> the config of its members' sessions; classic members bring their own."""
 ISOLATION_LEVEL: Final = "share.isolation.level"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+DEAD_LETTERS_ENABLED: Final = "errors.deadletterqueue.group.enable"
+"""Of a topic: without it brokers copy nothing there, whatever a group's config says."""
+DEAD_LETTER_RETRIES_MS: Final = 30_000
+"""A broker that tries to copy a record tries again for less, and makes the topic meanwhile where it may."""
 CLEANUP_POLICY: Final = "cleanup.policy"
 
 READ_COMMITTED: Final = "read_committed"
@@ -91,6 +95,7 @@ class Configs:
         for row in rows:
             if row.value is not None:
                 stretches.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
+        self._has_metadata_log = any(row.from_log_offset is not None for found in stretches.values() for row in found)
         self._timelines = {key: _timeline(found) for key, found in stretches.items()}
         self._of_single_brokers = {
             name for resource_type, resource_name, name in stretches if resource_type == BROKER and resource_name
@@ -154,6 +159,22 @@ class Configs:
             found[rows] = _of_values(timeline, now, bool) & _of_values(timeline, before, bool)
         return found
 
+    def is_refused(self, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
+        """Whether the dead letter topic of a group is not enabled for groups, for each row, while a broker tries
+        to copy. False where the metadata log does not tell.
+        """
+        found = np.zeros(len(group), np.bool_)
+        if not self._has_metadata_log:
+            return found
+        for timeline, rows in self._of_groups(DEAD_LETTER_TOPIC, groups, group):
+            times = at_ms[rows]
+            index = timeline.at(times)
+            for code, topic in enumerate(timeline.values):
+                is_of_topic = (index == code) & (topic != "")
+                enabled = self._timelines.get((TOPIC, topic, DEAD_LETTERS_ENABLED))
+                found[rows] |= is_of_topic & ~_was_enabled(enabled, times)
+        return found
+
     def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
         """Whether a topic was ever set to be compacted, as far as the log tells."""
         return np.array([topic in self._compacted for topic in topics], np.bool_)
@@ -174,6 +195,9 @@ class Configs:
         names = (DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, SHARE_SESSION_TIMEOUT, ISOLATION_LEVEL, DEAD_LETTER_TOPIC)
         places = [(BROKER, ALL_BROKERS, f"group.{name}") for name in names]
         places += [(GROUP, group_id, name) for group_id in group_ids for name in names]
+        letters = (self._timelines.get((GROUP, group_id, DEAD_LETTER_TOPIC)) for group_id in group_ids)
+        copied_to = sorted({topic for timeline in letters if timeline is not None for topic in timeline.values})
+        places += [(TOPIC, topic, DEAD_LETTERS_ENABLED) for topic in copied_to]
         stretches = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
         return [stretches, single, self.was_compacted(topics).tolist()]
@@ -223,6 +247,17 @@ def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: Boo
 def _number(text: str) -> int:
     """-1: not a number which Kafka would take."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _was_enabled(enabled: _Timeline | None, at_ms: I64) -> BoolArray:
+    """Whether a config was true at any moment at which a broker that begins at a time may look."""
+    found = np.zeros(len(at_ms), np.bool_)
+    if enabled is None:
+        return found
+    for start, end, value in zip(enabled.starts_ms.tolist(), enabled.ends_ms.tolist(), enabled.values, strict=True):
+        if value.lower() == "true":
+            found |= (start <= at_ms + DEAD_LETTER_RETRIES_MS) & (at_ms - SETTLING_MS < end)
+    return found
 
 
 def _of_values(timeline: _Timeline, index: I64, is_wanted: Callable[[str], bool]) -> BoolArray:

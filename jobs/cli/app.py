@@ -414,6 +414,7 @@ def audit(
                 cluster=settings.broker_address,
                 timeout_ms=settings.request_timeout_ms,
                 dead_letter_topics=dead_letter_topic or (),
+                without_copy=listing is Listing.WITHOUT_COPY,
                 partition_counts=settings.partition_counts,
                 with_values=values,
                 output_format=output_format,

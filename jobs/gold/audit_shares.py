@@ -278,6 +278,7 @@ def archived_table(rows: ArchivedColumns, keys: ShareKeys, log_partition: int) -
             "likely_cause": _names(rows.likely_cause, archived_rules.LIKELY_CAUSES),
             "method": _names(rows.method, archived_rules.METHODS),
             "confidence": _names(rows.confidence, CONFIDENCES),
+            "dead_letter": _names(rows.dead_letter, archived_rules.DEAD_LETTER_STATES),
         },
     )
 

@@ -8,8 +8,11 @@ could not: where there is a marker or a hole, nothing was rejected.
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
+import pyarrow.compute as pc
+
+from coordinator_core.inference.configs import DEAD_LETTER_TOPIC
 from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
@@ -17,18 +20,35 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
-from jobs.queries.dead_letters import DeadLetters, Origin, read_dead_letters
+from jobs.queries.dead_letters import (
+    CAUSE_OF_MESSAGE,
+    COPIED_CAUSES,
+    CopyState,
+    DeadLetters,
+    Origin,
+    read_dead_letters,
+)
 from jobs.queries.in_log import require_in_log
 from jobs.queries.payload import OffsetRange, Payload, read_payloads
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS
 from schemas.tables.gold import ARCHIVED_RECORDS
-from schemas.tables.silver import CONFIGS
+from schemas.tables.silver import CONFIGS, SHARE_BATCH_TRANSITIONS
 
-DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
-"""Config of a group: where its dead letters go."""
-
-ROW_COLUMNS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at", "cause", "likely_cause")
+ROW_COLUMNS: Final = (
+    "group_id",
+    "topic",
+    "topic_id",
+    "partition",
+    "first_offset",
+    "last_offset",
+    "log_offset",
+    "at",
+    "cause",
+    "likely_cause",
+    "confidence",
+    "dead_letter",
+)
 COLUMNS: Final = (
     "group_id",
     "topic",
@@ -44,6 +64,8 @@ COLUMNS: Final = (
     "headers",
     "dead_letter",
     "dead_letter_place",
+    "dead_letter_message",
+    "confidence",
 )
 
 Row = Mapping[str, Any]
@@ -60,19 +82,23 @@ def run_payload(
     timeout_ms: int = TIMEOUT_MS,
     dead_letter_topics: Sequence[str] = (),
     with_values: bool = False,
+    without_copy: bool = False,
     output_format: str,
     partition_counts: Mapping[str, int] | None = None,
     out: TextIO | None = None,
 ) -> bool:
     """Print the statement of completeness, then one row an offset that was given up in the span; is it complete?
 
-    `dead_letter_topics`: those that the groups' configs name, if none is given. Raises SourceError where a source
-    cannot be read, ArgumentError as `run_audit_report` does.
+    `dead_letter_topics`: those that the groups' configs name, if none is given. `without_copy`: only what was given up
+    in a group with a dead-letter topic and has no copy there. Raises SourceError where a source cannot be read,
+    ArgumentError as `run_audit_report` does.
     """
     out = out or sys.stdout
     log = SOURCES[Listing.ARCHIVED].log
     require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
     rows = _archived(warehouse, cluster_id, span, group_ids)
+    if without_copy:
+        rows = [row for row in rows if row["dead_letter"] is not None]
     ranges = [
         OffsetRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
     ]
@@ -84,7 +110,12 @@ def run_payload(
     complete = complete._replace(statements=(*complete.statements, *untimed))
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
-    write_answers(columns, list(_lines(rows, payloads, letters, with_values)), output_format, out)
+    done = _done(warehouse, cluster_id, group_ids)
+    lines = list(_lines(rows, payloads, letters, done, with_values))
+    if without_copy:
+        place = COLUMNS.index("dead_letter")
+        lines = [line for line in lines if line[place] != CopyState.FOUND]
+    write_answers(columns, lines, output_format, out)
     return complete.is_complete
 
 
@@ -103,13 +134,32 @@ def _configured_topics(warehouse: Warehouse, cluster_id: str) -> list[str]:
     return sorted({value for value in warehouse.read(CONFIGS, ["value"], where=where)["value"].to_pylist() if value})
 
 
+SharePlace = tuple[str, str, int]
+"""Group id, topic id and partition."""
+Done = Mapping[SharePlace, Sequence[tuple[int, int, int]]]
+"""Ranges whose ARCHIVING has ended: log offset of the end, first and last offset."""
+
+
+def _done(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None) -> Done:
+    names = ("group_id", "topic_id", "partition", "log_offset", "first_offset", "last_offset")
+    ended = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
+        SHARE_BATCH_TRANSITIONS, names, pc.field("from_state") == "ARCHIVING"
+    )
+    done: dict[SharePlace, list[tuple[int, int, int]]] = {}
+    for row in ended.to_pylist():
+        group_id, topic_id, partition, *range_ = (row[name] for name in names)
+        done.setdefault((group_id, topic_id, partition), []).append((range_[0], range_[1], range_[2]))
+    return done
+
+
 def _lines(
-    rows: Iterable[Row], payloads: Iterable[Payload], letters: DeadLetters | None, with_values: bool
+    rows: Iterable[Row], payloads: Iterable[Payload], letters: DeadLetters | None, done: Done, with_values: bool
 ) -> Iterator[tuple[Value, ...]]:
     found = {(payload.topic, payload.partition, payload.offset): payload for payload in payloads}
     for row in rows:
         for offset in range(row["first_offset"], row["last_offset"] + 1):
             payload = found[row["topic"] or "", row["partition"], offset]
+            copy = _copy(row, offset, letters, done)
             yield (
                 row["group_id"],
                 row["topic"],
@@ -117,26 +167,50 @@ def _lines(
                 offset,
                 time_text(epoch_ms(row["at"])) if row["at"] is not None else None,
                 row["cause"],
-                row["likely_cause"],
+                copy.cause or row["likely_cause"],
                 payload.presence.value,
                 _time(payload.timestamp_ms),
                 _text(payload.key),
                 payload.value_size,
                 json.dumps([[name, _text(value)] for name, value in payload.headers], ensure_ascii=False),
-                *_dead_letter(row, offset, letters),
+                copy.state,
+                copy.place,
+                copy.message,
+                row["confidence"] if copy.cause is None else "CERTAIN",
                 *([_text(payload.value)] if with_values else []),
             )
 
 
-def _dead_letter(row: Row, offset: int, letters: DeadLetters | None) -> tuple[Value, Value]:
-    """The state of the copy, and where the first one lies; nothing is known where there is no dead-letter topic."""
+class _Copy(NamedTuple):
+    """What is known of the copy of an offset; nothing, where there is no dead-letter topic."""
+
+    state: str | None = None
+    place: str | None = None
+    """Where the first one lies."""
+    message: str | None = None
+    cause: str | None = None
+    """The `likely_cause` that its message settles."""
+
+
+def _copy(row: Row, offset: int, letters: DeadLetters | None, done: Done) -> _Copy:
     if letters is None:
-        return None, None
+        return _Copy(row["dead_letter"] if row["dead_letter"] == CopyState.REFUSED else None)
     origin = Origin(row["group_id"], row["topic"] or "", row["partition"], offset)
-    at_ms = epoch_ms(row["at"]) if row["at"] is not None else None
-    state = letters.state_of(origin, row["cause"], at_ms if at_ms is not None else letters.newest_ms)
-    places = [f"{letter.topic}-{letter.partition}:{letter.offset}" for letter in letters.letters.get(origin, ())]
-    return state.value, places[0] if places else None
+    ended = done.get((row["group_id"], row["topic_id"], row["partition"]), ())
+    state = letters.state_of(
+        origin,
+        row["cause"],
+        epoch_ms(row["at"]) if row["at"] is not None else letters.newest_ms,
+        row["dead_letter"],
+        is_done=any(at > row["log_offset"] and first <= offset <= last for at, first, last in ended),
+    ).value
+    found = letters.letters.get(origin)
+    if not found:
+        return _Copy(state)
+    first = found[0]
+    settled = {CAUSE_OF_MESSAGE.get(letter.message or "") for letter in found}
+    cause = settled.pop() if len(settled) == 1 and row["cause"] in COPIED_CAUSES else None
+    return _Copy(state, f"{first.topic}-{first.partition}:{first.offset}", first.message, cause)
 
 
 def _time(timestamp_ms: int | None) -> str | None:

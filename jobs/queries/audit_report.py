@@ -57,6 +57,7 @@ class Source(NamedTuple):
 
 SOURCES: Final = {
     Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
+    Listing.WITHOUT_COPY: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
     Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
     Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
     Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
@@ -64,7 +65,12 @@ SOURCES: Final = {
 }
 
 
+WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
+"""`dead_letter` of what was given up in a group with a dead letter topic and surely has no copy there."""
+
 NOT_IN_ANY_LOG: Final = {
+    Listing.WITHOUT_COPY: "Not in any log of Kafka's coordinators: which copies a broker failed to write; "
+    "`--payload` looks for them on the dead letter topics",
     Listing.ARCHIVED: "Not in any log of Kafka's: which records were given up in silence (aborted transactions, holes "
     "of compacted topics); the share coordinator only counts them",
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
@@ -351,6 +357,8 @@ def listed(
     if listing is Listing.OWNERS:
         # a stretch counts for every moment in it
         conditions = overlapping(span)
+    if listing is Listing.WITHOUT_COPY:
+        conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
     rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
     key = [source.time_column, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))

@@ -27,6 +27,12 @@ HEADER_GROUP: Final = "__dlq.errors.group"
 HEADER_DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
 HEADER_MESSAGE: Final = "__dlq.errors.message"
 
+CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {
+    "Offset rejected by client.": "REJECTED",
+    "Offset delivery count exceeded the threshold.": "DELIVERY_LIMIT",
+}
+"""What a copy says, and the `likely_cause` that it settles."""
+
 COPIED_CAUSES: Final = frozenset({"REJECT_OR_GAP", "LIMIT_OR_REJECT"})
 """Causes of gold.archived_records that a broker copies: what the start offset passes it does not."""
 SETTLING_MS: Final = 60_000
@@ -41,11 +47,14 @@ class CopyState(StrEnum):
 
     FOUND = "FOUND"
     MISSING = "MISSING"
-    """The dead-letter topic goes on long after it, without it. A gap in the source log has no copy either."""
+    """The broker is done with it, or the dead-letter topic goes on long after it, without it. Before Kafka 4.4 wrote
+    ARCHIVING, a gap in the source log looked the same."""
     NOT_YET = "NOT_YET"
     """The dead-letter topic, as far as it was read, ends before a copy had to be there."""
     NOT_COPIED = "NOT_COPIED"
     """Brokers make no copy of what was given up in this way."""
+    REFUSED = "REFUSED"
+    """The broker made none: the dead-letter topic is not enabled for groups."""
 
 
 class Origin(NamedTuple):
@@ -82,13 +91,21 @@ class DeadLetters:
     unreadable_count: int = 0
     """Batches which could not be read. A copy in one of them would seem to be missing."""
 
-    def state_of(self, origin: Origin, cause: str, given_up_ms: int) -> CopyState:
-        """Whether the copy of an offset that was given up at a time (epoch ms), for a cause, is there."""
+    def state_of(
+        self, origin: Origin, cause: str, given_up_ms: int, dead_letter: str | None = None, *, is_done: bool = False
+    ) -> CopyState:
+        """Whether the copy of an offset that was given up at a time (epoch ms), for a cause, is there.
+
+        `cause` and `dead_letter` are those of gold.archived_records; `is_done`: its ARCHIVING has ended, so the broker
+        wrote the copy before, or gave up to.
+        """
         if origin in self.letters:
             return CopyState.FOUND
-        if cause not in COPIED_CAUSES:
+        if dead_letter == "REFUSED":
+            return CopyState.REFUSED
+        if dead_letter == "NOT_TRIED" or cause not in COPIED_CAUSES:
             return CopyState.NOT_COPIED
-        is_due = self.newest_ms >= given_up_ms + SETTLING_MS
+        is_due = is_done or self.newest_ms >= given_up_ms + SETTLING_MS
         return CopyState.MISSING if is_due and not self.unreadable_count else CopyState.NOT_YET
 
 

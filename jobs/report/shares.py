@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
-from jobs.queries.audit_report import Hole
+from jobs.queries.audit_report import WITHOUT_COPY, Hole
 from jobs.report.cluster import GroupLine
 from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
 from jobs.report.groups import (
@@ -86,7 +86,9 @@ ARCHIVED_COLUMNS: Final = (
     Column("likely_cause", Kind.TEXT),
     METHOD,
     CONFIDENCE,
+    Column("dead_letter", Kind.TEXT),
 )
+WITHOUT_COPY_CONDITION: Final = f"dead_letter in ({', '.join(map(repr, WITHOUT_COPY))})"
 EVENT_ORDER: Final = ("at", "topic_id", "partition", "log_offset", "first_offset")
 
 START_COLUMNS: Final = (
@@ -132,6 +134,7 @@ class ShareGroupFacts:
     partition_count: int
     redelivered: Listing
     archived: Listing
+    without_copy: Listing
     redelivered_marks: Condensed[Marks]
     archived_marks: Condensed[Marks]
     counts: Listing
@@ -207,6 +210,15 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
                     ARCHIVED_COLUMNS,
                     archived[own],
                     scope.within("at"),
+                    EVENT_ORDER,
+                    limits.row_count,
+                ),
+                listing(
+                    "Archived without a copy",
+                    ARCHIVED_RECORDS,
+                    ARCHIVED_COLUMNS,
+                    _without_copy(archived[own]),
+                    [*scope.within("at"), WITHOUT_COPY_CONDITION],
                     EVENT_ORDER,
                     limits.row_count,
                 ),
@@ -336,13 +348,14 @@ def _events_picture(
         )
         if condensed.step
     ]
+    without_copy = [group.without_copy.cut(limits.row_count)] if group.without_copy.row_count else []
     return Picture(
         f"{own}-events",
         "drawEvents",
         "Redelivered and given up",
         "Each range of offsets that was handed back, given out again or given up, by its cause; larger marks are "
         "longer ranges.",
-        (group.archived.cut(limits.row_count), group.redelivered.cut(limits.row_count)),
+        (group.archived.cut(limits.row_count), *without_copy, group.redelivered.cut(limits.row_count)),
         {"redelivered": redelivered.json(), "archived": archived.json(), "holes": holes},
         tuple(remarks),
     )
@@ -357,6 +370,11 @@ def _counts_picture(own: str, group: ShareGroupFacts) -> Picture:
         "Offsets by the delivery count at which they were acknowledged or given up.",
         (group.counts,),
     )
+
+
+def _without_copy(archived: pa.Table) -> pa.Table:
+    """What was given up in a group with a dead letter topic, and is not there."""
+    return archived.filter(pc.is_in(archived["dead_letter"].cast(pa.string()), pa.array(WITHOUT_COPY)))
 
 
 def _count_listing(transitions: pa.Table, scope: Scope) -> Listing:

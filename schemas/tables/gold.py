@@ -195,6 +195,13 @@ ARCHIVED_RECORDS = Table(
         ),
         METHOD,
         CONFIDENCE,
+        Column(
+            "dead_letter",
+            STRING,
+            "What the log says of a copy on a dead letter topic: TRIED (the broker archives the record whatever came "
+            "of it) REFUSED (the topic is not enabled for groups) NOT_TRIED (the group has such a topic, and it was "
+            "given up without); null where the group has none or the log does not tell.",
+        ),
         LOG_PARTITION,
         IS_SETTLED,
     ),
