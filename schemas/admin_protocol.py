@@ -270,7 +270,7 @@ READ_STATE_PARTITION: Final = Struct(
     "PartitionData",
     (
         Field("partition", Int32, about="Partition of it."),
-        Field("leader_epoch", Int32, about="Any but -1 may be written down."),
+        Field("leader_epoch", Int32, about="A higher one than the coordinator's is written."),
     ),
 )
 READ_STATE_TOPIC: Final = Struct(

@@ -175,13 +175,15 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
     types = {name: it.group_type for name, it in descriptions.items() if isinstance(it, GroupDescription)}
     offsets = admin.committed_offsets([name for name, kind in types.items() if kind != SHARE])
     share_offsets = admin.share_offsets([name for name, kind in types.items() if kind == SHARE])
-    keys = [
-        SharePartitionKey(group_id, place.topic_id, place.partition)
+    told = {
+        SharePartitionKey(group_id, place.topic_id, place.partition): offset
         for group_id, places in share_offsets.items()
         if not isinstance(places, Refusal)
-        for place in places
-    ]
-    share_states = admin.share_states(keys)
+        for place, offset in places.items()
+    }
+    # as the coordinator tells it: any higher one would be written down
+    leader_epochs = {key: offset.leader_epoch for key, offset in told.items() if isinstance(offset, ShareOffset)}
+    share_states = admin.share_states(told, leader_epochs)
     after = broker.offsets(logs)
     return Asked(
         None if group_ids is None else frozenset(group_ids),

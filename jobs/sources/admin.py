@@ -5,13 +5,15 @@ a share partition's to that of its partition of `__share_group_state`, a broker'
 coordinator that is loading, or that moved, is asked again until the time is up. What a broker refuses to tell is a
 `Refusal` in the answer's place, never an answer that looks empty.
 
-Nothing here writes: ReadShareGroupState is sent with leader epoch -1, the only one that leaves no record
-(ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch).
+Nothing here writes: ReadShareGroupState is sent with the leader epoch that the share coordinator itself tells, which
+leaves no record; a higher one would (ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch). -1 leaves none either,
+but brokers before 4.3 fence it, and 4.4 refuses it.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -86,6 +88,11 @@ class Refusal:
 
 UNANSWERED: Final = Refusal(-1, "UNANSWERED")
 """Of what a response leaves out."""
+INVALID_REQUEST: Final = 42
+UNINITIALIZED: Final = "uninitialized"
+"""In the message of ReadShareGroupState's INVALID_REQUEST of a share partition without a state."""
+NEGATIVE_EPOCH: Final = Refusal(-2, "LEADER_EPOCH_NOT_KNOWN")
+"""The share coordinator reads no state without a leader epoch, and did not tell its own: Kafka 4.4 refuses -1."""
 UNSUPPORTED: Final = Refusal(35, "UNSUPPORTED_VERSION")
 """What is said of a question which the broker does not know."""
 
@@ -353,9 +360,15 @@ class Admin:
         """Start offsets of all share partitions which share groups read, by group."""
         return self._answers(SHARE_OFFSETS, group_ids)
 
-    def share_states(self, keys: Collection[SharePartitionKey]) -> dict[SharePartitionKey, ShareState | Refusal]:
-        """What the share coordinator keeps of share partitions. It needs ClusterAction on the cluster."""
-        return self._answers(SHARE_STATES, keys)
+    def share_states(
+        self, keys: Collection[SharePartitionKey], leader_epochs: Mapping[SharePartitionKey, int] | None = None
+    ) -> dict[SharePartitionKey, ShareState | Refusal]:
+        """What the share coordinator keeps of share partitions. It needs ClusterAction on the cluster.
+
+        `leader_epochs`: what the coordinator itself told of them (`share_offsets`), never another one; -1 is sent where
+        there is none.
+        """
+        return self._answers(_share_states(leader_epochs or {}), keys)
 
     # --- how
 
@@ -669,14 +682,19 @@ SHARE_OFFSETS: Final = _of_groups(
 )
 
 
-def _read_states(keys: Sequence[SharePartitionKey]) -> ApiRequest:
+def _read_states(leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[SharePartitionKey]) -> ApiRequest:
     by_topic = groupby(keys, key=lambda key: key.topic_id)
     topics = [
         make(
             READ_STATE_TOPIC,
             topic_id=topic_id,
             partitions=tuple(
-                make(READ_STATE_PARTITION, partition=key.partition, leader_epoch=NO_LEADER_EPOCH) for key in of_topic
+                make(
+                    READ_STATE_PARTITION,
+                    partition=key.partition,
+                    leader_epoch=leader_epochs.get(key, NO_LEADER_EPOCH),
+                )
+                for key in of_topic
             ),
         )
         for topic_id, of_topic in by_topic
@@ -685,12 +703,14 @@ def _read_states(keys: Sequence[SharePartitionKey]) -> ApiRequest:
 
 
 def _read_states_told(
-    keys: Sequence[SharePartitionKey], response: Struct
+    leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[SharePartitionKey], response: Struct
 ) -> Iterator[tuple[SharePartitionKey, ShareState | Refusal]]:
     for topic in response.results:
         for it in topic.partitions:
             key = SharePartitionKey(keys[0].group_id, topic.topic_id, it.partition)
-            if it.error_code:
+            if it.error_code == INVALID_REQUEST and UNINITIALIZED not in (it.error_message or UNINITIALIZED):
+                yield key, NEGATIVE_EPOCH
+            elif it.error_code:
                 yield key, Refusal.of(it.error_code)
             else:
                 batches = tuple(
@@ -706,6 +726,13 @@ def _parts_of_group(keys: Sequence[SharePartitionKey]) -> Iterator[Sequence[Shar
         yield from _chunks(list(of_group), RESOURCES_AT_ONCE)
 
 
-SHARE_STATES: Final = _Question(
-    share_group_state.TOPIC, share_partition_partition, _parts_of_group, _read_states, _read_states_told
-)
+def _share_states(
+    leader_epochs: Mapping[SharePartitionKey, int],
+) -> _Question[SharePartitionKey, ShareState]:
+    return _Question(
+        share_group_state.TOPIC,
+        share_partition_partition,
+        _parts_of_group,
+        partial(_read_states, leader_epochs),
+        partial(_read_states_told, leader_epochs),
+    )

@@ -244,42 +244,60 @@ def test_committed_offsets_have_no_sentinels() -> None:
     assert answers["b"] == UNANSWERED
 
 
+def states_response(request: Any, result_fields: Mapping[str, Any]) -> Struct:
+    """What a share coordinator answers: the same of each share partition that is asked for."""
+    result: Any = READ_SHARE_GROUP_STATE_RESPONSE.fields[0].kind
+    partition: Any = result.element.fields[1].kind
+    return make(
+        READ_SHARE_GROUP_STATE_RESPONSE,
+        results=tuple(
+            make(
+                result.element,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    make(partition.element, partition=it.partition, **result_fields) for it in topic.partitions
+                ),
+            )
+            for topic in request._fields.topics
+        ),
+    )
+
+
 def test_share_states_are_read_without_writing() -> None:
-    """The leader epoch sent is -1, the only one that leaves no record; a request names one group."""
+    """The leader epoch sent is the one that the coordinator told, else -1: neither leaves a record; a request names one
+    group."""
     keys = [SharePartitionKey(group, TOPIC_ID, partition) for group in "ab" for partition in range(4)]
     requests: list[Struct] = []
+    batch: Any = READ_SHARE_GROUP_STATE_RESPONSE.fields[0].kind.element.fields[1].kind.element.fields[-1].kind  # type: ignore[union-attr]
+    batches = (make(batch.element, first_offset=7, last_offset=9, delivery_state=2),)
 
     def answer(request: Any, _: int | None) -> Struct:
         requests.append(request._fields)
-        result: Any = READ_SHARE_GROUP_STATE_RESPONSE.fields[0].kind
-        partition: Any = result.element.fields[1].kind
-        batch: Any = partition.element.fields[-1].kind
-        return make(
-            READ_SHARE_GROUP_STATE_RESPONSE,
-            results=tuple(
-                make(
-                    result.element,
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        make(
-                            partition.element,
-                            partition=it.partition,
-                            state_epoch=1,
-                            start_offset=7,
-                            state_batches=(make(batch.element, first_offset=7, last_offset=9, delivery_state=2),),
-                        )
-                        for it in topic.partitions
-                    ),
-                )
-                for topic in request._fields.topics
-            ),
-        )
+        return states_response(request, {"state_epoch": 1, "start_offset": 7, "state_batches": batches})
 
-    states = Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states(keys)
+    told = {key: key.partition for key in keys[:-1]}
+    states = Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states(keys, told)
     assert states == dict.fromkeys(keys, ShareState(1, 7, (StateBatch(7, 9, 2, 0),)))
     sent = [(it.group_id, part.leader_epoch) for it in requests for topic in it.topics for part in topic.partitions]
-    assert {epoch for _, epoch in sent} == {-1}
-    assert len(sent) == len(keys)
+    assert sorted(sent) == [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", -1), ("b", 0), ("b", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("message", "refusal"),
+    [
+        ("The leader epoch cannot be a negative number.", Refusal(-2, "LEADER_EPOCH_NOT_KNOWN")),
+        ("Read operation on uninitialized share partition not allowed.", Refusal.of(42)),
+        (None, Refusal.of(42)),
+    ],
+)
+def test_a_state_that_is_refused_is_not_one_that_is_not_there(message: str | None, refusal: Refusal) -> None:
+    """Kafka 4.4 says INVALID_REQUEST of a negative leader epoch, too: that does not say that there is no state."""
+    key = SharePartitionKey("a", TOPIC_ID, 0)
+
+    def answer(request: Any, _: int | None) -> Struct:
+        return states_response(request, {"error_code": 42, "error_message": message})
+
+    assert Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states([key]) == {key: refusal}
 
 
 # --- requests of our own declaration
