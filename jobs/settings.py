@@ -32,7 +32,7 @@ ENVIRONMENT_OTHER: Final = frozenset(
         "GROUPLEDGER_WORKERS_AHEAD",
     }
 )
-"""Read elsewhere: interpreter and cache by spark-submit.sh, the settings file by `load_settings`, the words of hints by
+"""Read elsewhere: interpreter and cache by bootstrap.py, the settings file by `load_settings`, the words of hints by
 `jobs.console.command_name`, faults by `jobs.faults`, workers by `jobs.spark.workers_ahead`."""
 
 KEEP: Final = "keep"

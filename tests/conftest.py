@@ -15,8 +15,8 @@ OF_SMALL_TESTS = PROJECT_ROOT / "tests" / "coordinator_core"
 for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
     # what set-up compiled; numba reads the variable when it is first imported
     os.environ.setdefault("NUMBA_CACHE_DIR", str(compiled.parent))
-for classes in (PROJECT_ROOT / ".cache" / "classes").glob("*/spark.jsa"):
-    # no JVM of the tests reads Spark's classes one by one
+for classes in (PROJECT_ROOT / ".cache").glob("classes-*.jsa"):
+    # where a job has left Spark's classes, no JVM of the tests reads them one by one
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile='{classes}' -Xlog:cds=off -Xlog:cds+dynamic=off")
 
 import pytest

@@ -24,7 +24,7 @@ from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
-BESIDE = ("conf", "scenarios", "spark-submit.sh", "tests/recordings/full-a/logs")
+BESIDE = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "tests/recordings/full-a/logs")
 """What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
@@ -105,6 +105,7 @@ def test_the_wheel_imports_nothing_from_the_top(wheel: Path) -> None:
     for package in ("groupledger", *PACKAGES):
         for path in (PROJECT_ROOT / package).rglob("*.py"):
             here.update(imported(path.read_text(encoding="utf-8")))
+    here.update(imported((PROJECT_ROOT / "bootstrap.py").read_text(encoding="utf-8")))
     expected = {
         f"groupledger.{name}" if name.split(".")[0] in PACKAGES else name: count for name, count in here.items()
     }

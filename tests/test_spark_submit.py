@@ -1,9 +1,13 @@
-"""spark-submit.sh, with a Python, a Java and a Spark which only note what they are asked; and once with the real."""
+"""spark-submit.sh and bootstrap.py with a Python, a Java and a Spark that note what they get; once with real ones."""
 
+import ast
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,14 +17,29 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT, takes_minutes
 
-TOOLS = (
-    *("bash", "env", "sed", "cat", "cksum", "dirname", "readlink", "mkdir", "flock", "rm", "cp", "mv", "tail", "chmod"),
-    *("find", "sort", "xargs", "tr", "touch", "sleep"),
-)
+TOOLS = ("bash", "env", "dirname", "readlink", "cat", "cp", "grep", "mkdir", "sleep", "touch")
+"""The first four are the shell's, all are the fakes'."""
 
-FAKE_PYTHON = """#!/bin/bash
-# python, as far as spark-submit.sh knows it
+MEETING = """
+meet() { # whom: with FAKE_MEETING fails where the other is not running at the same time
+    [[ -n ${FAKE_MEETING:-} ]] || return 0
+    for _ in {1..50}; do
+        ! grep -qx "$1" "$FAKES/log" || return 0
+        sleep 0.1
+    done
+    echo "alone"; exit 1
+}
+"""
+
+FAKE_PYTHON = (
+    """#!/bin/bash
+# python, as far as spark-submit.sh and bootstrap.py know it; bootstrap.py itself is run by a true one
+"""
+    + MEETING
+    + """
 case "$1 $2" in
+    "-I -S")
+        exec "$REAL_PYTHON" "$@" ;;
     "-m venv")
         mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/pyspark/bin"
         cp "$FAKES/python3.11" "$3/bin/python"
@@ -28,20 +47,16 @@ case "$1 $2" in
     "-c from importlib.util"*)
         mkdir -p "$FAKES/pyspark/bin"; cp "$FAKES/spark" "$FAKES/pyspark/bin/spark-submit"; echo "$FAKES/pyspark" ;;
     "-m pip")
+        [[ $3 != config ]] || { printf '%s' "${FAKE_PIP_CONFIG:-}"; exit; }
         echo "pip ${@: -1}" >>"$FAKES/log"
         sleep "${FAKE_PIP_SECONDS:-0}"
         echo "pip says why"
         exit "${FAKE_PIP:-0}" ;;
     "-m jobs.operations.compile_kernels" | "-m groupledger.jobs.operations.compile_kernels")
         echo compile >>"$FAKES/log"
+        meet spark
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
-    "-m jobs.spark.class_archive" | "-m groupledger.jobs.spark.class_archive")
-        echo classes >>"$FAKES/log"
-        echo "Java says why"
-        [[ ${FAKE_CLASSES:-0} == 0 ]] || exit 1
-        file=${SPARK_SUBMIT_OPTS##*ArchiveClassesAtExit=}
-        touch "${file%%\\'*}" ;;
     "-m jobs.spark.cluster_archives")
         echo pack >>"$FAKES/log"
         echo "venv-pack says why"
@@ -62,12 +77,18 @@ case "$1 $2" in
         exit "${FAKE_CODE:-0}" ;;
 esac
 """
+)
 
-FAKE_SPARK = """#!/bin/bash
+FAKE_SPARK = (
+    """#!/bin/bash
 # spark-submit: resolves packages when it is given an empty application, else notes its words
 echo spark >>"$FAKES/log"
+"""
+    + MEETING
+    + """
 if [[ "${@: -1}" == */jobs/__init__.py ]]; then
     [[ -x ${PYSPARK_DRIVER_PYTHON:-} ]] || { echo "Spark would look for a python3"; exit 1; }
+    meet compile
     [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
     mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar" "$FAKES/ivy/other-1.jar"
     echo "The jars for the packages stored in: $FAKES/ivy"
@@ -76,6 +97,7 @@ fi
 printf '%s\\0' "$@" >"$FAKES/submitted"
 exit "${FAKE_CODE:-0}"
 """
+)
 
 MODULES = "java.base@17.0.15\\njdk.incubator.vector@17.0.15\\n"
 
@@ -89,7 +111,8 @@ class Shell:
         self.tools = folder / "tools"
         for made in (self.root / "jobs" / "delta" / "parquet", self.root / "conf", self.fakes, self.tools):
             made.mkdir(parents=True)
-        shutil.copy(PROJECT_ROOT / "spark-submit.sh", self.root)
+        for own in ("spark-submit.sh", "bootstrap.py"):
+            shutil.copy(PROJECT_ROOT / own, self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
         for package in ("coordinator_core", "schemas"):
@@ -105,7 +128,12 @@ class Shell:
         self.script("python3.11", FAKE_PYTHON)
         self.script("spark", FAKE_SPARK)
         self.script("java", f"#!/bin/bash\nprintf '{MODULES}'\n")
-        self.environment = {"PATH": f"{self.fakes}:{self.tools}", "FAKES": str(self.fakes), "HOME": str(folder)}
+        self.environment = {
+            "PATH": f"{self.fakes}:{self.tools}",
+            "FAKES": str(self.fakes),
+            "HOME": str(folder),
+            "REAL_PYTHON": sys.executable,
+        }
 
     def script(self, name: str, text: str) -> None:
         """A command on the PATH."""
@@ -392,27 +420,50 @@ def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell, package: st
     assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1
 
 
-def test_classes_are_kept_once_a_java(shell: Shell) -> None:
-    """The JVM of a job maps what one before it left; another Java leaves its own, and nothing of the old stays."""
-    assert shell("nightly")[0] == 0
-    (kept,) = (shell.root / ".cache" / "classes").iterdir()
+def archive_options(shell: Shell) -> list[str]:
+    """What the last job's JVM was told of an archive of its classes."""
     options = shlex.split(shell.job_environment()["SPARK_SUBMIT_OPTS"])
-    assert f"-XX:SharedArchiveFile={kept}/spark.jsa" in options
-    assert sorted(path.name for path in kept.iterdir()) == [".tried", "spark.jsa"]
-    shell.script("java", f"#!/bin/bash\nprintf '{MODULES.replace('17.0.15', '21.0.1')}'\n")
+    return [option for option in options if option.startswith("-XX")]
+
+
+def java(shell: Shell, version: str) -> None:
+    """Let Java be of this version."""
+    shell.script("java", f"#!/bin/bash\nprintf '{MODULES.replace('17.0.15', version)}'\n")
+
+
+def test_classes_are_kept_once_a_java(shell: Shell) -> None:
+    """A job's JVM leaves its classes, and the next ones map them; another Java leaves its own, and the old ones go."""
+    assert shell("nightly", SPARK_SUBMIT_OPTS="-Dmine=1")[0] == 0
+    assert shlex.split(shell.job_environment()["SPARK_SUBMIT_OPTS"])[0] == "-Dmine=1"
+    (option,) = archive_options(shell)
+    archive = Path(option.removeprefix("-XX:ArchiveClassesAtExit="))
+    assert archive.parent == shell.root / ".cache"
+    archive.write_bytes(bytes(100))  # a JVM that was killed while it wrote: the first bytes come last
     assert shell("nightly")[0] == 0
-    assert shell.noted("log").count("classes") == 2
-    assert [path == kept for path in (shell.root / ".cache" / "classes").iterdir()] == [False]
+    assert archive_options(shell) == [option]
+    archive.write_bytes(b"\xa8\xba\x0b\xf0" + bytes(100))
+    assert shell("nightly")[0] == 0
+    assert archive_options(shell) == [f"-XX:SharedArchiveFile={archive}"]
+    java(shell, "18.0.1")
+    assert shell("nightly")[0] == 0
+    assert archive_options(shell) != [option] and not archive.exists()
 
 
-def test_classes_that_cannot_be_kept(shell: Shell) -> None:
-    """A job runs without them: one line says so, once, and where to read why."""
-    code, _, errors = shell("nightly", FAKE_CLASSES="1")
-    assert code == 0
-    assert "Spark's classes could not be kept" in errors
-    assert (shell.root / ".cache" / "classes.log").read_text() == "Java says why\n"
-    assert "SharedArchiveFile" not in shell.job_environment()["SPARK_SUBMIT_OPTS"]
-    assert shell("nightly")[2] == "err\n"
+@pytest.mark.parametrize("version", ["19", "25.0.3"])
+def test_a_later_java_renews_its_archive_itself(shell: Shell, version: str) -> None:
+    """From Java 19 the options are the same in each start."""
+    java(shell, version)
+    for _ in range(2):
+        assert shell("nightly")[0] == 0
+        create, use = archive_options(shell)
+        assert create == "-XX:+AutoCreateSharedArchive"
+        assert use.startswith(f"-XX:SharedArchiveFile={shell.root}/.cache/classes-")
+
+
+def test_no_archive_below_a_folder_with_a_colon(shell: Shell, tmp_path: Path) -> None:
+    """The JVM would take it for two archives."""
+    assert shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a:b"))[0] == 0
+    assert archive_options(shell) == []
 
 
 def test_loops_that_do_not_compile(shell: Shell) -> None:
@@ -420,7 +471,7 @@ def test_loops_that_do_not_compile(shell: Shell) -> None:
     code, _, errors = shell("nightly", FAKE_COMPILE="1")
     assert code == 1
     assert "numba says why" in errors
-    assert "error: the hot loops could not be compiled" in errors
+    assert "error: the kernels could not be compiled" in errors
     assert shell("nightly")[0] == 0
 
 
@@ -443,28 +494,32 @@ def test_the_environment_of_the_job(shell: Shell) -> None:
 def test_set_up_is_done_once(shell: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
     _, _, err = shell("nightly")
-    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "Keeping", "err"]
-    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "parse", "spark", "compile", "classes", "job"]
+    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "err"]
+    log = shell.noted("log")
+    assert log[:2] == [f"pip {shell.root}/requirements.txt", "parse"]
+    assert (sorted(log[2:4]), log[4:]) == (["compile", "spark"], ["job"])
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[6:] == ["parse", "job"]
+    assert shell.noted("log")[5:] == ["parse", "job"]
     (shell.root / "requirements.txt").write_text("a==2\n")
     assert shell("nightly")[2].startswith("Bringing")
-    assert shell.noted("log")[8] == f"pip {shell.root}/requirements.txt"
+    assert shell.noted("log")[7] == f"pip {shell.root}/requirements.txt"
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert shell.noted("log") == [f"pip {shell.root}/requirements-dev.txt", "spark", "compile", "classes"]
+    assert shell.noted("log")[0] == f"pip {shell.root}/requirements-dev.txt"
+    assert sorted(shell.noted("log")[1:]) == ["compile", "spark"]
     assert shell("--set-up", "dev")[2] == ""
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[4:] == ["parse", "job"]
+    assert shell.noted("log")[3:] == ["parse", "job"]
 
 
 def test_set_up_without_tests(shell: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
     assert shell("--set-up", "run")[0] == 0
-    assert shell.noted("log") == [f"pip {shell.root}/requirements.txt", "spark", "compile", "classes"]
+    assert shell.noted("log")[0] == f"pip {shell.root}/requirements.txt"
+    assert sorted(shell.noted("log")[1:]) == ["compile", "spark"]
     assert shell("nightly")[2] == "err\n"
 
 
@@ -476,6 +531,57 @@ def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
     assert [process.returncode for process in both] == [0, 0]
     assert [line for line in shell.noted("log") if line.startswith("pip")] == [f"pip {shell.root}/requirements.txt"]
     assert (shell.noted("log").count("spark"), shell.noted("log").count("job")) == (1, 2)
+
+
+def test_jars_and_kernels_are_made_at_one_time(shell: Shell) -> None:
+    """Either waits until the other has started, and would fail alone."""
+    assert shell("nightly", FAKE_MEETING="1")[0] == 0
+
+
+def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
+    """Kernels are compiled though Maven cannot be reached: the next start only fetches the jars."""
+    assert shell("nightly", FAKE_IVY="1")[0] == 1
+    before = len(shell.noted("log"))
+    assert shell("nightly")[0] == 0
+    assert shell.noted("log")[before:] == ["parse", "spark", "job"]
+
+
+def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
+    """pip goes on when its parent is killed, and keeps the lock."""
+    process = shell.start("nightly", FAKE_PIP_SECONDS="2")
+    while not any(line.startswith("pip") for line in shell.noted("log")):
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    with (shell.root / ".cache" / "set-up.lock").open() as lock:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+UV = """#!/bin/bash
+echo "uv $1 ${@: -1}" >>"$FAKES/log"; echo "uv says why"; exit "${FAKE_UV:-0}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "installers"),
+    [
+        ({}, ["uv"]),
+        ({"FAKE_UV": "2"}, ["uv", "pip"]),
+        ({"FAKE_PIP_CONFIG": "global.index-url='https://mirror'"}, ["pip"]),
+    ],
+)
+def test_uv_installs_where_it_is(shell: Shell, environment: dict[str, str], installers: list[str]) -> None:
+    """It installs in parallel; where it fails, or pip is configured and uv would ask other servers, pip does."""
+    shell.script("uv", UV)
+    code, _, err = shell("nightly", **environment)
+    assert code == 0
+    log = shell.noted("log")
+    assert [line.split()[0] for line in log[: log.index("parse")]] == installers
+    assert log[0].endswith(f"{shell.root}/requirements.txt")
+    assert ("pip tries it" in err) == (len(installers) == 2)
+    assert shell("nightly")[2] == "err\n"
 
 
 def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
@@ -495,7 +601,8 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     """Inside the package groupledger: it makes no environment, and keeps what it made in the user's cache."""
     path = shell.installed()
     assert shell("nightly", *AWKWARD, command=path)[0] == 0
-    assert shell.noted("log") == ["parse", "spark", "compile", "classes", "job"]
+    assert shell.noted("log")[0] == "parse" and shell.noted("log")[3:] == ["job"]
+    assert sorted(shell.noted("log")[1:3]) == ["compile", "spark"]
     assert shell.noted("words") == ["nightly", *AWKWARD]
     environment = shell.job_environment()
     assert environment["PYSPARK_PYTHON"] == environment["GROUPLEDGER_PYTHON"]
@@ -507,7 +614,7 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     )
     assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
     assert shell("replay", command=path)[2] == "err\n"
-    assert shell.noted("log")[5:] == ["parse", "job"]
+    assert shell.noted("log")[4:] == ["parse", "job"]
 
 
 def test_queries_get_the_slow_and_thorough_compiler(shell: Shell) -> None:
@@ -539,6 +646,33 @@ def test_a_pressed_key_is_answered_at_once(shell: Shell) -> None:
     assert shell("nightly")[0] == 0
     (shell.fakes / "java").unlink()
     assert shell(**asked) == (0, "may follow\n", "")
+
+
+def test_a_cache_that_cannot_be_written(shell: Shell) -> None:
+    """What cannot be written and where to keep it instead, in one line without a traceback."""
+    assert shell("--set-up")[0] == 0
+    shutil.rmtree(shell.root / ".cache" / "numba")
+    (shell.root / ".cache" / "numba").touch()
+    code, _, err = shell("nightly")
+    assert code == 1
+    (line,) = (line for line in err.splitlines() if line.startswith("error: "))
+    assert f"{shell.root}/.cache/numba" in line and "GROUPLEDGER_CACHE" in line
+    assert "Traceback" not in err
+
+
+def test_set_up_of_something_unknown(shell: Shell) -> None:
+    """Nothing is installed for a word that is mistyped."""
+    code, _, err = shell("--set-up", "tests")
+    assert (code, err) == (2, "error: --set-up takes run or dev, not: tests\n")
+    assert shell.noted("log") == []
+
+
+def test_bootstrap_needs_no_package() -> None:
+    """It runs before any is installed, and in a wheel beside other modules."""
+    tree = ast.parse((PROJECT_ROOT / "bootstrap.py").read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
 
 
 def broken_java_home(shell: Shell) -> dict[str, str]:

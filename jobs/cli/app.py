@@ -39,7 +39,7 @@ INCOMPLETE: Final = 3
 INTERRUPTED: Final = 130
 
 PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
-"""Set by spark-submit.sh, which reads the command line first without Spark: wrong arguments and --help need none."""
+"""Set by bootstrap.py, which reads the command line first without Spark: wrong arguments and --help need none."""
 PARSED: Final = 64
 """Exit code then, when there is a job to run."""
 

@@ -1,4 +1,4 @@
-"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which spark-submit.sh hands over."""
+"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which bootstrap.py hands over."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The settings of Spark that come with the project: conf/spark-defaults.conf, which spark-submit.sh hands over."""
+"""The settings of Spark that come with the project: conf/spark-defaults.conf, which bootstrap.py hands over."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ from jobs.settings import PROJECT_ROOT
 
 DEFAULTS_FILE: Final = PROJECT_ROOT / "conf" / "spark-defaults.conf"
 JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
-"""Delta's jars as spark-submit.sh keeps them after the first start."""
+"""Delta's jars as bootstrap.py keeps them after the first start."""
 
 
 def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:

@@ -26,7 +26,7 @@ from typing import Final
 from jobs.spark.run_folder import use_run_folder
 
 AHEAD: Final = "GROUPLEDGER_WORKERS_AHEAD"
-"""In a job's environment: its workers run beside its driver, so spark-submit.sh. In the JVM's: the path of a socket."""
+"""In a job's environment: its workers run beside its driver, so bootstrap.py. In the JVM's: the path of a socket."""
 DAEMON: Final = f"{__package__}.worker_daemon"
 """What forks the Python workers."""
 WAIT: Final = "--wait"
@@ -42,7 +42,7 @@ TAKEN: Final = b"!"
 
 
 def start_ahead(spark_settings: Mapping[str, str]) -> None:
-    """Start the process that loads what workers are forked with, where spark-submit.sh says that they run here.
+    """Start the process that loads what workers are forked with, where bootstrap.py says that they run here.
 
     It ends with this process unless Spark has taken it over. `spark_settings`: of conf/spark-defaults.conf.
     """
