@@ -13,12 +13,12 @@ What expires hangs on the broker. Before 2.1 the value itself says when (expireT
 topic or not; brokers since write that too where a client asks for a retention. From 2.1 on `offsets.retention.minutes`
 counts, and a subscribed topic is spared; but until 3.1 not while its classic group rebalances (KAFKA-13636).
 
-So it is proven that a topic was deleted where the metadata log shows it, and nowhere else: that a group was
-subscribed to the topic and kept nothing of it is likely at best, since other groups may have kept their offsets,
-which the log of one group does not show. An operation that took an offset of another topic too, or one that was
-committed after the topic was removed, is no proof either: then the topic was made again, or the whole group was
-deleted. It is proven that an offset expired where its own expiry had passed at the check. The rest is as likely as
-the settings of the broker are known.
+So it is proven that a topic was deleted where the metadata log shows it, and nowhere else: that a group was subscribed
+to the topic and kept nothing of it is a guess, since other groups may have kept their offsets and may go on with the
+topic, and they are mostly in other log partitions. An operation that took an offset of another topic too, or one that
+was committed after the topic was removed, is no proof either: then the topic was made again, or the whole group was
+deleted. It is proven that an offset expired where its own expiry had passed at the check. The rest is as likely as the
+settings of the broker are known.
 """
 
 import json
@@ -108,8 +108,8 @@ class Deletions:
         }
         self._applied: dict[Partition, I32] = {}
         """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
-        self._of_topic: dict[int, list[tuple[int, I32, int]]] = {}
-        """By topic, its partitions with their applied rows, and the place of the last one that is no tombstone."""
+        self._of_topic: dict[int, list[tuple[int, I32]]] = {}
+        """By topic, its partitions with their applied rows."""
         self._read_applied()
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
@@ -153,7 +153,7 @@ class Deletions:
             is_spared = generation is not None and generation.group_type != CLASSIC
             if expired is not None and not is_spared:
                 return expired
-            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS if others.came_later else LIKELY)
+            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS)
         if removal is not None and not others.are_kept:
             return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
         if not may_have_expired:
@@ -239,15 +239,11 @@ class Deletions:
         rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
         if not len(rows):
             return
-        places = np.arange(len(rows)) - np.repeat(bounds[:-1], np.diff(bounds))
-        last_values = np.maximum.reduceat(np.where(commits.change[rows] == _DELETE, -1, places), bounds[:-1])
         firsts = rows[bounds[:-1]]
-        found = zip(
-            commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), last_values.tolist(), strict=True
-        )
-        for (topic, partition, last), (first, end) in zip(found, pairwise(bounds.tolist()), strict=True):
+        found = zip(commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), strict=True)
+        for (topic, partition), (first, end) in zip(found, pairwise(bounds.tolist()), strict=True):
             self._applied[topic, partition] = rows[first:end]
-            self._of_topic.setdefault(topic, []).append((partition, rows[first:end], last))
+            self._of_topic.setdefault(topic, []).append((partition, rows[first:end]))
 
     def _last_before(self, rows: I32, row: int) -> int:
         """The place, among applied rows, of the last one that was in force when this one was written, or -1."""
@@ -288,8 +284,8 @@ class Deletions:
         """What became of the other partitions of the topic."""
         commits = self._life.commits
         deleted = {int(commits.partition[other]) for other in step.rows if commits.topic[other] == commits.topic[row]}
-        are_kept = came_later = outlived_expiry = False
-        for partition, rows, last in self._of_topic[int(commits.topic[row])]:
+        are_kept = outlived_expiry = False
+        for partition, rows in self._of_topic[int(commits.topic[row])]:
             if partition in deleted:
                 continue
             place = self._last_before(rows, row)
@@ -298,8 +294,7 @@ class Deletions:
                 expire_at_ms = int(commits.expire_at_ms[rows[place]])
                 are_kept |= is_kept
                 outlived_expiry |= is_kept and expire_at_ms != NO_EXPIRY and expire_at_ms < step.at_ms
-            came_later |= last > place
-        return _Others(are_kept, came_later, outlived_expiry)
+        return _Others(are_kept, outlived_expiry)
 
     def _is_deleted_with(self, step: _Step, rows: I32) -> bool:
         """Is the next that becomes of a partition that its offset is deleted, soon after others?"""
@@ -327,8 +322,6 @@ class _Others(NamedTuple):
 
     are_kept: bool
     """One kept its offset: the topic is there."""
-    came_later: bool
-    """One was committed after."""
     outlived_expiry: bool
     """One kept its offset though its own expiry had passed."""
 

@@ -40,12 +40,12 @@ from coordinator_core.inference.commit_anomalies import (
     jumps,
 )
 from coordinator_core.inference.days import SHARE, UNKNOWN_TYPE, DayCounts
-from coordinator_core.inference.deletions import LIKELY, SUBSCRIBED_TOPIC, TOGETHER_MS, TOPIC_DELETED
+from coordinator_core.inference.deletions import TOGETHER_MS
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
-from coordinator_core.inference.rows import AnomalyRow, OwnerRow, RebalanceRow
+from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.settled import PastTooShort, Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
@@ -100,8 +100,6 @@ class GroupFacts(NamedTuple):
     """When its last event was; -1: it has none."""
     tombstone_ms: int
     """When the last tombstone of its offsets was written; -1: nobody knows; NO_TOMBSTONE: none was."""
-    has_lost_topic: bool
-    """One of its tombstones is said to be likely of a subscribed topic that was deleted."""
     changed_ms: int
     """When a member came or went last; -1: never."""
     member_count: int
@@ -182,8 +180,6 @@ class GroupBefore:
         past = self.past
         if past.tombstone_ms == NO_TOMBSTONE:
             return False
-        if past.has_lost_topic and bool((new.change == FIRST).any()):
-            return True
         deleted_ms = new.recorded_at_ms[new.change == DELETE]
         if bool((deleted_ms <= past.tombstone_ms + TOGETHER_MS).any()):
             return True
@@ -193,12 +189,6 @@ class GroupBefore:
             and row.current_state_at <= past.tombstone_ms
             for row in generations
         )
-
-
-def has_lost_topic(anomalies: Iterable[AnomalyRow]) -> bool:
-    """Is a subscribed topic said to have been deleted, likely, and yet not because the metadata log shows it?"""
-    likely = TOPIC_DELETED, SUBSCRIBED_TOPIC, LIKELY
-    return any((row.likely_cause, row.method, row.confidence) == likely for row in anomalies)
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:
@@ -218,7 +208,6 @@ def group_facts(
     life: GroupLife,
     departed: Departed,
     rebalances: Iterable[RebalanceRow],
-    anomalies: Iterable[AnomalyRow],
     settings: InferenceSettings,
     before: GroupBefore | None = None,
     settled: Settled | None = None,
@@ -252,7 +241,6 @@ def group_facts(
         deleted_at=max(deleted_ats, default=-1),
         event_ms=max(life.events, key=lambda event: (event.log_offset, event.event_index)).at if life.events else -1,
         tombstone_ms=int(tombstones[-1]) if len(tombstones) else NO_TOMBSTONE if past is None else past.tombstone_ms,
-        has_lost_topic=has_lost_topic(anomalies) or (past is not None and past.has_lost_topic),
         changed_ms=max(changes, default=-1),
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),

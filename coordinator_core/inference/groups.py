@@ -135,7 +135,7 @@ def judge_group(
     del applied  # as long as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
     settled = None if life.timeless else settle(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, departed, rebalances.rows, anomalies, settings, before, settled)
+    past = group_facts(life, departed, rebalances.rows, settings, before, settled)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

@@ -177,7 +177,6 @@ def _facts_of(beginning: Beginning, first_log_offset: int, is_set_once: bool) ->
         deleted_at=-1,
         event_ms=beginning.event_ms,
         tombstone_ms=NO_TOMBSTONE,
-        has_lost_topic=False,
         changed_ms=-1,
         member_count=0,
         typed_ms=beginning.valid_from,

@@ -39,7 +39,7 @@ def is_noted(
     commits, group = grouped.commits, grouped.group
     known = [pasts.get(group_id) for group_id in grouped.group_ids]
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
-    deleted = np.array([past is None or past.deleted_at >= 0 or past.has_lost_topic for past in known], np.bool_)
+    deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
     noted = says_more(commits, applied_by_partition(commits, group), settings)
     noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
     return noted & is_new

@@ -6,7 +6,6 @@ newest generation, its members, and what they own. Where that does not decide it
 which something is new (`may_stand`), or from its beginning (PastTooShort).
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from coordinator_core.inference.clock import lacks_times
 from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_anomalies
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
-from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, has_lost_topic
+from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import STREAMS, partition_owners
 from coordinator_core.inference.rows import AnomalyRow
@@ -77,10 +76,10 @@ def judge_standing(
     if any(row.is_double for row in owners):
         raise PastTooShort("who of two had a partition first is told by what is over")
     anomalies = find_anomalies(life, owners, settings, before.is_new, removed=removed)
-    return Stood(anomalies, _facts(before.past, life.commits, anomalies, before.is_new))
+    return Stood(anomalies, _facts(before.past, life.commits, before.is_new))
 
 
-def _facts(past: GroupFacts, commits: GroupCommits, anomalies: Iterable[AnomalyRow], is_new: BoolArray) -> GroupFacts:
+def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupFacts:
     """As `group_past.group_facts` has them after the new ones of some commits."""
     is_deletion = is_new & commits.is_tombstone
     is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
@@ -90,5 +89,4 @@ def _facts(past: GroupFacts, commits: GroupCommits, anomalies: Iterable[AnomalyR
         # each tombstone is an event, whatever became of it
         event_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.event_ms,
         tombstone_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
-        has_lost_topic=past.has_lost_topic or has_lost_topic(anomalies),
     )

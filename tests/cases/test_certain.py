@@ -42,16 +42,20 @@ def topic_removed(root: Path) -> Path:
     return root
 
 
-def test_a_topic_that_another_group_goes_on_with(ledger: Ledger, tmp_path: Path) -> None:
-    """That a subscribed topic of which the group keeps nothing was deleted is not certain: another group reads on."""
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_topic_that_another_group_goes_on_with(ledger: Ledger, tmp_path: Path, is_elsewhere: bool) -> None:
+    """That a subscribed topic of which the group keeps nothing was deleted is a guess: another group reads on, be it in
+    this log partition or in another one."""
     log = SmallLog()
     log.generation("g", 1, {"m": (0,)}, NOON_MS)
     log.commit("g", 0, 5, NOON_MS + 1_000)
-    log.commit("other", 0, 5, NOON_MS + 1_000)
     log.commit("g", 0, None, NOON_MS + 2_000)
-    log.commit("other", 0, 9, NOON_MS + 3_000)
-    ledger.night(log.write(tmp_path / "logs"))
-    assert deleted(ledger) == [("TOPIC_DELETED", "LIKELY")]
+    other = SmallLog(1) if is_elsewhere else log
+    other.commit("other", 0, 5, NOON_MS + 1_000)
+    other.commit("other", 0, 9, NOON_MS + 3_000)
+    log.write(tmp_path / "logs")
+    ledger.night(other.write(tmp_path / "logs"))
+    assert deleted(ledger) == [("TOPIC_DELETED", "GUESS")]
 
 
 def test_a_topic_that_was_made_again(ledger: Ledger, tmp_path: Path) -> None:

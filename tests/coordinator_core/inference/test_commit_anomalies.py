@@ -233,8 +233,8 @@ DELETE_AT = 6000
 @pytest.mark.parametrize(
     ("rows", "parts", "cause", "confidence"),
     [
-        # a member is subscribed: only the topic's own deletion takes its offsets
-        ([commit(1, 5), commit(50, None, 5)], {}, "TOPIC_DELETED", "LIKELY"),
+        # a member is subscribed: the topic's own deletion takes its offsets, and other groups would tell whether it did
+        ([commit(1, 5), commit(50, None, 5)], {}, "TOPIC_DELETED", "GUESS"),
         # a member is subscribed, but another partition keeps its offset: until 3.1 some expire while a group rebalances
         (
             [commit(1, 5), commit(2, 5, partition=1), commit(50, None, 5, at=2 * MINUTE_MS)],
@@ -249,11 +249,11 @@ DELETE_AT = 6000
             "LIKELY",
         ),
         # all are gone, but they may have expired
-        ([commit(1, 5), commit(50, None, 5, at=2 * MINUTE_MS)], {}, "TOPIC_DELETED", "LIKELY"),
+        ([commit(1, 5), commit(50, None, 5, at=2 * MINUTE_MS)], {}, "TOPIC_DELETED", "GUESS"),
         # the value's own expiry
         ([commit(1, 5, expire=400), commit(50, None, 5)], {}, "EXPIRED", "CERTAIN"),
         ([commit(1, 5, expire=400), commit(50, None, 5, at=3 * DAY_MS)], {}, "EXPIRED", "LIKELY"),
-        ([commit(1, 5, expire=501), commit(50, None, 5)], {}, "TOPIC_DELETED", "LIKELY"),
+        ([commit(1, 5, expire=501), commit(50, None, 5)], {}, "TOPIC_DELETED", "GUESS"),
         (
             [commit(1, 5, expire=400), commit(2, 5, partition=1, expire=900), commit(50, None, 5)],
             {},

@@ -89,7 +89,7 @@ def test_a_member_that_subscribes_to_other_topics(without_time: tuple[int, ...])
         nights.audit(now, end_of(some, nights.place))
         assert_same(nights, now, len(some))
         found = [(row.likely_cause, row.method, row.confidence) for row in nights.gold[GROUP].anomalies]
-        assert found == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "LIKELY")]
+        assert found == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "GUESS")]
 
 
 def nights_of(*parts: list[bytes]) -> list[tuple[str | None, str, str]]:
@@ -120,11 +120,11 @@ def test_an_admin_deletes_offsets_while_a_member_had_unsubscribed() -> None:
 
 
 def test_a_topic_that_goes_on() -> None:
-    """That a subscribed topic was deleted is a guess when another of its partitions is committed later; nothing says so
-    when a generation is written whose members had unsubscribed by then."""
+    """That a subscribed topic was deleted is a guess; nothing says so when a generation is written whose members had
+    unsubscribed by then."""
     begin = [generation(1, {"m": [0]}), commit(10), commit(None)]
     goes_on = batches_of([*begin, commit(5, 1)])
-    assert nights_of(goes_on[:3]) == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "LIKELY")]
+    assert nights_of(goes_on[:3]) == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "GUESS")]
     assert nights_of(goes_on[:3], goes_on[3:]) == [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "GUESS")]
     joined = batches_of([*begin, generation(2, {"m": []}, topics={"m": ["u"]}, state_at=1_500)])
     assert nights_of(joined[:3], joined[3:]) == [(None, "YOUNGER_THAN_RETENTION", "CERTAIN")]
@@ -134,5 +134,5 @@ def test_partitions_of_a_topic_that_are_deleted_one_by_one() -> None:
     """Within seconds they are of one topic that was deleted, be it that a night lies between."""
     told = [generation(1, {"m": [0, 1]}), commit(10), commit(10, 1), commit(None), commit(None, 1)]
     batches = batches_of(told)
-    expected = [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "LIKELY")] * 2
+    expected = [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "GUESS")] * 2
     assert nights_of(batches) == nights_of(batches[:4], batches[4:]) == expected
