@@ -11,6 +11,7 @@ attributes at its end. `finish` gives the intervals that are still open.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby, repeat
@@ -22,6 +23,7 @@ from coordinator_core.client_families import client_family
 from coordinator_core.client_protocols import ConnectRound
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.rows import (
@@ -59,6 +61,7 @@ from schemas.consumer_offsets import RecordType
 LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
+ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
 CONVERTED: Final = "CONVERTED"
 
 UNREAD_BYTES: Final = "EMBEDDED"
@@ -400,7 +403,8 @@ class GroupHistory:
         elif record_type in GENERATION_RECORDS:
             step.generation_at = offset
         elif record_type in TARGET_METADATA_RECORDS:
-            step.say("TARGET_COMPUTED", offset, generation=value.assignment_epoch)
+            details = {"kept": "true"} if _keeps_targets(step, value) else {}
+            step.say("TARGET_COMPUTED", offset, generation=value.assignment_epoch, details=details)
 
     def _compare_group(self, track: Track, step: _Step) -> None:
         before, after = step.before, step.after
@@ -534,6 +538,15 @@ class GroupHistory:
                 )
         elif isinstance(after, StreamsGroup):
             _say_topology(step, before.topology if isinstance(before, StreamsGroup) else None, after.topology)
+            if isinstance(before, StreamsGroup) and before.last_assignment_configs != after.last_assignment_configs:
+                step.say(
+                    ASSIGNMENT_CONFIGS_CHANGED,
+                    step.generation_at,
+                    details={
+                        "from": json.dumps(dict(before.last_assignment_configs), sort_keys=True),
+                        "to": json.dumps(dict(after.last_assignment_configs), sort_keys=True),
+                    },
+                )
 
     def _compare_members(
         self,
@@ -556,7 +569,7 @@ class GroupHistory:
         if replaced is None:
             replaced = _replacements(old, gone, after.members, come)
         is_classic = isinstance(after, ClassicGroup)
-        assignor_before = _preferred_assignor(track.assignors)
+        asked_before = dict(track.assignors)
         if before is not None:
             self._close_gone(track, step, before, gone, replaced)
         for member_id in come:
@@ -571,10 +584,8 @@ class GroupHistory:
             if is_classic or member_id in step.described:
                 self._compare_member(track, step, old.get(member_id), after.members.get(member_id))
         self._compare_assignments(track, step, before, after, names)
-        assignor_after = _preferred_assignor(track.assignors)
-        if before is not None and assignor_before and assignor_after and assignor_before != assignor_after:
-            details = {"from": assignor_before, "to": assignor_after}
-            step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
+        if before is not None and before.members and after.members:
+            _say_assignor(step, asked_before, track.assignors)
         self._say_odd_bytes(track, step, after)
 
     def _close_gone(
@@ -1060,10 +1071,36 @@ def _replacements(
 
 
 def _preferred_assignor(asked: Mapping[str, int]) -> str | None:
-    """The server assignor most members ask for, as ConsumerGroup.preferredServerAssignor; ties by name."""
-    if not asked:
-        return None
-    return min((name for name in asked if asked[name] > 0), key=lambda name: (-asked[name], name), default=None)
+    """The server assignor that most members ask for; of equals the first in the order of Kafka's map of them."""
+    wanted = Counter({name: count for name, count in asked.items() if count > 0})
+    return preferred_assignor(wanted) if wanted else None
+
+
+def _say_assignor(step: _Step, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Another server assignor is preferred; one that is not named is the broker's default, of which no record tells."""
+    names = {"from": _preferred_assignor(before), "to": _preferred_assignor(after)}
+    if names["from"] == names["to"]:
+        return
+    details = {name: assignor for name, assignor in names.items() if assignor is not None}
+    if _is_tie(before) or _is_tie(after):
+        details["tie"] = "true"
+    step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
+
+
+def _is_tie(asked: Mapping[str, int]) -> bool:
+    """Do as many members ask for another one, so that the order of Kafka's hash map decides?"""
+    counts = sorted(asked.values(), reverse=True)
+    return len(counts) > 1 and counts[0] == counts[1] > 0
+
+
+def _keeps_targets(step: _Step, value: Struct) -> bool:
+    """Does a streams group come to a new epoch with the targets that it has (Kafka 4.4)? Then their time stays too."""
+    before = step.before
+    return (
+        isinstance(before, StreamsGroup)
+        and value.assignment_epoch > before.assignment_epoch
+        and value.assignment_timestamp == before.assignment_timestamp_ms != 0
+    )
 
 
 def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:

@@ -19,6 +19,7 @@ by then. What a generation told of this is in the details of its event.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_core.history.groups import ASSIGNMENT_CONFIGS_CHANGED
 from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.departures import CERTAIN, CLASSIC, GUESS, LIKELY, Departure
 from coordinator_core.inference.movement import Movement
@@ -32,6 +33,10 @@ CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
 CONVERTED: Final = "GROUP_CONVERTED"
 CONSUMER: Final = "CONSUMER"
 SHARE: Final = "SHARE"
+STREAMS: Final = "STREAMS"
+REPLACEMENT_COUNTS: Final = frozenset({CLASSIC, STREAMS})
+"""Group types in which a static member that comes back may have brought what makes a rebalance: metadata of a classic
+protocol, another process of Kafka Streams. In a consumer group its records show whatever that was."""
 WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Assignors which assign every partition of every topic subscribed to, in one round."""
 
@@ -54,7 +59,9 @@ class Cause(NamedTuple):
     confidence: str
 
 
+PREFERRED_ASSIGNOR: Final = "PREFERRED_ASSIGNOR"
 STARTED: Final = "GENERATION_STARTED"
+NO_CONFIGS: Final = "{}"
 ORDER: Final = (
     "GROUP_CONVERTED",
     "GROUP_EMPTIED",
@@ -63,9 +70,11 @@ ORDER: Final = (
     "SUBSCRIPTION_CHANGED",
     "MEMBER_LEFT",
     "MEMBER_EXPIRED",
+    "CONFIG_CHANGED",
     "PARTITIONS_CHANGED",
-    "STATIC_MEMBER_REPLACED",
     "PROTOCOL_CHANGED",
+    "STATIC_MEMBER_REPLACED",
+    "ASSIGNMENT_REFINED",
     "UNKNOWN",
 )
 """The main cause comes first. What alone makes a rebalance, whatever else there was, comes before what is inferred."""
@@ -126,6 +135,9 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     causes = [*_by_events(step), *(Cause(*departure) for departure in step.departures)]
     if step.row.group_type != CLASSIC:
         causes.extend(_by_metadata(step, causes))
+        causes.extend(_by_assignor(step, causes))
+        if not causes and step.has("STATIC_MEMBER_REPLACED"):
+            causes.append(Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS))
     elif not causes and _follows_conversion(step, before):
         causes.append(Cause(CONVERTED, CONVERSION_FOLLOW_UP, LIKELY))
     else:
@@ -192,11 +204,18 @@ def _by_events(step: Step) -> Iterable[Cause]:
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
             yield Cause(event_type, "IN_LOG", CERTAIN)
-    if step.has("STATIC_MEMBER_REPLACED"):
+    if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
         yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.departures else LIKELY)
+    for event in step.events:
+        if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
+            # a release before 4.3 wrote none: the first ones after an upgrade differ, whatever was set
+            is_first = event.details["from"] == NO_CONFIGS
+            yield Cause("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", GUESS if is_first else CERTAIN)
+    if any(event.event_type == "TARGET_COMPUTED" and event.details.get("kept") for event in step.events):
+        yield Cause("ASSIGNMENT_REFINED", "TARGET_KEPT", CERTAIN)
     if step.has("TOPOLOGY_CHANGED") and not step.has("MEMBER_JOINED"):
         yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
-    if step.has("PROTOCOL_CHANGED"):
+    if step.has("PROTOCOL_CHANGED") and step.row.group_type == CLASSIC:
         yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
 
 
@@ -223,6 +242,24 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_unwritten and has_owned else CERTAIN)
     elif step.row.group_type == CONSUMER and not step.row.metadata_hash:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
+
+
+def _by_assignor(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
+    """Consumer groups: members prefer another server assignor. Kafka 4.4 raises the epoch for that; before, the change
+    waits for something else that does.
+
+    Which release wrote the log shows where nothing else is left that could have raised the epoch.
+    """
+    changes = [event for event in step.events if event.event_type == "PROTOCOL_CHANGED"]
+    if step.row.group_type != CONSUMER or not changes:
+        return
+    if causes:
+        # a release before 4.4 would have done the same without it
+        yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
+        return
+    is_sure = not step.has_pattern and not any(event.details.get("tie") for event in changes)
+    has_hash = step.previous is not None and bool(step.previous.metadata_hash)
+    yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
 
 
 def _by_pattern(step: Step) -> Cause:

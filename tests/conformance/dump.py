@@ -30,6 +30,22 @@ RECORD: Final = re.compile(
 MARKER: Final = re.compile(r"^endTxnMarker: (?P<type>COMMIT|ABORT) coordinatorEpoch: (?P<epoch>-?\d+)$")
 OTHER_LINES: Final = ("Log starting offset:", "Non-consecutive offsets", "  ", "Found ", "Mismatches ")
 TOMBSTONE: Final = "<DELETE>"
+STATUS_NUMBERS: Final = {
+    name: number
+    for number, name in enumerate(
+        (
+            "Empty",
+            "Ongoing",
+            "PrepareCommit",
+            "PrepareAbort",
+            "CompleteCommit",
+            "CompleteAbort",
+            "Dead",
+            "PrepareEpochFence",
+        )
+    )
+}
+"""TransactionState by name."""
 
 
 class Place(NamedTuple):
@@ -157,6 +173,14 @@ def _record(match: re.Match[str]) -> DumpRecord:
     )
 
 
+def _with_status_number(value: dict[str, Any]) -> dict[str, Any]:
+    """From 4.4 on Kafka's tool prints the status of a transaction as its name (CompleteCommit)."""
+    data = value.get("data")
+    if isinstance(data, dict) and isinstance(data.get("transactionStatus"), str):
+        data["transactionStatus"] = STATUS_NUMBERS[data["transactionStatus"]]
+    return value
+
+
 def _key_and_value(rest: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None, str | None]:
     if match := MARKER.match(rest):
         return None, None, match["type"]
@@ -166,7 +190,7 @@ def _key_and_value(rest: str) -> tuple[dict[str, Any] | None, dict[str, Any] | N
         rest = rest[end:].lstrip()
     if rest.startswith("payload: "):
         text = rest.removeprefix("payload: ")
-        return key, None if text == TOMBSTONE else json.loads(text), None
+        return key, None if text == TOMBSTONE else _with_status_number(json.loads(text)), None
     name, colon, text = rest.partition(": ")
     if colon and text.startswith("{") and key is None:
         return None, json.loads(text), name

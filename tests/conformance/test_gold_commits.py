@@ -132,6 +132,9 @@ def _offsets_altered(event: Event, truth: Truth, _: Any, __: set[str]) -> None:
     truth.altered.extend((event["group"], partition) for partition in event["offsets"])
 
 
+WITHOUT_REWINDS: Final = frozenset({"new-44"})
+"""Recordings of what is new in a release only."""
+
 _READ: Final[Mapping[str, Callable[[Event, Truth, dict[Place, tuple[int, int]], set[str]], None]]] = {
     "commit": _commit,
     "member_start": _member_start,
@@ -141,6 +144,7 @@ _READ: Final[Mapping[str, Callable[[Event, Truth, dict[Place, tuple[int, int]], 
     "offsets_deleted": _offsets_deleted,
     "group_deleted": _group_deleted,
     "groups_deleted": _group_deleted,
+    "streams_group_deleted": _group_deleted,
     "topic_deleted": _topic_deleted,
     "offsets_altered": _offsets_altered,
 }
@@ -260,9 +264,9 @@ def test_commit_anomalies(
     assert not is_whole or {place_of(row) for row in resets} >= set(shown.altered)
 
 
-def test_the_recordings_have_what_is_judged(truth: Truth) -> None:
+def test_the_recordings_have_what_is_judged(recording: Recording, truth: Truth) -> None:
     """Rewinds, aborted commits and deletions are in the truth of each, so that the test above compares something."""
-    assert truth.rewinds
+    assert truth.rewinds or recording.name in WITHOUT_REWINDS
     assert truth.aborted
     assert truth.deleted
     assert truth.told

@@ -1,0 +1,164 @@
+"""What Kafka 4.4's group coordinator does reads as what it is: its own logs, and those of 4.3, through whole nights."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.codec import decode_key, decode_value
+from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
+from coordinator_core.kafka_versions import KafkaVersion
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.replay import replay_record
+from schemas.consumer_offsets import TOPIC, RecordType
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS
+from tests.coordinator_core.consumer.members import Members
+from tests.coordinator_core.coordinator.clients import GROUP
+from tests.coordinator_core.group_records import record
+from tests.coordinator_core.streams.streams_clients import StreamsClients
+from tests.jobs.builders import write_segment
+
+V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
+SECOND_MS = 1_000
+RECORDING = Path(__file__).parents[1] / "recordings" / "new-44"
+
+Operation = Sequence[tuple[bytes, bytes | None]]
+
+
+def written(operations: Iterable[Operation], root: Path) -> Path:
+    """Operations as a log, a batch and a minute each."""
+    data, offset = b"", 0
+    for number, records in enumerate(filter(None, operations)):
+        at_ms = NOON_MS + number * 60 * SECOND_MS
+        batch = [Record(offset + place, at_ms, key, value) for place, (key, value) in enumerate(records)]
+        data += build_batch(batch)
+        offset += len(batch)
+    write_segment(root, TOPIC, 0, 0, data)
+    return root
+
+
+def bytes_of(records: Iterable[AppendedRecord]) -> Operation:
+    """Keys and values."""
+    return [encode_record(entry.record) for entry in records]
+
+
+def causes(ledger: Ledger, group_id: str = "g") -> list[tuple[str, str, str]]:
+    """Main cause, method and confidence of each rebalance of a group."""
+    rows = [row for row in ledger.rows("gold.rebalances") if row["group_id"] == group_id]
+    rows.sort(key=lambda row: (int(row["incarnation"]), int(row["to_generation"])))
+    return [(row["cause"], row["method"], row["confidence"]) for row in rows]
+
+
+class ConsumerLog:
+    """What a consumer group's coordinator of a release writes."""
+
+    def __init__(self, version: KafkaVersion) -> None:
+        self.members = Members(kafka_version=version)
+        self.operations: list[Operation] = []
+
+    def beat(self, member_id: str, **fields: Any) -> None:
+        """A heartbeat; by default one with nothing new."""
+        self.members.beat(member_id, **fields)
+        self.operations.append(bytes_of(self.members.records))
+
+    def join(self, member_id: str, instance_id: str, assignor: str | None) -> None:
+        """A static member comes, or comes back."""
+        self.members.join(member_id, "a", instance_id=instance_id, server_assignor=assignor)
+        self.operations.append(bytes_of(self.members.records))
+
+
+@pytest.mark.parametrize(("before", "after"), [("uniform", "range"), (None, "range")])
+def test_another_server_assignor_makes_the_epoch(
+    ledger: Ledger, tmp_path: Path, before: str | None, after: str
+) -> None:
+    """A static member that comes back with another assignor: that it came back makes no epoch, the assignor does."""
+    log = ConsumerLog(V44)
+    log.join("m", "i", before)
+    log.beat("m", epoch=-2, instance_id="i")
+    log.join("n", "i", after)
+    ledger.night(written(log.operations, tmp_path / "logs"))
+    assert causes(ledger)[1:] == [("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "CERTAIN")]
+
+
+def test_a_tie_of_assignors_is_not_certain(ledger: Ledger, tmp_path: Path) -> None:
+    """Where as many members ask for each of two, the order of a hash map says which one the coordinator takes."""
+    log = ConsumerLog(V44)
+    log.join("m", "i", "uniform")
+    log.join("n", "j", "range")
+    log.beat("m", epoch=-2, instance_id="i")
+    log.join("o", "i", "range")
+    ledger.night(written(log.operations, tmp_path / "logs"))
+    assert causes(ledger)[-1] == ("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "LIKELY")
+
+
+def test_43_makes_no_epoch_of_another_assignor(ledger: Ledger, tmp_path: Path) -> None:
+    """The change waits for a rebalance that something else makes: no cause of it is certain but that."""
+    log = ConsumerLog(V43)
+    log.join("m", "i", "uniform")
+    log.beat("m", epoch=-2, instance_id="i")
+    log.join("n", "i", "range")
+    log.beat("n", instance_id="i", subscribed_topic_names=("a", "b"))
+    ledger.night(written(log.operations, tmp_path / "logs"))
+    assert causes(ledger)[1:] == [("SUBSCRIPTION_CHANGED", "IN_LOG", "CERTAIN")]
+
+
+def encoded(kind: RecordType, key: dict[str, Any], value: dict[str, Any] | None) -> tuple[bytes, bytes | None]:
+    """Key and value of a record, from plain fields."""
+    record_type, made_key, made_value = record(kind, key, value)
+    return encode_record(CoordinatorRecord(RecordType(record_type), made_key, made_value))
+
+
+def test_other_assignment_configs_make_an_epoch(ledger: Ledger, tmp_path: Path) -> None:
+    """Kafka writes the configs by which it assigned; the change is an event with both."""
+    clients = StreamsClients(kafka_version=V44)
+    clients.enter("a")
+    first = bytes_of(clients.records)
+    clients.coordinator.group_settings[GROUP] = {"streams_num_standby_replicas": 1}
+    since = len(clients.records)
+    clients.beat("a")
+    ledger.night(written([first, bytes_of(clients.records[since:])], tmp_path / "logs"))
+    assert causes(ledger)[1:] == [("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")]
+    changed = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "ASSIGNMENT_CONFIGS_CHANGED"]
+    assert [dict(row["details"])["to"] for row in changed] == ['{"num.standby.replicas": "1"}']
+
+
+def test_an_epoch_for_a_task_that_is_lacking_is_a_refinement(ledger: Ledger, tmp_path: Path) -> None:
+    """A Stable group whose member lacks a task of its target gets an epoch; the targets and their time stay."""
+    clients = StreamsClients(kafka_version=V44)
+    clients.enter("a")
+    first = bytes_of(clients.records)
+    group = clients.streams
+    lacking = encoded(
+        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+        {"group_id": GROUP, "member_id": "a"},
+        {
+            "member_epoch": group.group_epoch,
+            "previous_member_epoch": group.group_epoch,
+            "state": 1,
+            "active_tasks": [{"subtopology_id": "0", "partitions": (0, 1), "assignment_epochs": (2, 2)}],
+        },
+    )
+    clients.coordinator.shard = replayed(clients, lacking)
+    since = len(clients.records)
+    clients.beat("a")
+    assert clients.streams.group_epoch == group.group_epoch + 1
+    ledger.night(written([first, [lacking], bytes_of(clients.records[since:])], tmp_path / "logs"))
+    assert causes(ledger)[1:] == [("ASSIGNMENT_REFINED", "TARGET_KEPT", "CERTAIN")]
+
+
+def replayed(clients: StreamsClients, entry: tuple[bytes, bytes | None]) -> Any:
+    """The coordinator's state after one record more."""
+    key = decode_key(TOPIC, entry[0])
+    value = decode_value(TOPIC, key.record_type, entry[1] or b"").fields
+    return replay_record(
+        clients.coordinator.shard, key.record_type, key.fields, value, offset=99, report=lambda _: None, version=V44
+    )
+
+
+def test_a_recording_of_a_44_broker(ledger: Ledger) -> None:
+    """Why its groups got their epochs, as its clients and admins did it."""
+    ledger.night(RECORDING / "logs")
+    assert causes(ledger, "k21-assignor")[1] == ("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "CERTAIN")
+    assert causes(ledger, "t11-streams-static")[3] == ("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")
