@@ -50,6 +50,8 @@ class PartitionLog:
         self.leader_epoch = leader_epoch - 1
         self.on_high_watermark: Callable[[], None] | None = None
         """Called when the high watermark moved: the coordinator on the leader listens."""
+        self.on_append: Callable[[], None] | None = None
+        """Called after every append: whoever moves the followers listens."""
         self._follower_ends: dict[int, int] = {}
         self._follower_epochs: dict[int, int] = {}
         self.elect(next(iter(self.replicas)))
@@ -101,6 +103,8 @@ class PartitionLog:
         data = struct.pack(">q", base_offset) + batch[8:12] + struct.pack(">i", self.leader_epoch) + batch[16:]
         leader.append(StoredBatch(base_offset, next_offset, self.leader_epoch, header.max_timestamp_ms, data))
         self._move_high_watermark()
+        if self.on_append is not None:
+            self.on_append()
         return next_offset
 
     def fetch(self, follower_id: int) -> bool:

@@ -4,6 +4,8 @@ Nothing of it is persisted. The start offset of the next write shows it, and aft
 found out anew.
 """
 
+from typing import NamedTuple
+
 from coordinator_core.share_partition.in_flight import AVAILABLE, InFlightBatch
 from coordinator_core.share_partition.state import SharePartition
 from coordinator_core.share_partition.states import TERMINAL, RecordState
@@ -53,6 +55,46 @@ def archive_stale_batches(partition: SharePartition, fetch_offset: int, first_of
     if archived_count:
         partition.delivery_complete_count += archived_count
         partition.find_next_fetch_offset = True
+
+
+class Undelivered(NamedTuple):
+    """Records which nobody holds and nobody is done with, `last_offset` inclusive; `count`: deliveries until now."""
+
+    first_offset: int
+    last_offset: int
+    count: int
+
+
+def undelivered_below(partition: SharePartition, log_start_offset: int) -> list[Undelivered]:
+    """What the group loses where the data log begins at `log_start_offset`: what is available or was never fetched.
+
+    What was accepted, rejected or given up before is not lost, and what is acquired is still a member's.
+    """
+    found: list[Undelivered] = []
+
+    def add(first_offset: int, last_offset: int, count: int) -> None:
+        last = found[-1] if found else None
+        if last is not None and last.last_offset == first_offset - 1 and last.count == count:
+            found[-1] = last._replace(last_offset=last_offset)
+        elif first_offset <= last_offset:
+            found.append(Undelivered(first_offset, last_offset, count))
+
+    following = partition.start_offset
+    for batch in partition.cached:
+        if batch.first_offset >= log_start_offset:
+            break
+        add(following, batch.first_offset - 1, 0)
+        last_offset = min(batch.last_offset, log_start_offset - 1)
+        if batch.whole is not None:
+            if batch.whole.state is AVAILABLE:
+                add(max(batch.first_offset, partition.start_offset), last_offset, batch.whole.delivery_count)
+        else:
+            for offset, state in batch.states_between(partition.start_offset, last_offset):
+                if state.state is AVAILABLE:
+                    add(offset, offset, state.delivery_count)
+        following = max(following, last_offset + 1)
+    add(following, log_start_offset - 1, 0)
+    return found
 
 
 def update_log_start_offset(partition: SharePartition, log_start_offset: int) -> None:

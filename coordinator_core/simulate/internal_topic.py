@@ -6,6 +6,7 @@ follower had is lost.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
@@ -65,10 +66,10 @@ class InternalTopic:
         """Brokers of which a run is scheduled for now."""
         self._deadlines: dict[int, int] = {}
         """Broker -> the earliest run that is scheduled for later."""
-        self._unreplicated: dict[int, None] = {}
-        """Partitions which may have something that the followers have not."""
         self._replicating: set[int] = set()
         """Partitions whose followers are about to fetch."""
+        for log in self.logs:
+            log.on_append = partial(self._replicate_soon, log.partition)
 
     def start(self) -> None:
         """The brokers load their coordinators, at once."""
@@ -90,7 +91,6 @@ class InternalTopic:
     def submit(self, broker_id: int, partition: int, request: Request | EndTransaction) -> None:
         """A request reaches a broker, which is there."""
         self.runtimes[broker_id].submit(partition, request)
-        self._unreplicated[partition] = None
         self.run_soon(broker_id)
 
     def touch(self, partition: int) -> None:
@@ -116,8 +116,6 @@ class InternalTopic:
         runtime = self.runtimes[broker_id]
         for answer in runtime.run(self._loop.now_ms):
             self._listener.answered(broker_id, answer)
-        for partition in tuple(self._unreplicated):
-            self._replicate_soon(partition)
         deadline_ms = runtime.next_deadline_ms()
         known_ms = self._deadlines.get(broker_id)
         if deadline_ms is not None and (known_ms is None or deadline_ms < known_ms):
@@ -128,26 +126,15 @@ class InternalTopic:
         if self._deadlines.get(broker_id) != deadline_ms:
             return
         del self._deadlines[broker_id]
-        # Timers write, too.
-        for partition, log in enumerate(self.logs):
-            if log.leader == broker_id:
-                self._unreplicated[partition] = None
         self._run(broker_id)
 
     # --- replication ---
 
     def _replicate_soon(self, partition: int) -> None:
-        log = self.logs[partition]
-        if log.leader is None or partition in self._replicating:
-            return
-        if log.end_offset > log.high_watermark:
+        """Every append is followed by fetches, whoever appended, and whatever else is queued or under way."""
+        if partition not in self._replicating:
             self._replicating.add(partition)
             self._loop.after(REPLICATION_MS, self._replicate, partition)
-            return
-        self._listener.committed(log)
-        coordinator = self.runtimes[log.leader].coordinators.get(partition)
-        if coordinator is None or coordinator.committed_offset == coordinator.written_offset == log.end_offset:
-            self._unreplicated.pop(partition, None)
 
     def _replicate(self, partition: int) -> None:
         self._replicating.discard(partition)
@@ -200,8 +187,16 @@ class InternalTopic:
                 # It came back before anybody noticed: it leads on, from what its log has.
                 log.elect(broker_id)
                 self._load(log, LOADING_MS)
+                self._replicate_soon(log.partition)
+            elif log.leader is None and broker_id in log.isr:
+                # Nobody who is in sync was there: the first who comes back leads.
+                log.elect(broker_id)
+                self._listener.truncated(log)
+                self._load(log, LOADING_MS)
+                self._replicate_soon(log.partition)
             elif broker_id in log.replicas and log.leader is not None:
                 log.replicate([broker_id])
+                self.note_commits(log)
 
     def preferred_of(self, broker_id: int) -> list[PartitionLog]:
         """Logs which the broker led at first, is in sync with, and does not lead now."""
@@ -230,7 +225,6 @@ class InternalTopic:
     def _load(self, log: PartitionLog, duration_ms: int) -> None:
         assert log.leader is not None
         self.runtimes[log.leader].load(log, now_ms=self._loop.now_ms, duration_ms=duration_ms)
-        self._unreplicated[log.partition] = None
         self.run_soon(log.leader)
 
 

@@ -20,7 +20,7 @@ from coordinator_core.runtime.share_machines import partition_requests, result_o
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_heartbeat, persist
 from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.archive import update_log_start_offset
+from coordinator_core.share_partition.archive import undelivered_below, update_log_start_offset
 from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
 from coordinator_core.share_partition.give_up import acknowledge, expire_lock, next_deadline_ms, release
 from coordinator_core.share_partition.start_up import fence
@@ -208,7 +208,8 @@ class ShareLeaders:
             return None
         start_offset = self._topics.start_offset(at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
-            self._tell_archived(served, served.partition.start_offset, start_offset - 1, "RETENTION")
+            for given_up in undelivered_below(served.partition, start_offset):
+                self._tell_archived(served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.count)
             update_log_start_offset(served.partition, start_offset)
         return served
 
@@ -238,7 +239,7 @@ class ShareLeaders:
     def _acquire_all(self, broker: DataBroker, process: Process, request: ShareFetchRequest) -> Acquired:
         acquired: Acquired = {}
         left = request.max_records
-        for at in request.partitions:
+        for at in rotated(request.partitions, request.session_epoch):
             served = self._served(broker, request.group_id, at)
             if served is None or left <= 0 or not can_acquire_records(served.partition):
                 continue
@@ -456,6 +457,9 @@ class ShareLeaders:
         for batch in write.state_batches:
             if batch.delivery_state == RecordState.ARCHIVED:
                 why = "REJECTED" if batch.first_offset in rejected else "DELIVERY_LIMIT"
+                if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
+                    # Acquired while retention took it, and given up since: nobody gets it again.
+                    why = "RETENTION"
                 self._tell_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
 
     def _tell_archived(
@@ -468,6 +472,17 @@ class ShareLeaders:
             "delivery_count": delivery_count,
         }
         self._tell("archived", served, None, facts)
+
+
+def rotated(partitions: tuple[TopicPartition, ...], session_epoch: int) -> tuple[TopicPartition, ...]:
+    """The partitions in the order in which a fetch serves them: each is the first in its turn.
+
+    Source: PartitionRotateStrategy.rotateRoundRobin.
+    """
+    if len(partitions) < 2 or session_epoch < 1:
+        return partitions
+    first = session_epoch % len(partitions)
+    return partitions[first:] + partitions[:first]
 
 
 class _Gathered:

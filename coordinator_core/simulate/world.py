@@ -173,6 +173,7 @@ class World:
                 spec.acknowledge == "explicit",
                 spec.on_poison,
                 spec.release_every,
+                spec.max_poll_interval_ms,
             )
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader

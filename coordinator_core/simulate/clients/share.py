@@ -3,6 +3,8 @@
 * JOINING: the heartbeat of epoch 0 is under way.
 * STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to each broker which leads partitions of its
   assignment, and brings along the acknowledgements of what the poll before gave.
+* STALE: it left because the application did not poll within `max_poll_interval_ms`; it joins again at the next poll.
+  What it had fetched stays acquired until then, or until the locks run out.
 * CLOSING: it gives up what it holds (session epoch -1), then leaves. * CLOSED: gone.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application says of each
@@ -59,7 +61,7 @@ from coordinator_core.simulate.draw import kafka_uuid
 HEARTBEAT_VERSION: Final = 1
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
-POLL, RETRY, BUSY = "poll", "retry", "busy"
+POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
 """Timers."""
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
@@ -71,11 +73,13 @@ class MemberState(StrEnum):
 
     JOINING = "JOINING"
     STABLE = "STABLE"
+    STALE = "STALE"
     CLOSING = "CLOSING"
     CLOSED = "CLOSED"
 
 
-JOINING, STABLE, CLOSING, CLOSED = MemberState.JOINING, MemberState.STABLE, MemberState.CLOSING, MemberState.CLOSED
+JOINING, STABLE, STALE = MemberState.JOINING, MemberState.STABLE, MemberState.STALE
+CLOSING, CLOSED = MemberState.CLOSING, MemberState.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class ShareConfig:
     on_poison: str = "skip"
     release_every: int = 0
     """Every so-many-th record is released once; 0: none."""
+    max_poll_interval_ms: int = 300_000
 
 
 @dataclass(slots=True)
@@ -140,8 +145,7 @@ class ShareConsumer:
             case Stop():
                 return self._close()
             case SlowPoll(duration_ms):
-                self.is_busy = True
-                return [SetTimer(BUSY, duration_ms)]
+                return self._work(duration_ms)
             case TopicsChanged():
                 return []
 
@@ -165,9 +169,13 @@ class ShareConsumer:
         )
         return Send(Service.GROUP, self.config.group_id, "share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
+    def _fenced(self) -> Actions:
+        """The coordinator does not know it any more: it starts over, and what it had acquired is lost to it."""
+        self.sessions.clear()
+        return self._join()
+
     def _join(self) -> Actions:
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
-        self.sessions.clear()
         names = tuple(sorted(self.config.topics))
         return [Beat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
 
@@ -197,7 +205,7 @@ class ShareConsumer:
             self._take(answer.response)
             return []
         if code in FENCED:
-            return self._join()
+            return self._fenced()
         return [] if code in RETRIABLE else self._gone(code.name)
 
     def _take(self, response: ShareGroupHeartbeatResponse) -> None:
@@ -332,8 +340,31 @@ class ShareConsumer:
     def _rejoin(self) -> Actions:
         return self._join() if self.state is JOINING else []
 
+    def _work(self, duration_ms: int) -> Actions:
+        """The application is busy with what it has, and the heartbeats' thread watches for how long."""
+        if self.is_busy or self.state is not STABLE:
+            return []
+        self.is_busy = True
+        actions: Actions = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self.config.max_poll_interval_ms:
+            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
+        return actions
+
+    def _poll_expired(self) -> Actions:
+        """The member leaves on behalf of an application that does not poll (ShareMembershipManager.transitionToStale).
+
+        The sessions with the brokers are not closed: the records fetched stay acquired.
+        """
+        if not self.is_busy or self.state is not STABLE:
+            return []
+        self.state, self.assigned = STALE, ()
+        return [Beat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH, None)]
+
     def _busy_no_more(self) -> Actions:
         self.is_busy = False
+        return self._join() if self.state is STALE else []
+
+    def _ignore(self, answer: Answered) -> Actions:
         return []
 
 
@@ -345,6 +376,7 @@ ANSWERS: Final[dict[str, Callable[[ShareConsumer, Answered], Actions]]] = {
     "join": ShareConsumer._on_join,
     "heartbeat": ShareConsumer._on_heartbeat,
     "leave": ShareConsumer._on_leave,
+    "leave-poll-expired": ShareConsumer._ignore,
 }
 """Tag of a request -> what its answer does."""
 
@@ -352,5 +384,6 @@ TIMERS: Final[dict[str, Callable[[ShareConsumer], Actions]]] = {
     POLL: ShareConsumer._poll,
     RETRY: ShareConsumer._rejoin,
     BUSY: ShareConsumer._busy_no_more,
+    POLL_EXPIRED: ShareConsumer._poll_expired,
 }
 """Timer -> what it does."""

@@ -1,6 +1,7 @@
 """Small scenarios for tests, and what came of them."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,12 @@ class Run:
         return [[cause["reason"] for cause in line["causes"]] for line in self.lines("generations", group=group)]
 
 
-def run_text(text: str, *, minutes: int = 5, **options: Any) -> Run:
-    """Run a scenario of which the text has all but the head."""
-    return Run(parse_scenario(HEAD.format(minutes=minutes) + text, "test.toml"), **options)
+def run_text(text: str, *, minutes: int = 5, head: Mapping[str, str] | None = None, **options: Any) -> Run:
+    """Run a scenario of which the text has all but the head; `head` replaces lines of that."""
+    begin = HEAD.format(minutes=minutes)
+    for line, other in (head or {}).items():
+        begin = begin.replace(line, other)
+    return Run(parse_scenario(begin + text, "test.toml"), **options)
 
 
 def run_file(name: str, *, minutes: int | None = None, **options: Any) -> Run:

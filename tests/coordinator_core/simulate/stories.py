@@ -1,0 +1,198 @@
+"""Random scenarios, and what their brokers did: how long each operation waited, and which partitions each fetch served.
+
+A story is a function of its seed. How many are made says the environment variable STORIES.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.runtime.messages import Answer
+from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
+from coordinator_core.simulate.cluster import DETECTION_MS, REBALANCE_LEADERS_MS, Cluster
+from coordinator_core.simulate.internal_topic import LOADING_MS, REPLICATION_MS
+from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.share_leader import ShareLeaders
+
+STORIES: Final = int(os.environ.get("STORIES", "10"))
+
+WAITS_FOR_OTHERS: Final = frozenset({"classic_join", "classic_sync"})
+"""Operations which are answered when other members have done something, not when the log has taken them."""
+
+
+class Wait(NamedTuple):
+    """One operation of a coordinator, from its arrival to its answer."""
+
+    operation: str
+    from_ms: int
+    to_ms: int
+
+    @property
+    def duration_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+
+class Fetch(NamedTuple):
+    """One ShareFetch: the partitions that had something for the member, and those that gave it something."""
+
+    broker_id: int
+    member_id: str
+    partitions: tuple[TopicPartition, ...]
+    ready: frozenset[TopicPartition]
+    served: frozenset[TopicPartition]
+
+
+@contextmanager
+def recorded_waits() -> Iterator[list[Wait]]:
+    """Every operation which simulations put to coordinators while this is open."""
+    waits: list[Wait] = []
+    ask, ask_share = Cluster.ask, Cluster.ask_share_coordinator
+
+    def timed(cluster: Any, operation: str, on_answer: Callable[[Answer], None]) -> Callable[[Answer], None]:
+        from_ms = cluster._loop.now_ms
+
+        def answered(answer: Answer) -> None:
+            waits.append(Wait(operation, from_ms, cluster._loop.now_ms))
+            on_answer(answer)
+
+        return answered
+
+    def ask_and_note(cluster: Any, broker_id: int, group_id: str, operation: str, *rest: Any, **fields: Any) -> None:
+        message, on_answer, on_lost = rest
+        ask(cluster, broker_id, group_id, operation, message, timed(cluster, operation, on_answer), on_lost, **fields)
+
+    def ask_share_and_note(cluster: Any, broker_id: int, partition: int, operation: str, *rest: Any) -> None:
+        message, on_answer, on_lost = rest
+        ask_share(cluster, broker_id, partition, operation, message, timed(cluster, operation, on_answer), on_lost)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "ask", ask_and_note)
+        patch.setattr(Cluster, "ask_share_coordinator", ask_share_and_note)
+        yield waits
+
+
+@contextmanager
+def recorded_fetches() -> Iterator[list[Fetch]]:
+    """Every ShareFetch which simulations serve while this is open."""
+    fetches: list[Fetch] = []
+    acquire_all = ShareLeaders._acquire_all
+
+    def acquire_and_note(leaders: Any, broker: Any, process: Any, request: Any) -> Any:
+        ready = set()
+        for at in request.partitions:
+            served = broker.served.get((request.group_id, at))
+            if served is None or not served.partition.is_active or not can_acquire_records(served.partition):
+                continue
+            if next_fetch_offset(served.partition) < leaders._topics.end_offset(at, leaders._loop.now_ms):
+                ready.add(at)
+        acquired = acquire_all(leaders, broker, process, request)
+        fetches.append(
+            Fetch(broker.broker_id, request.member_id, request.partitions, frozenset(ready), frozenset(acquired))
+        )
+        return acquired
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShareLeaders, "_acquire_all", acquire_and_note)
+        yield fetches
+
+
+def slow_waits(scenario: Scenario, waits: list[Wait]) -> list[Wait]:
+    """Operations that waited longer than their replication takes, and no broker of the scenario was away then."""
+    away = [
+        (strike_ms, strike_ms + (fault.duration_ms or 0) + DETECTION_MS + REBALANCE_LEADERS_MS + 2 * LOADING_MS)
+        for fault in scenario.faults
+        if fault.kind == "broker_failover"
+        for strike_ms in range(
+            scenario.start_ms + fault.at_ms, scenario.end_ms, fault.every_ms or scenario.duration_ms + fault.at_ms
+        )
+    ]
+    allowed_ms = REPLICATION_MS + (scenario.cluster.append_linger_ms or 0)
+    return [
+        wait
+        for wait in waits
+        if wait.operation not in WAITS_FOR_OTHERS
+        and wait.duration_ms > allowed_ms
+        and not any(from_ms <= wait.to_ms and wait.from_ms <= to_ms for from_ms, to_ms in away)
+    ]
+
+
+def starved(fetches: list[Fetch]) -> list[tuple[Fetch, TopicPartition]]:
+    """Partitions which had records at each of as many fetches of a session as it has partitions, and gave none."""
+    found = []
+    passed_over: dict[tuple[int, str], dict[TopicPartition, int]] = {}
+    session_of: dict[tuple[int, str], tuple[TopicPartition, ...]] = {}
+    for fetch in fetches:
+        session = (fetch.broker_id, fetch.member_id)
+        if session_of.get(session) != fetch.partitions:
+            session_of[session] = fetch.partitions
+            passed_over[session] = {}
+        counts = passed_over[session]
+        for at in fetch.partitions:
+            counts[at] = counts.get(at, 0) + 1 if at in fetch.ready and at not in fetch.served else 0
+            if counts[at] >= max(2, len(fetch.partitions)):
+                found.append((fetch, at))
+    return found
+
+
+def random_story(seed: int) -> Scenario:
+    """A scenario with groups of every protocol, and now and then a fault."""
+    draws = random.Random(seed)
+    brokers = draws.randint(1, 4)
+    lines = [
+        f'name = "story-{seed}"',
+        "start = 2026-01-05T08:00:00Z",
+        f'duration = "{draws.randint(1, 3)}m"',
+        f"seed = {seed}",
+        "[cluster]",
+        f"brokers = {brokers}",
+        f"consumer_offsets_partitions = {draws.randint(1, 4)}",
+        f"share_group_state_partitions = {draws.randint(1, 4)}",
+        f"share_snapshot_update_records_per_snapshot = {draws.choice((0, 5, 500))}",
+    ]
+    if draws.random() < 0.25:
+        lines.append(f'append_linger = "{draws.randint(1, 20)}ms"')
+    topics = [f"t{index}" for index in range(draws.randint(1, 3))]
+    for topic in topics:
+        lines += [
+            "[[topic]]",
+            f'name = "{topic}"',
+            f"partitions = {draws.randint(1, 6)}",
+            f"rate = {draws.choice((1, 20, 300))}.0",
+            f"batch_records = {draws.choice((1, 5, 40))}",
+        ]
+    groups = []
+    for index in range(draws.randint(1, 4)):
+        protocol = draws.choice(("classic", "consumer", "share", "share"))
+        members = draws.randint(1, 4)
+        groups.append((f"g{index}", members))
+        lines += [
+            "[[group]]",
+            f'name = "g{index}"',
+            f'protocol = "{protocol}"',
+            f"topics = {draws.sample(topics, draws.randint(1, len(topics)))}",
+            f"members = {members}",
+            f'poll_interval = "{draws.choice((200, 1000, 3000))}ms"',
+        ]
+        if protocol == "share":
+            lines.append(f"max_poll_records = {draws.choice((10, 100, 500))}")
+            if draws.random() < 0.5:
+                lines += ['acknowledge = "explicit"', f"release_every = {draws.choice((7, 50))}"]
+        else:
+            lines.append(f'commit_interval = "{draws.choice((300, 1000, 5000))}ms"')
+    for _ in range(draws.randint(0, 2)):
+        group, members = draws.choice(groups)
+        kind = draws.choice(("crash", "stop", "pause", "slow_poll", "broker_failover"))
+        lines += ["[[fault]]", f'kind = "{kind}"', f'at = "{draws.randint(20, 50)}s"']
+        if kind == "broker_failover":
+            if brokers < 2:
+                lines[-2] = 'kind = "crash"'
+            else:
+                lines += [f"broker = {draws.randint(1, brokers)}", f'duration = "{draws.randint(1, 20)}s"']
+                continue
+        lines += [f'group = "{group}"', f"member = {draws.randrange(members)}", f'duration = "{draws.randint(5, 40)}s"']
+    return parse_scenario("\n".join(lines), f"story-{seed}.toml")
