@@ -58,11 +58,11 @@ def archive_stale_batches(partition: SharePartition, fetch_offset: int, first_of
 
 
 class Undelivered(NamedTuple):
-    """Records which nobody holds and nobody is done with, `last_offset` inclusive; `count`: deliveries until now."""
+    """Records which nobody holds and nobody is done with, `last_offset` inclusive."""
 
     first_offset: int
     last_offset: int
-    count: int
+    delivery_count: int
 
 
 def undelivered_below(partition: SharePartition, log_start_offset: int) -> list[Undelivered]:
@@ -74,7 +74,7 @@ def undelivered_below(partition: SharePartition, log_start_offset: int) -> list[
 
     def add(first_offset: int, last_offset: int, count: int) -> None:
         last = found[-1] if found else None
-        if last is not None and last.last_offset == first_offset - 1 and last.count == count:
+        if last is not None and last.last_offset == first_offset - 1 and last.delivery_count == count:
             found[-1] = last._replace(last_offset=last_offset)
         elif first_offset <= last_offset:
             found.append(Undelivered(first_offset, last_offset, count))

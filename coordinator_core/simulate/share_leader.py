@@ -209,7 +209,9 @@ class ShareLeaders:
         start_offset = self._topics.start_offset(at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
             for given_up in undelivered_below(served.partition, start_offset):
-                self._tell_archived(served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.count)
+                self._tell_archived(
+                    served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.delivery_count
+                )
             update_log_start_offset(served.partition, start_offset)
         return served
 
