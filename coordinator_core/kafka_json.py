@@ -24,13 +24,18 @@ def to_json(fields: Struct, message: wire.Message, version: int, *, with_unknown
     return _struct_json(fields, message.fields, version, _highest(message), with_unknown_tags)
 
 
-def from_json(node: Mapping[str, Json], message: wire.Message, version: int) -> Struct:
+def from_json(
+    node: Mapping[str, Json], message: wire.Message, version: int, *, left_out: set[str] | None = None
+) -> Struct:
     """The struct of an object as `to_json` gives it. Absent fields have their default.
 
-    Raises EncodeError for names which the version does not have and for values of the wrong kind.
+    Raises EncodeError for names which the version does not have and for values of the wrong kind. With `left_out`,
+    names that a flexible version does not have are added to it instead: a later Kafka may add tagged fields there.
     """
+    highest = _highest(message)
+    is_flexible = version in wire.version_range(message.flexible, highest)
     try:
-        return _struct_of(node, message, version, _highest(message))
+        return _struct_of(node, message, version, highest, left_out if is_flexible else None)
     except (TypeError, AttributeError, ValueError) as error:
         raise EncodeError(f"not the JSON of {message.name}: {type(error).__name__}") from error
 
@@ -65,16 +70,24 @@ def _value_json(value: Any, kind: wire.Kind, version: int, highest: int, with_un
     return _base64(value) if kind is wire.Bytes else value
 
 
-def _struct_of(node: Mapping[str, Json], message: wire.Message | wire.Struct, version: int, highest: int) -> Struct:
+def _struct_of(
+    node: Mapping[str, Json],
+    message: wire.Message | wire.Struct,
+    version: int,
+    highest: int,
+    left_out: set[str] | None,
+) -> Struct:
     fields = _fields_of(message, version, highest)
     values: dict[str, Any] = {}
     for kafka_name, value in node.items():
         if kafka_name in fields:
             name, kind = fields[kafka_name]
-            values[name] = _value_of(value, kind, version, highest)
+            values[name] = _value_of(value, kind, version, highest, left_out)
         elif kafka_name == UNKNOWN_TAGS:
             tags = {int(tag): binascii.a2b_base64(text) for tag, text in value.items()}
             values["unknown_tags"] = tuple(sorted(tags.items()))
+        elif left_out is not None:
+            left_out.add(kafka_name)
         else:
             unknown = ", ".join(sorted(node.keys() - fields.keys() - {UNKNOWN_TAGS}))
             raise EncodeError(f"{message.name} has no {unknown} in version {version}")
@@ -91,13 +104,13 @@ def _fields_of(message: wire.Message | wire.Struct, version: int, highest: int) 
     }
 
 
-def _value_of(node: Json, kind: wire.Kind, version: int, highest: int) -> Any:
+def _value_of(node: Json, kind: wire.Kind, version: int, highest: int, left_out: set[str] | None) -> Any:
     if node is None:
         return None
     if isinstance(kind, wire.Array):
-        return tuple(_value_of(item, kind.element, version, highest) for item in node)
+        return tuple(_value_of(item, kind.element, version, highest, left_out) for item in node)
     if isinstance(kind, wire.Struct):
-        return _struct_of(node, kind, version, highest)
+        return _struct_of(node, kind, version, highest, left_out)
     return binascii.a2b_base64(node, strict_mode=True) if kind is wire.Bytes else node
 
 

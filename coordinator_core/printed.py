@@ -4,7 +4,10 @@ Two tools print the same JSON: the console consumer's formatters (OffsetsMessage
 GroupMetadataMessageFormatter, TransactionLogMessageFormatter, ShareGroupStateMessageFormatter) for each record, and
 kafka-dump-log beside each record of a batch (`printed_log.py`). Both print fields by the generated JsonConverter
 classes, so kafka_json reads them back; what a JsonConverter leaves out (tags of a later Kafka, bytes behind the last
-field) is lost.
+field) is lost. A tool of a later Kafka prints fields that are not declared here, and not how they are written: the
+record is read without them, and the names of what was left out are given.
+
+Since 4.4 the tools print the status of a transaction by its name (TransactionState.stateName).
 
 kafka-dump-log also opens the subscriptions and assignments inside the members of a classic consumer group
 (DumpLogSegments.OffsetsMessageParser), and does not say in which version they were. That of a subscription shows in its
@@ -48,6 +51,8 @@ class PrintedRecord(NamedTuple):
     """What Kafka takes the partition of the topic from: the group id, `group:topicId:partition` or transactional id."""
     key: bytes
     value: bytes | None
+    left_out: frozenset[str] = frozenset()
+    """Names of fields of a later Kafka which the value lacks."""
 
 
 class UnreadMetadataType(EncodeError):
@@ -73,10 +78,13 @@ def parse_json_at(text: str, position: int) -> tuple[Json, int]:
         raise EncodeError(NOT_JSON) from error
 
 
-def encode_printed(topic: str, key: Json, value: Json, *, assignment_version: int) -> tuple[bytes, bytes | None]:
+def encode_printed(
+    topic: str, key: Json, value: Json, *, assignment_version: int, left_out: set[str] | None = None
+) -> tuple[bytes, bytes | None]:
     """Key and value of a record of a coordinator topic; a `value` of None is a tombstone.
 
-    Raises EncodeError for a type or version that is not declared, and for fields which the version does not have.
+    Raises EncodeError for a type or version that is not declared, and for fields which the version does not have; those
+    that a later Kafka may have added to the value are put into `left_out` instead, where it is given.
     """
     record_type = _number(key, "type")
     if record_type not in REGISTRY[topic]:
@@ -91,7 +99,27 @@ def encode_printed(topic: str, key: Json, value: Json, *, assignment_version: in
     data = _object(value, "data")
     if topic == consumer_offsets.TOPIC and record_type == RecordType.GROUP_METADATA:
         data = _with_client_protocols(data, assignment_version)
-    return key_bytes, encode_value(topic, record_type, version, from_json(data, value_message, version))
+    if topic == transaction_state.TOPIC:
+        data = _with_status_code(data)
+    fields = from_json(data, value_message, version, left_out=left_out)
+    return key_bytes, encode_value(topic, record_type, version, fields)
+
+
+def _with_status_code(data: Mapping[str, Json]) -> Mapping[str, Json]:
+    """TransactionLogValue with its status as a code, whether the tool printed that or its name."""
+    status = data.get(_TRANSACTION_STATUS)
+    if not isinstance(status, str):
+        return data
+    if status not in _STATUS_BY_NAME:
+        raise EncodeError("a status which no transaction has")
+    return {**data, _TRANSACTION_STATUS: _STATUS_BY_NAME[status]}
+
+
+_TRANSACTION_STATUS: Final = "transactionStatus"
+_STATUS_BY_NAME: Final[Mapping[str, int]] = {
+    status.name.title().replace("_", ""): int(status) for status in transaction_state.TransactionStatus
+}
+"""`PrepareCommit` and its likes, as TransactionState spells them."""
 
 
 def has_client_protocols(topic: str, key: Json, value: Json) -> bool:
@@ -104,10 +132,11 @@ def has_client_protocols(topic: str, key: Json, value: Json) -> bool:
         return False
 
 
-def encode_printed_metadata(node: Json) -> bytes:
+def encode_printed_metadata(node: Json, left_out: set[str] | None = None) -> bytes:
     """The value of a record of the metadata log, as kafka-dump-log --cluster-metadata-decoder prints it.
 
     Raises UnreadMetadataType for the many types which this project does not read, EncodeError for what is no record.
+    `left_out`: as of `encode_printed`.
     """
     name = node.get("type") if isinstance(node, dict) else None
     if not isinstance(name, str):
@@ -118,7 +147,7 @@ def encode_printed_metadata(node: Json) -> bytes:
     version = _number(node, "version")
     if version not in wire.message_versions(message):
         raise EncodeError(f"{message.name} has no version {version}")
-    return encode_metadata(message, from_json(_object(node, "data"), message, version), version)
+    return encode_metadata(message, from_json(_object(node, "data"), message, version, left_out=left_out), version)
 
 
 def parse_formatter_lines(text: str) -> Iterator[PrintedRecord]:
@@ -149,8 +178,11 @@ def formatter_record(node: Json) -> PrintedRecord:
         parts = [names.get(name) for name in ("groupId", "topicId", "partition")]
     else:
         topic, parts = consumer_offsets.TOPIC, [names.get("group", names.get("groupId"))]
-    key, value = encode_printed(topic, node["key"], node.get("value"), assignment_version=ASSIGNMENT_VERSIONS[0])
-    return PrintedRecord(topic, ":".join(map(str, parts)), key, value)
+    left_out: set[str] = set()
+    key, value = encode_printed(
+        topic, node["key"], node.get("value"), assignment_version=ASSIGNMENT_VERSIONS[0], left_out=left_out
+    )
+    return PrintedRecord(topic, ":".join(map(str, parts)), key, value, frozenset(left_out))
 
 
 def is_formatter_object(node: Json) -> bool:

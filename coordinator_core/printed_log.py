@@ -12,6 +12,7 @@ Source: DumpLogSegments (dumpLog, printBatchLevel, printRecordMetadata, printRec
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -61,6 +62,8 @@ class PrintedBatch:
     """Records that were rebuilt."""
     unread_count: int
     """Records of the metadata log left out, because this project does not read their types."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """Names of fields of a later Kafka that are left out, and of how many records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class _Batch:
     """Each with the printed key and value it was made of."""
     text_bytes: int = 0
     unread_offsets: list[int] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Fields of a later Kafka, and how many records have them."""
     fault_count: int = 0
     """Record lines that do not tell their record."""
     has_next_lines: bool = True
@@ -246,7 +251,9 @@ class _Reader:
             if batch.header.get("isControl") == "true":
                 record, printed = _control_record(line, match.end()), _NOT_PRINTED
             else:
-                record, printed = _data_record(self._log[0], line, match)
+                left_out: set[str] = set()
+                record, printed = _data_record(self._log[0], line, match, left_out)
+                batch.left_out.update(left_out)
         except UnreadMetadataType:
             batch.unread_offsets.append(offset)
             return
@@ -281,6 +288,7 @@ class _Reader:
             is_exact=is_exact,
             record_count=len(records),
             unread_count=len(batch.unread_offsets),
+            left_out=tuple(sorted(batch.left_out.items())),
         )
 
     def _fault(
@@ -306,7 +314,7 @@ def _control_record(line: str, position: int) -> tuple[bytes | None, bytes | Non
 
 
 def _data_record(
-    topic: str, line: str, match: re.Match[str]
+    topic: str, line: str, match: re.Match[str], left_out: set[str]
 ) -> tuple[tuple[bytes | None, bytes | None], tuple[Any, Any]]:
     """Key and value, and the two as printed."""
     if match["headers"]:
@@ -316,7 +324,7 @@ def _data_record(
         if not line.startswith(_PAYLOAD, position):
             raise EncodeError("no payload is printed")
         node, _ = parse_json_at(line, position + len(_PAYLOAD))
-        return (None, encode_printed_metadata(node)), (None, node)
+        return (None, encode_printed_metadata(node, left_out)), (None, node)
     if topic not in REGISTRY:
         raise EncodeError(f"records of {topic} are not read")
     if not line.startswith(_KEY, position):
@@ -326,14 +334,14 @@ def _data_record(
         raise EncodeError("no payload is printed")
     position += len(_PAYLOAD)
     value_node = None if line[position:] == _DELETE else parse_json_at(line, position)[0]
-    record = encode_printed(topic, key_node, value_node, assignment_version=ASSIGNMENT_VERSIONS[0])
+    record = encode_printed(topic, key_node, value_node, assignment_version=ASSIGNMENT_VERSIONS[0], left_out=left_out)
     return record, (key_node, value_node)
 
 
 def _again(topic: str, record: Record, key_node: Any, value_node: Any, assignment_version: int) -> Record:
     if not has_client_protocols(topic, key_node, value_node):
         return record
-    key, value = encode_printed(topic, key_node, value_node, assignment_version=assignment_version)
+    key, value = encode_printed(topic, key_node, value_node, assignment_version=assignment_version, left_out=set())
     return Record(record.offset, record.timestamp_ms, key, value)
 
 

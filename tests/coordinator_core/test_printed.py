@@ -81,6 +81,57 @@ def test_records_back_to_back_on_one_line() -> None:
     assert {record.coordinator_key for record in records} == {"g"}
 
 
+STATUS = {
+    "key": {"type": 0, "data": {"transactionalId": "x"}},
+    "value": {
+        "version": 1,
+        "data": {
+            "producerId": 1,
+            "producerEpoch": 0,
+            "transactionTimeoutMs": 5,
+            "transactionStatus": 0,
+            "transactionPartitions": None,
+            "transactionLastUpdateTimestampMs": 7,
+            "transactionStartTimestampMs": -1,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("Empty", 0),
+        ("Ongoing", 1),
+        ("PrepareCommit", 2),
+        ("PrepareAbort", 3),
+        ("CompleteCommit", 4),
+        ("CompleteAbort", 5),
+        ("Dead", 6),
+        ("PrepareEpochFence", 7),
+    ],
+)
+def test_a_status_is_read_as_name_and_as_code(name: str, code: int) -> None:
+    """Kafka 4.4's tools print the name of a transaction's status, those before its code."""
+    as_name, as_code = (json.loads(json.dumps(STATUS)) for _ in range(2))
+    as_name["value"]["data"]["transactionStatus"] = name
+    as_code["value"]["data"]["transactionStatus"] = code
+    assert formatter_record(as_name) == formatter_record(as_code)
+    as_name["value"]["data"]["transactionStatus"] = "Open"
+    with pytest.raises(EncodeError, match="status"):
+        formatter_record(as_name)
+
+
+def test_a_formatter_of_a_later_kafka_prints_more_fields() -> None:
+    """The record is read without them, and they are named; a version without tags cannot have more."""
+    node = changed("value/version", 4)
+    plain = formatter_record(node)
+    node["value"]["data"]["later"] = 5
+    assert formatter_record(node) == plain._replace(left_out=frozenset({"later"}))
+    with pytest.raises(EncodeError, match="later"):
+        formatter_record(changed("value/data/later", 5))
+
+
 def changed(path: str, value: Any) -> dict[str, Any]:
     """The commit with one field changed."""
     node = json.loads(json.dumps(COMMIT))

@@ -12,9 +12,10 @@ from coordinator_core.log.batch import Record, build_batch, parse_header
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.printed_log import NOT_TOLD, UNKNOWN_LINE, Printed, PrintedBatch, PrintedFault, read_printed_log
-from tests.conftest import RECORDINGS
+from tests.conftest import PROJECT_ROOT, RECORDINGS
 
-DUMPS = sorted(RECORDINGS.glob("*/decoded/*.dump.txt.gz"))
+KAFKA_44 = PROJECT_ROOT / "tests" / "cases" / "kafka-4.4"
+DUMPS = sorted([*RECORDINGS.glob("*/decoded/*.dump.txt.gz"), *KAFKA_44.glob("decoded/*.dump.txt.gz")])
 DUMPING = "Dumping logs/__consumer_offsets-3/00000000000000000000.log"
 HEADER = (
     "baseOffset: {base} lastOffset: {last} count: {count} baseSequence: 0 lastSequence: 0 producerId: -1 "
@@ -95,7 +96,26 @@ def test_the_checksum_of_the_line_says_if_a_batch_is_exact() -> None:
         assert (batch.topic, batch.partition, batch.record_count) == ("__consumer_offsets", 3, 2)
 
 
+TAGGED = '{"version":"4","data":{"offset":5,"leaderEpoch":-1,"metadata":"","commitTimestamp":7,"later":{"a":1}}}'
+
+
+def test_a_field_of_a_later_kafka_does_not_lose_the_record() -> None:
+    """The record is read without it, the field is named, and the batch is not said to be the log's own."""
+    (batch,) = read(DUMPING, header(0, 1, count=2), record(0, TAGGED), record(1, TAGGED.replace("later", "newer")))
+    assert isinstance(batch, PrintedBatch)
+    assert (batch.record_count, batch.is_exact, batch.left_out) == (2, False, (("later", 1), ("newer", 1)))
+    known = TAGGED.replace(',"later":{"a":1}', "")
+    (plain,) = read(DUMPING, header(0, 1, count=2), record(0, known), record(1, known))
+    assert isinstance(plain, PrintedBatch)
+    assert (plain.data, plain.left_out) == (batch.data, ())
+
+
 FAULTS = [
+    (
+        "a field that no later Kafka can have",
+        [DUMPING, header(), record(0, VALUE.replace("leader", "later"))],
+        NOT_TOLD,
+    ),
     ("no partition", [header(), record()], NOT_TOLD),
     ("no such record type", [DUMPING, header(), record().replace('"type":"1"', '"type":"99"')], NOT_TOLD),
     ("decoder failed", [DUMPING, header(), record().split(" key: ")[0] + " key: Error at offset 0"], NOT_TOLD),

@@ -22,6 +22,7 @@ What each kind of dump tells, and what is null or assumed because it does not:
 """
 
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -173,6 +174,8 @@ class _Done:
     """Batches of kafka-dump-log which are not the log's to the byte."""
     unread_count: int = 0
     """Records of the metadata log of types that are not read."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Fields of a later Kafka, and how many records have them."""
     problem: str | None = None
     """What makes the whole dump unreadable: the run stops with it."""
 
@@ -321,6 +324,13 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
         )
     if unread_count:
         yield f"{uri}: {unread_count:,} records of the metadata log are of types that are not read, and left out"
+    left_out = sum((task.left_out for task in tasks), Counter[str]())
+    if left_out:
+        fields = ", ".join(f"{name} ({count:,})" for name, count in sorted(left_out.items()))
+        yield (
+            f"{uri}: records with fields of a later Kafka are read without these fields, since a dump does not say how "
+            f"they are written: {fields}. Capture segments or the live log to keep them"
+        )
     other_count = sum(task.other_topic_count for task in tasks)
     if other_count:
         yield f"{uri}: {other_count:,} records of topics that are not chosen (topics) were left out"
@@ -431,7 +441,8 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
             elif item.topic not in work.rules.topics:
                 done.other_topic_count += item.record_count
             else:
-                done.inexact_count += not item.is_exact and not item.unread_count
+                done.inexact_count += not item.is_exact and not item.unread_count and not item.left_out
+                done.left_out.update(dict(item.left_out))
                 done.unread_count += item.unread_count
                 done.record_counts[BATCHES] = done.record_counts.get(BATCHES, 0) + item.record_count
                 waiting.append(item)
@@ -494,6 +505,7 @@ def _unpack_formatted(
             if record.topic not in work.rules.topics:
                 done.other_topic_count += 1
                 continue
+            done.left_out.update(record.left_out)
             waiting.append(_numbered(record, work.rules.dump.partition_count, numbers))
             waiting_bytes += len(line.data)
             if waiting_bytes > READ_BYTES_MAX:
