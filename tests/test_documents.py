@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.cli import app as cli
+from jobs.cli import outcome, session
 from jobs.cli.help_texts import SUMMARIES
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
@@ -59,7 +60,7 @@ class Told(NamedTuple):
 def job(*words: str) -> str:
     """Run a job in this process; what it printed."""
     with redirect_stdout(io.StringIO()) as out:
-        assert cli.main(words) == cli.DONE
+        assert cli.main(words) == outcome.DONE
     return out.getvalue()
 
 
@@ -75,8 +76,8 @@ def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("documents"))
         patch.setenv("COLUMNS", "100")
-        patch.setattr(cli, "open_session", open_session)
-        patch.setattr(cli.Run, "start", lambda: cli.Run("r1", CAPTURED_AT))
+        patch.setattr(session, "open_session", open_session)
+        patch.setattr(session.Run, "start", lambda: session.Run("r1", CAPTURED_AT))
         facts = job("nightly", "--format", "json")
         Path("raw").mkdir()
         pq.write_table(as_spark_gives(raw_records(Warehouse("warehouse"))), "raw/records.parquet")
@@ -127,14 +128,14 @@ def test_every_block_has_its_answer_or_a_reason(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_is_one(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands that are not run here are parsed by the command line itself; targets of make are there."""
-    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    monkeypatch.setenv(outcome.PARSE_ONLY, "1")
     makefile = (PROJECT_ROOT / "Makefile").read_text()
     for example in examples(PAGES[page]):
         if example.language != "sh":
             continue
         for words in our_jobs(example.code):
             if words[:1] != ["--set-up"]:
-                assert cli.main(words) in (cli.PARSED, cli.DONE), f"{words}: {capsys.readouterr().err}"
+                assert cli.main(words) in (outcome.PARSED, outcome.DONE), f"{words}: {capsys.readouterr().err}"
         for words in commands(example.code):
             if words[0] == "make":
                 assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
@@ -142,11 +143,11 @@ def test_every_command_is_one(page: str, monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_commands_in_the_text_are_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`./spark-submit.sh JOB ...` inside a sentence is parsed, too."""
-    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    monkeypatch.setenv(outcome.PARSE_ONLY, "1")
     for page, text in PAGES.items():
         for line in re.findall(r"`(\./spark-submit\.sh [a-z][^`]*)`", text):
             for words in our_jobs(line):
-                assert cli.main(words) in (cli.PARSED, cli.DONE), f"{page}: {line}: {capsys.readouterr().err}"
+                assert cli.main(words) in (outcome.PARSED, outcome.DONE), f"{page}: {line}: {capsys.readouterr().err}"
 
 
 @pytest.mark.spark

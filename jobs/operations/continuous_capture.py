@@ -47,7 +47,8 @@ from jobs.delta.filesystems import delete_folder, filesystem_of, spark_uri
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, JobError, SourceError
-from jobs.operations.metrics import Metrics, job_of
+from jobs.operations.metrics import job_of
+from jobs.operations.run_context import RunContext
 from jobs.queries.sql import one_line
 from jobs.settings import BrokerAddress, Settings
 from jobs.sources.broker import Broker
@@ -110,20 +111,15 @@ class _Totals:
 
 
 def run_continuously(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    every_ms: int,
-    stop_after_ms: int | None,
-    new_run: Callable[[], tuple[str, datetime]],
-    steps: Steps,
-    metrics: Metrics | None = None,
+    context: RunContext, *, every_ms: int, stop_after_ms: int | None, new_run: Callable[[], tuple[str, datetime]]
 ) -> None:
     """Capture what files there are once, then the live cluster until it is time to stop. Raises JobError.
 
     `new_run` gives a new id and the time, with its zone.
     """
+
+    session, warehouse, settings, steps = context.session, context.warehouse, context.settings, context.steps
+    metrics = context.metrics
 
     def run() -> CaptureRun:
         return CaptureRun(settings.cluster_id, *new_run())

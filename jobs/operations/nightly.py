@@ -3,11 +3,9 @@
 import dataclasses
 import shlex
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from coordinator_core.ledger import LedgerCounts
 from jobs.bronze.capture import CaptureSummary, capture
@@ -18,7 +16,8 @@ from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit import audit
 from jobs.operations.ledger import ledger_line, total
-from jobs.operations.metrics import Metrics, job_of
+from jobs.operations.metrics import job_of
+from jobs.operations.run_context import RunContext
 from jobs.queries.findings import findings, groups_not_judged, lines
 from jobs.queries.sql import has_metastore, publish
 from jobs.settings import Settings, option_words, options_of, source_line
@@ -36,159 +35,106 @@ INCOMPLETE: Final = 3
 """Done, but something was quarantined or is missing."""
 
 
-def run_nightly(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    metrics: Metrics | None = None,
-) -> int:
+def run_nightly(run: RunContext) -> int:
     """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look; write the report
     if the settings ask for it. Gives the exit code."""
-    code = run_catch_up(
-        session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
-    )
+    code = run_catch_up(run)
     if code != FAILED:
-        audited = run_audit(
-            session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics
-        )
+        audited = run_audit(run)
         code = max(code, audited)
-        tell_findings(warehouse, settings, steps)
-        if settings.report_file:
+        tell_findings(run.warehouse, run.settings, run.steps)
+        if run.settings.report_file:
             from jobs.report.run import tell_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
 
-            tell_report(warehouse, settings, output=settings.report_file, made_at=started_at, steps=steps)
+            tell_report(
+                run.warehouse, run.settings, output=run.settings.report_file, made_at=run.started_at, steps=run.steps
+            )
     return code
 
 
-def run_catch_up(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    metrics: Metrics | None = None,
-) -> int:
+def run_catch_up(run: RunContext) -> int:
     """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
-    _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
-    return run_replay(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
+    _capture(run)
+    return run_replay(run)
 
 
-def run_capture(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    metrics: Metrics | None = None,
-) -> int:
+def run_capture(run: RunContext) -> int:
     """Capture what is new, and say what that was and which log partitions are in no source. Gives the exit code."""
-    code = _capture(session, warehouse, settings, run_id=run_id, started_at=started_at, steps=steps, metrics=metrics)
-    for line in missing_lines(coordinator_ends(warehouse, settings)):
-        steps.say(line)
+    code = _capture(run)
+    for line in missing_lines(coordinator_ends(run.warehouse, run.settings)):
+        run.steps.say(line)
     return code
 
 
-def _capture(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    metrics: Metrics | None,
-) -> int:
-    steps.say(source_line(settings))
-    with job_of(metrics, "capture") as told:
-        with steps.step("capture"):
-            summary = capture(session, warehouse, settings, capture_id=run_id, captured_at=started_at)
+def _capture(run: RunContext) -> int:
+    run.steps.say(source_line(run.settings))
+    with job_of(run.metrics, "capture") as told:
+        with run.steps.step("capture"):
+            summary = capture(
+                run.session, run.warehouse, run.settings, capture_id=run.run_id, captured_at=run.started_at
+            )
         told.batch_count, told.record_count = summary.batch_count, summary.record_count
         told.size_bytes, told.gap_count = summary.size_bytes, summary.gap_count
-        missing = _missing(coordinator_ends(warehouse, settings))
+        missing = _missing(coordinator_ends(run.warehouse, run.settings))
         told.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
-    tell_capture(summary, settings, steps)
-    steps.facts["captured"]["missing_log_partitions"] = missing
+    tell_capture(summary, run.settings, run.steps)
+    run.steps.facts["captured"]["missing_log_partitions"] = missing
     return told.exit_code
 
 
-def run_audit(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    rebuild: bool = False,
-    metrics: Metrics | None = None,
-) -> int:
+def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
     exit code: INCOMPLETE where a group could not be judged."""
-    with job_of(metrics, "audit") as told, steps.step("audit"):
+    with job_of(run.metrics, "audit") as told, run.steps.step("audit"):
         summary = audit(
-            session,
-            warehouse,
-            cluster_id=settings.cluster_id,
-            inference=settings.inference,
-            run_id=run_id,
-            started_at=started_at,
-            cut=CutRule(settings.cut_records_min, settings.batch_decompressed_bytes_max),
+            run.session,
+            run.warehouse,
+            cluster_id=run.settings.cluster_id,
+            inference=run.settings.inference,
+            run_id=run.run_id,
+            started_at=run.started_at,
+            cut=CutRule(run.settings.cut_records_min, run.settings.batch_decompressed_bytes_max),
             rebuild=rebuild,
         )
         told.row_counts = summary.row_counts
-        unjudged = groups_not_judged(warehouse, settings.cluster_id)
+        unjudged = groups_not_judged(run.warehouse, run.settings.cluster_id)
         told.exit_code = INCOMPLETE if unjudged else DONE
     if summary.replaced_version is not None:
-        steps.say(f"gold is of {summary.replaced_version}: made anew")
-    steps.facts["inferred"] = {"is_new": not summary.skipped, "row_counts": dict(sorted(summary.row_counts.items()))}
+        run.steps.say(f"gold is of {summary.replaced_version}: made anew")
+    run.steps.facts["inferred"] = {
+        "is_new": not summary.skipped,
+        "row_counts": dict(sorted(summary.row_counts.items())),
+    }
     if not summary.skipped:
-        steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
-    if has_metastore(session):
-        with steps.step("tables, views and functions in the metastore"):
-            publish(session, warehouse)
+        run.steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
+    if has_metastore(run.session):
+        with run.steps.step("tables, views and functions in the metastore"):
+            publish(run.session, run.warehouse)
     return told.exit_code
 
 
-def run_replay(
-    session: SparkSession,
-    warehouse: Warehouse,
-    settings: Settings,
-    *,
-    run_id: str,
-    started_at: datetime,
-    steps: Steps,
-    rebuild: bool = False,
-    metrics: Metrics | None = None,
-) -> int:
+def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
     """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
-    with job_of(metrics, "replay") as told:
-        with steps.step("replay"):
+    with job_of(run.metrics, "replay") as told:
+        with run.steps.step("replay"):
             summary = replay(
-                session,
-                warehouse,
-                cluster_id=settings.cluster_id,
-                run_id=run_id,
-                started_at=started_at,
-                batch_decompressed_bytes_max=settings.batch_decompressed_bytes_max,
-                cut_records_min=settings.cut_records_min,
+                run.session,
+                run.warehouse,
+                cluster_id=run.settings.cluster_id,
+                run_id=run.run_id,
+                started_at=run.started_at,
+                batch_decompressed_bytes_max=run.settings.batch_decompressed_bytes_max,
+                cut_records_min=run.settings.cut_records_min,
                 rebuild=rebuild,
-                hosts=host_pseudonyms(settings),
+                hosts=host_pseudonyms(run.settings),
             )
         told.ledger = total(summary.counts)
         told.record_count = 0 if summary.skipped else told.ledger.record_count
         told.row_counts = summary.row_counts
-        told.gap_count = hole_count(warehouse, settings.cluster_id)
+        told.gap_count = hole_count(run.warehouse, run.settings.cluster_id)
         told.quarantined_row_count = summary.quarantined_row_count
-        ends = coordinator_ends(warehouse, settings)
-        told.exit_code = tell_replay(summary, settings, told.gap_count, steps, ends)
+        ends = coordinator_ends(run.warehouse, run.settings)
+        told.exit_code = tell_replay(summary, run.settings, told.gap_count, run.steps, ends)
     return told.exit_code
 
 

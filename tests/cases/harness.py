@@ -13,6 +13,7 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
@@ -63,12 +64,14 @@ class Ledger:
         out = StringIO()
         steps = Steps(session, Console(file=out, width=400))
         code = run_nightly(
-            session,
-            Warehouse(str(self.root)),
-            self.settings(**values),
-            run_id=f"night-{number}",
-            started_at=FIRST_NIGHT + timedelta(days=number),
-            steps=steps,
+            RunContext(
+                session,
+                Warehouse(str(self.root)),
+                self.settings(**values),
+                run_id=f"night-{number}",
+                started_at=FIRST_NIGHT + timedelta(days=number),
+                steps=steps,
+            )
         )
         return Night(code, out.getvalue().splitlines(), dict(steps.facts))
 

@@ -13,6 +13,7 @@ from jobs.cli_enums import Listing
 from jobs.console.progress import Steps
 from jobs.errors import ArgumentError
 from jobs.operations.nightly import run_capture
+from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import Span, run_audit_report
 from jobs.queries.restore import run_restore
@@ -237,11 +238,13 @@ def captured(ledger: Ledger, logs: Path, number: int) -> tuple[int, str, dict[st
     session, out = in_process(), StringIO()
     steps = Steps(session, Console(file=out, width=400))
     code = run_capture(
-        session,
-        ledger.warehouse,
-        ledger.settings(segments=(str(logs),), partitions=(f"{OFFSETS}=2",), topics=(OFFSETS,)),
-        run_id=f"capture-{number}",
-        started_at=datetime(2026, 11, 25 + number, tzinfo=UTC),
-        steps=steps,
+        RunContext(
+            session,
+            ledger.warehouse,
+            ledger.settings(segments=(str(logs),), partitions=(f"{OFFSETS}=2",), topics=(OFFSETS,)),
+            run_id=f"capture-{number}",
+            started_at=datetime(2026, 11, 25 + number, tzinfo=UTC),
+            steps=steps,
+        )
     )
     return code, out.getvalue(), dict(steps.facts)

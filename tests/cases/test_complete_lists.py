@@ -12,6 +12,7 @@ from jobs.cli_enums import Listing
 from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.operations.nightly import run_audit, run_capture, run_replay
+from jobs.operations.run_context import RunContext
 from jobs.queries.audit_report import GROUPS_LOG, Span, completeness, run_audit_report
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -37,12 +38,14 @@ def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list
 def capture_alone(ledger: Ledger, *folders: Path) -> None:
     """What `capture` does."""
     run_capture(
-        in_process(),
-        ledger.warehouse,
-        ledger.settings(segments=tuple(map(str, folders)), topics=(GROUPS_LOG,)),
-        run_id="alone",
-        started_at=LATER,
-        steps=Steps(in_process(), Console(file=StringIO())),
+        RunContext(
+            in_process(),
+            ledger.warehouse,
+            ledger.settings(segments=tuple(map(str, folders)), topics=(GROUPS_LOG,)),
+            run_id="alone",
+            started_at=LATER,
+            steps=Steps(in_process(), Console(file=StringIO())),
+        )
     )
 
 
@@ -68,10 +71,10 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
         cli.main([*words, *place])
         assert said in capsys.readouterr().err
     again = {"run_id": "again", "started_at": LATER, "steps": Steps(in_process(), Console(file=StringIO()))}
-    run_replay(in_process(), ledger.warehouse, ledger.settings(), **again)
+    run_replay(RunContext(in_process(), ledger.warehouse, ledger.settings(), **again))
     complete = completeness(ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span())
     assert not complete.is_complete and any("not audited yet" in line for line in complete.statements)
-    run_audit(in_process(), ledger.warehouse, ledger.settings(), **again)
+    run_audit(RunContext(in_process(), ledger.warehouse, ledger.settings(), **again))
     statements, rows = audited(ledger, Listing.COMMITS)
     assert statements[0].startswith("# COMPLETE") and any("REWIND" in row for row in rows)
     cli.main(["describe", "--group", "g", *place])

@@ -18,6 +18,7 @@ from jobs.console.progress import Steps
 from jobs.operations.erase import erase, erased_ids
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
+from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SilverAt, TopicPartition
 from jobs.queries.findings import findings
 from jobs.queries.owner import owners_at
@@ -363,12 +364,14 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
     assert len(ledger.rows("state.starts")) == starts and same()
     steps = Steps(in_process(), Console(file=StringIO()))
     run_replay(
-        in_process(),
-        ledger.warehouse,
-        settings,
-        run_id="again",
-        started_at=FIRST_NIGHT + timedelta(days=6),
-        steps=steps,
+        RunContext(
+            in_process(),
+            ledger.warehouse,
+            settings,
+            run_id="again",
+            started_at=FIRST_NIGHT + timedelta(days=6),
+            steps=steps,
+        ),
         rebuild=True,
     )
     assert same()

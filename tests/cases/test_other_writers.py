@@ -9,6 +9,7 @@ from jobs.cli import app as cli
 from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.operations.nightly import run_audit, run_replay
+from jobs.operations.run_context import RunContext
 from jobs.queries.audit_report import SHARES_LOG, Span, completeness
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
@@ -59,10 +60,11 @@ def test_a_deletion_is_told_until_all_is_made_anew(ledger: Ledger, name: str) ->
     for log in ("__consumer_offsets", SHARES_LOG):
         complete = completeness(ledger.warehouse, CLUSTER_ID, log, Span())
         assert not complete.is_complete
-    again = {"run_id": "again", "started_at": FIRST_NIGHT, "steps": Steps(in_process()), "rebuild": True}
+    session = in_process()
+    run = RunContext(session, ledger.warehouse, ledger.settings(), "again", FIRST_NIGHT, Steps(session))
     if not name.startswith("gold."):
-        run_replay(in_process(), ledger.warehouse, ledger.settings(), **again)
-    run_audit(in_process(), ledger.warehouse, ledger.settings(), **again)
+        run_replay(run, rebuild=True)
+    run_audit(run, rebuild=True)
     assert told(ledger) == {}
 
 

@@ -20,6 +20,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
+from jobs.operations.run_context import RunContext
 from tests.cluster.standalone import SPARK_HOME
 from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
@@ -218,7 +219,9 @@ def test_two_processes_at_one_time(
     with nightly(tmp_path, "SIGSTOP after silver.group_members") as job:
         job.await_that(lambda: is_stopped(job.pid))
         with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
-            run_replay(spark, jobs.warehouse, jobs.settings, run_id="r2", started_at=STARTED_AT, steps=jobs.steps)
+            run_replay(
+                RunContext(spark, jobs.warehouse, jobs.settings, run_id="r2", started_at=STARTED_AT, steps=jobs.steps)
+            )
         with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
             maintain(spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT)
         os.kill(job.pid, signal.SIGCONT)

@@ -11,7 +11,7 @@ import pytest
 import typer
 from deltalake.exceptions import DeltaError
 
-from jobs.cli import app as cli
+from jobs.cli import outcome
 from jobs.delta import part_files
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import PartTarget, PartWriter
@@ -104,9 +104,9 @@ def failing(error: Exception) -> Callable[[], int]:
 def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], error: Exception, said: str) -> None:
     """Exit code 1, whether the driver met it, a task or the JVM."""
     with pytest.raises(typer.Exit) as exited:
-        cli._run(failing(error), debug=False)
+        outcome.run_job(failing(error), debug=False)
     lines = capsys.readouterr().err.splitlines()
-    assert exited.value.exit_code == cli.FAILED
+    assert exited.value.exit_code == outcome.FAILED
     assert len(lines) == 1 and lines[0].startswith("error: no space left on device: ") and said in lines[0]
 
 

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+import typer
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
 from jobs.bronze.export_segments import ExportError, export_segments
 from jobs.cli import app as cli
+from jobs.cli import outcome
 from jobs.cli_enums import Listing, View
 from jobs.console.output import FORMULA_STARTS, write_csv
 from jobs.console.progress import Steps, summary_table
@@ -113,7 +115,7 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     asked = [word for name in HOSTILE for word in ("--group", f"{name}?")]
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]
     for job in (["describe"], ["restore", "--at", "2026-01-01"], ["report", "--output", str(tmp_path / "r.html")]):
-        assert cli.main([*job, *options, *asked]) == cli.FAILED
+        assert cli.main([*job, *options, *asked]) == outcome.FAILED
         [*remarks, error, rest] = capfd.readouterr().err.split("\n")
         assert all(line.startswith("captured and not replayed yet: ") and line.isprintable() for line in remarks)
         assert (error[:7], rest, error.isprintable()) == ("error: ", "", True)
@@ -127,8 +129,8 @@ def test_an_error_is_one_line(kind: type[Exception], capfd: pytest.CaptureFixtur
         def fail(name: str = text) -> int:
             raise kind(f"no such group: {name}")
 
-        with pytest.raises(cli.typer.Exit):
-            cli._run(fail, debug=False)
+        with pytest.raises(typer.Exit):
+            outcome.run_job(fail, debug=False)
     told = capfd.readouterr().err.split("\n")
     assert told.pop() == ""
     assert len(told) == len(HOSTILE) and all(line.startswith("error: ") and line.isprintable() for line in told)

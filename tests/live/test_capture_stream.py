@@ -25,6 +25,7 @@ from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.continuous_capture import ContinuousCapture
 from jobs.operations.nightly import run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.settings import BrokerAddress, Settings, load_settings
 from jobs.sources.broker import Broker, Coordinator
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
@@ -234,7 +235,9 @@ def test_lag_is_told_from_samples_of_a_live_cluster(stream: Stream) -> None:
         commit_offset(connection, "lagging", 20, partition=1)
     steps = Steps(stream.spark, Console(file=stream.text, width=300))
     now = datetime.now(UTC)
-    code = run_nightly(stream.spark, stream.warehouse, stream.settings, run_id="n", started_at=now, steps=steps)
+    code = run_nightly(
+        RunContext(stream.spark, stream.warehouse, stream.settings, run_id="n", started_at=now, steps=steps)
+    )
     assert code == 0, stream.text.getvalue()
     rows = stream.warehouse.read(LAG_HISTORY, where={"group_id": "lagging"}).to_pylist()
     assert [(row["topic"], row["partition"], row["committed_offset"], row["lag"]) for row in rows] == [

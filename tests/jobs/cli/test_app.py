@@ -16,7 +16,7 @@ import typer
 
 from jobs import __version__
 from jobs.cli import app as cli
-from jobs.cli import completion
+from jobs.cli import completion, outcome, session
 from jobs.cli.help_texts import EXAMPLES, SUMMARIES
 from jobs.cli_enums import Shell
 from jobs.console import command_name as entry
@@ -81,11 +81,11 @@ def test_every_example_is_a_command(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command line takes each as it stands."""
-    monkeypatch.setenv(cli.PARSE_ONLY, "1")
+    monkeypatch.setenv(outcome.PARSE_ONLY, "1")
     assert EXAMPLES[job]
     for _, words in EXAMPLES[job]:
         assert shlex.split(words)[0] == job
-        assert cli.main(shlex.split(words)) in (cli.PARSED, cli.DONE), capsys.readouterr().err
+        assert cli.main(shlex.split(words)) in (outcome.PARSED, outcome.DONE), capsys.readouterr().err
 
 
 def test_every_job_gives_json() -> None:
@@ -106,7 +106,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["aud"], {"audit"}),
         (["re"], {"replay", "report", "restore"}),
-        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners", "without-copy"}),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),
     ],
@@ -134,7 +134,7 @@ def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered
     ("typed", "offered"),
     [
         ("re", {"replay", "report", "restore"}),
-        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners"}),
+        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners", "without-copy"}),
         ("owner --part", {"--partition"}),
         ("simulate --scenario ent", {"entry.toml"}),
     ],
@@ -188,9 +188,9 @@ def test_wrong_settings_exit_2() -> None:
 
 def test_parsing_alone_is_told_apart() -> None:
     """spark-submit.sh asks first whether there is a job to run: 64 yes, 0 help was shown, 2 wrong."""
-    only = {cli.PARSE_ONLY: "1"}
-    assert run("capture", "--segments", "/nowhere", **only).returncode == cli.PARSED
-    assert run("sql", "-e", "--help", **only).returncode == cli.PARSED
+    only = {outcome.PARSE_ONLY: "1"}
+    assert run("capture", "--segments", "/nowhere", **only).returncode == outcome.PARSED
+    assert run("sql", "-e", "--help", **only).returncode == outcome.PARSED
     assert run("capture", "--help", **only).returncode == 0
     assert run("capture", "--nope", **only).returncode == 2
 
@@ -221,7 +221,7 @@ def test_errors_are_one_line_and_an_exit_code(
     def broken(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(cli, "open_session", broken)
+    monkeypatch.setattr(session, "open_session", broken)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert cli.main(["capture", "--segments", "/x"]) == code
     assert capsys.readouterr().err == (f"{line}\n" if line else "")
@@ -233,7 +233,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise Broken("whole")
 
-    monkeypatch.setattr(cli, "open_session", broken)
+    monkeypatch.setattr(session, "open_session", broken)
     with pytest.raises(Broken, match="whole"):
         cli.main(["capture", "--debug"])
 
@@ -243,7 +243,7 @@ def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: i
     """3 says: done, but something was quarantined or is missing."""
     from jobs.operations import nightly  # noqa: PLC0415
 
-    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, None, Steps()))
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, None, Steps()))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
     assert cli.main(["nightly"]) == expected
 
@@ -256,7 +256,7 @@ def test_capture_says_when_something_is_missing(
     from jobs.operations import nightly  # noqa: PLC0415
 
     summary = nightly.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
-    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
     assert cli.main(["capture"]) == code
     (row,) = warehouse.read(RUN_METRICS).to_pylist()
@@ -268,7 +268,7 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     from jobs.operations import nightly  # noqa: PLC0415
 
     seen: list[Any] = []
-    monkeypatch.setattr(cli, "open_session", lambda _, settings, **__: (seen.append(settings), None, Steps()))
+    monkeypatch.setattr(session, "open_session", lambda _, settings, **__: (seen.append(settings), None, Steps()))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
     awkward = str(tmp_path / "a 'b\" $c *")
     arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]
@@ -287,9 +287,9 @@ def test_what_was_done_is_one_object_for_another_program(
 
     counts = {"__consumer_offsets": TopicCount(2, 3, 4, 5)}
     summary = nightly.CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
-    monkeypatch.setattr(cli, "open_session", lambda *_, **__: (None, warehouse, Steps()))
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
-    assert cli.main(["capture", "--format", "json"]) == cli.INCOMPLETE
+    assert cli.main(["capture", "--format", "json"]) == outcome.INCOMPLETE
     told = capsys.readouterr()
     facts = json.loads(told.out)
     assert told.out.count("\n") == 1
@@ -305,14 +305,14 @@ def test_what_was_done_is_one_object_for_another_program(
         "missing_log_partitions": {},
     }
     assert "captured" in told.err and "no names" in told.err
-    assert cli.main(["capture"]) == cli.INCOMPLETE
+    assert cli.main(["capture"]) == outcome.INCOMPLETE
     assert capsys.readouterr().out == ""
 
 
 def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody owned it, as far as no table tells: that would be believed."""
     nowhere = str(tmp_path / "nowhere")
-    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == cli.FAILED
+    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == outcome.FAILED
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert (
@@ -321,9 +321,9 @@ def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pyte
 
 
 READY = """
-from jobs.cli import app as cli
+from jobs.cli import session
 
-cli._load({module!r})
+session.load_modules({module!r})
 from jobs.delta.parquet import fast
 
 print(sum(bool(getattr(function, "signatures", ())) for function in vars(fast).values()))
@@ -346,5 +346,5 @@ def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pyt
     cli.main(["owner", *where, "--at", "yesterday 03:12", "--timezone", "Asia/Tokyo"])
     said = capsys.readouterr().err
     assert re.search(r"^yesterday 03:12 is .*T18:12:00.000Z \(Asia/Tokyo\)$", said, re.MULTILINE)
-    assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == cli.WRONG_ARGUMENTS
-    assert cli.main(["owner", *where, "--at", "someday"]) == cli.WRONG_ARGUMENTS
+    assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == outcome.WRONG_ARGUMENTS
+    assert cli.main(["owner", *where, "--at", "someday"]) == outcome.WRONG_ARGUMENTS

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.cli import app as cli
+from jobs.cli import outcome, session
 from jobs.cli.help_texts import EXAMPLES
 from jobs.console import command_name as entry
 from jobs.console.progress import Steps
@@ -37,8 +38,8 @@ NO_JOB: Final = frozenset({"JOB", "--master local[2] nightly"})
 def parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Does the command line take these words?"""
     with monkeypatch.context() as patch:
-        patch.setenv(cli.PARSE_ONLY, "1")
-        return cli.main(words) in (cli.PARSED, cli.DONE)
+        patch.setenv(outcome.PARSE_ONLY, "1")
+        return cli.main(words) in (outcome.PARSED, outcome.DONE)
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
@@ -158,13 +159,13 @@ def test_printed_commands_run(
     for words in commands:
         assert words[-4:] == ["--warehouse", str(ledger_of_a_night.root), "--cluster-id", CLUSTER_ID]
         if words[0] == "report":
-            assert cli.main(words) == cli.DONE, capsys.readouterr().err
+            assert cli.main(words) == outcome.DONE, capsys.readouterr().err
         else:
             assert parses(words, monkeypatch), words
     assert Path("report.html").is_file()
     with monkeypatch.context() as patch:
         patch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger_of_a_night.root))
-        assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == cli.DONE
+        assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == outcome.DONE
 
 
 RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
@@ -207,11 +208,11 @@ def test_every_printed_command_runs(
         """Names of tables are made known once, not for each statement."""
         return Catalogue(own_session, Warehouse(str(root)), cluster_id=cluster_id)
 
-    monkeypatch.setattr(cli, "open_session", open_session)
+    monkeypatch.setattr(session, "open_session", open_session)
     monkeypatch.setattr(sql, "Catalogue", lambda _session, _tables, *, cluster_id, may_write: catalogue(cluster_id))
     for words in commands:
         assert words[len(words) - len(options) :] == options
-        assert cli.main(words) in (cli.DONE, cli.INCOMPLETE), (words, capsys.readouterr().err)
+        assert cli.main(words) in (outcome.DONE, outcome.INCOMPLETE), (words, capsys.readouterr().err)
         assert "Traceback" not in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
 from tests.conftest import PROJECT_ROOT
@@ -28,7 +29,10 @@ def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: P
         warehouse = Warehouse(settings.warehouse)
         steps = Steps(no_spark, Console(file=StringIO(), width=200))
         started_at = datetime(2026, 1, 1, tzinfo=UTC)
-        assert run_nightly(no_spark, warehouse, settings, run_id="r", started_at=started_at, steps=steps) == DONE
+        assert (
+            run_nightly(RunContext(no_spark, warehouse, settings, run_id="r", started_at=started_at, steps=steps))
+            == DONE
+        )
         for table in (REDELIVERIES, ARCHIVED_RECORDS):
             rows = warehouse.read(table).to_pylist()
             assert {row["topic"] is None for row in rows} == {name == "alone"}

@@ -20,6 +20,7 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
 
@@ -38,7 +39,9 @@ def nightly(session: SparkSession, root: Path, recording: Path) -> list[str]:
     out = StringIO()
     steps = Steps(session, Console(file=out, width=200))
     started_at = datetime(2026, 1, 1, tzinfo=UTC)
-    assert run_nightly(session, warehouse, settings, run_id="r1", started_at=started_at, steps=steps) == DONE
+    assert (
+        run_nightly(RunContext(session, warehouse, settings, run_id="r1", started_at=started_at, steps=steps)) == DONE
+    )
     return out.getvalue().splitlines()
 
 

@@ -23,6 +23,7 @@ from jobs.delta.warehouse import STATISTICS_PROPERTY, Warehouse
 from jobs.errors import WarehouseError
 from jobs.gold.audit import AUDIT_FORMAT
 from jobs.operations.nightly import DONE, run_audit
+from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
 from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table
 from jobs.silver.reader import SilverFiles
@@ -233,7 +234,7 @@ def test_older_silver_is_made_anew(
 def audit_alone(jobs: Jobs, settings: Settings) -> None:
     """As `audit` begins."""
     started_at = STARTED_AT + timedelta(days=1 + jobs.warehouse.read(AUDITS).num_rows)
-    run_audit(jobs.session, jobs.warehouse, settings, run_id="a", started_at=started_at, steps=jobs.steps)
+    run_audit(RunContext(jobs.session, jobs.warehouse, settings, run_id="a", started_at=started_at, steps=jobs.steps))
 
 
 @pytest.mark.spark

@@ -17,6 +17,7 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import SimulateError, simulate
 from jobs.settings import load_settings
 from schemas.tables import TABLES
@@ -45,12 +46,14 @@ class Simulated:
         self.warehouse = Warehouse(settings.warehouse)
         self.text = StringIO()
         self.code = run_nightly(
-            session,
-            self.warehouse,
-            settings,
-            run_id="r1",
-            started_at=datetime(2026, 1, 1, tzinfo=UTC),
-            steps=Steps(session, Console(file=self.text, width=200)),
+            RunContext(
+                session,
+                self.warehouse,
+                settings,
+                run_id="r1",
+                started_at=datetime(2026, 1, 1, tzinfo=UTC),
+                steps=Steps(session, Console(file=self.text, width=200)),
+            )
         )
 
     def truth(self, file: str) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
 from jobs.settings import load_settings
 from schemas.tables.gold import REBALANCES
@@ -46,7 +47,9 @@ def gold_and_truth(
     )
     warehouse = Warehouse(settings.warehouse)
     steps = Steps(session, Console(file=StringIO(), width=200))
-    run_nightly(session, warehouse, settings, run_id="r1", started_at=datetime(2026, 1, 1, tzinfo=UTC), steps=steps)
+    run_nightly(
+        RunContext(session, warehouse, settings, run_id="r1", started_at=datetime(2026, 1, 1, tzinfo=UTC), steps=steps)
+    )
     with (root / "out" / "truth" / "faults.jsonl").open(encoding="utf-8") as lines:
         kinds = [json.loads(line)["fault"] for line in lines]
     reasons: dict[Generation, set[str]] = {}

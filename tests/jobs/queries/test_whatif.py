@@ -21,6 +21,7 @@ from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
+from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
 from jobs.queries.whatif import WhatIfArgumentError, WhatIfJobError, asked, tell, whatif
 from jobs.settings import Settings, load_settings
@@ -74,12 +75,14 @@ class Replayed:
         )
         steps = Steps(session, Console(file=StringIO(), width=200))
         self.code = run_nightly(
-            session,
-            Warehouse(self.settings.warehouse),
-            self.settings,
-            run_id="r1",
-            started_at=datetime(2026, 1, 6, tzinfo=UTC),
-            steps=steps,
+            RunContext(
+                session,
+                Warehouse(self.settings.warehouse),
+                self.settings,
+                run_id="r1",
+                started_at=datetime(2026, 1, 6, tzinfo=UTC),
+                steps=steps,
+            )
         )
 
     def ask(self, group_id: str, *changed: str, **window: int) -> list[WhatIfRow]:

@@ -16,6 +16,7 @@ from jobs.delta.warehouse import Committed, Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import DONE, run_replay
+from jobs.operations.run_context import RunContext
 from jobs.settings import with_options
 from jobs.silver.checkpoints import LogPartition, log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
@@ -198,11 +199,6 @@ def test_nothing_new_writes_nothing(no_spark: SparkSession, tmp_path: Path) -> N
     jobs.nightly("r1")
     versions = {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES}
     run_replay(
-        no_spark,
-        jobs.warehouse,
-        jobs.settings,
-        run_id="r2",
-        started_at=STARTED_AT,
-        steps=jobs.steps,
+        RunContext(no_spark, jobs.warehouse, jobs.settings, run_id="r2", started_at=STARTED_AT, steps=jobs.steps)
     )
     assert versions == {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES}

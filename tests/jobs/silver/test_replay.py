@@ -16,6 +16,7 @@ from coordinator_core.log.batch import Record, build_batch
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, INCOMPLETE, run_nightly, run_replay
+from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
@@ -45,17 +46,16 @@ class Jobs:
 
     def nightly(self, run_id: str = "r1") -> int:
         return run_nightly(
-            self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
+            RunContext(
+                self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
+            )
         )
 
     def replay(self, run_id: str, *, rebuild: bool) -> int:
         return run_replay(
-            self.session,
-            self.warehouse,
-            self.settings,
-            run_id=run_id,
-            started_at=STARTED_AT,
-            steps=self.steps,
+            RunContext(
+                self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
+            ),
             rebuild=rebuild,
         )
 
@@ -142,12 +142,14 @@ def test_another_cluster_is_left_alone(no_spark: SparkSession, tmp_path: Path) -
         environment={},
     )
     run_nightly(
-        no_spark,
-        first.warehouse,
-        settings,
-        run_id="o1",
-        started_at=STARTED_AT,
-        steps=Steps(no_spark, Console(file=StringIO())),
+        RunContext(
+            no_spark,
+            first.warehouse,
+            settings,
+            run_id="o1",
+            started_at=STARTED_AT,
+            steps=Steps(no_spark, Console(file=StringIO())),
+        )
     )
     assert first.silver() == before
     assert first.warehouse.read(TABLES["silver.offset_commits"], where={"cluster_id": "other"}).num_rows > 0

@@ -1,0 +1,72 @@
+"""Arguments of the command line as settings and times, checked before Spark starts."""
+
+from datetime import UTC, datetime
+
+from jobs.cli.outcome import say
+from jobs.cli_enums import DumpFormat
+from jobs.settings import Settings, load_settings
+
+
+def settings_of(
+    warehouse: str | None = None,
+    cluster_id: str | None = None,
+    segments: list[str] | None = None,
+    topics: list[str] | None = None,
+    bootstrap_servers: str | None = None,
+    command_config: str | None = None,
+    dumps: list[str] | None = None,
+    dump_format: DumpFormat | None = None,
+    report_file: str | None = None,
+    partitions: list[str] | None = None,
+) -> Settings:
+    return load_settings(
+        {
+            "warehouse": warehouse,
+            "cluster_id": cluster_id,
+            "segments": tuple(segments or ()),
+            "topics": tuple(topics or ()),
+            "bootstrap_servers": bootstrap_servers,
+            "command_config": command_config,
+            "dumps": tuple(dumps or ()),
+            "dump_format": dump_format,
+            "report_file": report_file,
+            "partitions": tuple(partitions or ()),
+        }
+    )
+
+
+def check_client(settings: Settings) -> None:
+    """What the file of a Kafka client says is checked before Spark starts and before anything is connected.
+
+    Raises ClientPropertiesError; what the user should know goes to stderr.
+    """
+    if not (settings.bootstrap_servers and settings.command_config):
+        return
+    from jobs.sources.client_properties import load_client_properties  # noqa: PLC0415
+
+    for note in load_client_properties(settings.command_config).notes:
+        say(f"note: {note}")
+
+
+def moment_of(text: str, timezone: str | None) -> int:
+    """The same of one that is there. How words were read is said."""
+    from jobs.queries.moments import Clock, read_moment  # noqa: PLC0415
+
+    moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
+    if moment.reading is not None:
+        say(moment.reading)
+    return moment.timestamp_ms
+
+
+def optional_moment(text: str | None, timezone: str | None) -> int | None:
+    """A time of the command line as epoch milliseconds."""
+    return None if text is None else moment_of(text, timezone)
+
+
+def span_of(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
+    """The times of --from and --to. Raises ArgumentError where they run backwards."""
+    from jobs.queries.in_log import require_forwards  # noqa: PLC0415
+
+    from_ms, to_ms = optional_moment(from_time, timezone), optional_moment(to_time, timezone)
+    require_forwards(from_ms, to_ms)
+    return from_ms, to_ms

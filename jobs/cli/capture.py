@@ -1,0 +1,100 @@
+"""The job capture: its options, and how it is run."""
+
+from dataclasses import astuple
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import check_client, settings_of
+from jobs.cli.options import (
+    BootstrapOption,
+    ClusterOption,
+    CommandConfigOption,
+    DebugOption,
+    DumpFormatOption,
+    DumpOption,
+    PartitionsOption,
+    SegmentsOption,
+    SummaryFormatOption,
+    TopicOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.session import Run, start_run
+from jobs.cli_enums import SummaryFormat
+from jobs.errors import SettingsError
+from jobs.settings import Settings, require_source
+
+
+def capture(
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    segments: SegmentsOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    dump: DumpOption = None,
+    dump_format: DumpFormatOption = None,
+    topic: TopicOption = None,
+    partitions: PartitionsOption = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="DURATION",
+            help="Go on: take what is new of the live cluster every 10s, 1m, ..., until SIGTERM or Ctrl-C.",
+        ),
+    ] = None,
+    continuous: Annotated[bool, typer.Option("--continuous", help="As --every 1s.")] = False,
+    stop_after: Annotated[
+        str | None, typer.Option("--stop-after", metavar="DURATION", help="With --every: end by itself after so long.")
+    ] = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Read the sources and add to bronze what it lacks: once, or again and again."""
+
+    def job() -> int:
+        settings = settings_of(
+            warehouse,
+            cluster_id,
+            segments,
+            topic,
+            bootstrap_server,
+            command_config,
+            dump,
+            dump_format,
+            partitions=partitions,
+        )
+        every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
+        require_source(settings)
+        check_client(settings)
+        run = start_run("capture", settings, meanwhile=".operations.nightly")
+        from jobs.operations.nightly import run_capture  # noqa: PLC0415
+
+        if every_ms is not None:
+            from jobs.operations.continuous_capture import run_continuously  # noqa: PLC0415
+
+            run_continuously(run, every_ms=every_ms, stop_after_ms=stop_after_ms, new_run=lambda: astuple(Run.start()))
+            return print_facts("capture", run, run.steps, DONE, output_format)
+        code = run_capture(run)
+        return print_facts("capture", run, run.steps, code, output_format)
+
+    run_job(job, debug)
+
+
+def _periods(
+    every: str | None, continuous: bool, stop_after: str | None, settings: Settings
+) -> tuple[int | None, int | None]:
+    """(milliseconds from trigger to trigger, None for once; milliseconds until the end, None for never)."""
+    from jobs.console.durations import parse_duration  # noqa: PLC0415
+
+    if every is not None and continuous:
+        raise SettingsError("--every and --continuous exclude each other")
+    if every is None and not continuous:
+        if stop_after is not None:
+            raise SettingsError("--stop-after goes with --every or --continuous")
+        return None, None
+    if not settings.bootstrap_servers:
+        raise SettingsError("only a live cluster can be captured again and again: name it with --bootstrap-server")
+    every_ms = parse_duration("--every", every or "1s")
+    return every_ms, None if stop_after is None else parse_duration("--stop-after", stop_after)

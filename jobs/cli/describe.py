@@ -1,0 +1,71 @@
+"""The job describe: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import optional_moment, settings_of
+from jobs.cli.options import (
+    AtOption,
+    ClusterOption,
+    DebugOption,
+    FormatOption,
+    GroupsOption,
+    TimezoneOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli_enums import Format, Tool, View
+from jobs.errors import SettingsError
+
+
+def describe(
+    group: GroupsOption = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
+    at: AtOption = None,
+    timezone: TimezoneOption = None,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets: what is shown by default.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Members and what they have.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="All columns, as in Kafka's tools.")] = False,
+    kind: Annotated[
+        Tool | None,
+        typer.Option("--tool", help="As kafka-consumer-groups, kafka-share-groups or kafka-streams-groups alone."),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """What Kafka's tools would have printed with --describe, at any time."""
+
+    def job() -> int:
+        from jobs.queries.describe import run_describe  # noqa: PLC0415
+
+        views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
+        if len(views) > 1:
+            raise SettingsError("--offsets, --members and --state exclude each other")
+        if group and all_groups:
+            raise SettingsError("--group and --all-groups exclude each other")
+        settings = settings_of(warehouse, cluster_id)
+        at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
+        remarks = remarks_in_log(tables, settings, at_ms, group)
+        try:
+            remarks += run_describe(
+                tables,
+                settings.cluster_id,
+                view=views[0] if views else View.OFFSETS,
+                at_ms=at_ms,
+                group_ids=group or None,
+                tool=kind,
+                verbose=verbose,
+                output_format=output_format,
+                sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+            )
+        finally:  # why a group is not there may be among them
+            for remark in remarks:
+                say(remark)
+        return DONE
+
+    run_job(job, debug)

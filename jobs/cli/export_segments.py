@@ -1,0 +1,47 @@
+"""The job export-segments: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import settings_of
+from jobs.cli.options import ClusterOption, DebugOption, SummaryFormatOption, TopicOption, WarehouseOption
+from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.session import start_run
+from jobs.cli_enums import SummaryFormat
+
+
+def export_segments(
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for the segments.")],
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    topic: TopicOption = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Write what bronze holds as .log files, which Kafka's own tools read."""
+
+    def job() -> int:
+        from jobs.bronze.export_segments import export_segments as run_export  # noqa: PLC0415
+        from jobs.console.progress import size_text  # noqa: PLC0415
+
+        settings = settings_of(warehouse, cluster_id)
+        run = start_run("export-segments", settings)
+        with run.steps.step("export-segments"):
+            written = run_export(
+                run.session, run.warehouse, cluster_id=settings.cluster_id, output=output, topics=topic or None
+            )
+        segment_count = sum(item.segment_count for item in written)
+        size_bytes = sum(item.size_bytes for item in written)
+        if output_format is SummaryFormat.TABLE:
+            size = size_text(size_bytes)
+            typer.echo(f"{segment_count:,} segments of {len(written):,} log partitions, {size}: {output}")
+        run.steps.facts["exported"] = {
+            "output": output,
+            "log_partition_count": len(written),
+            "segment_count": segment_count,
+            "size_bytes": size_bytes,
+        }
+        return print_facts("export-segments", run, run.steps, DONE, output_format)
+
+    run_job(job, debug)

@@ -1,0 +1,93 @@
+"""The job maintain: its options, and how it is run."""
+
+import secrets
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import settings_of
+from jobs.cli.options import DebugOption, SummaryFormatOption, WarehouseOption
+from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.session import start_run
+from jobs.cli_enums import SummaryFormat
+from jobs.errors import SettingsError
+
+
+def maintain(
+    warehouse: WarehouseOption = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TABLE", help="As silver.group_events; may be repeated. [default: all]"),
+    ] = None,
+    vacuum_after: Annotated[
+        str | None,
+        typer.Option(
+            "--vacuum-after",
+            metavar="DURATION",
+            help="How long files that were taken out of a table are left to readers. [default: 7d]",
+        ),
+    ] = None,
+    allow_short_retention: Annotated[
+        bool, typer.Option("--allow-short-retention", help="Less than 7d, too: nobody may read meanwhile.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    erase: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--erase",
+            metavar="KIND=ID",
+            help="Only this: take a client-id=, host= or member= out of all tables, and all older versions with it; "
+            "may be repeated. Let nobody read or capture meanwhile.",
+        ),
+    ] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Merge small files of all tables, take out what is older than its retention, delete what nobody reads any more."""
+
+    def job() -> int:
+        from jobs.console.durations import parse_duration  # noqa: PLC0415
+
+        settings = settings_of(warehouse)
+        if erase:
+            from jobs.operations.erase import erased_ids  # noqa: PLC0415
+
+            ids = erased_ids(erase)
+            if table or vacuum_after or allow_short_retention or dry_run:
+                raise SettingsError("--erase goes with no other option of maintain: it is of all tables, at once")
+            run = start_run("maintain", settings, meanwhile=".operations.erase")
+            from jobs.operations.erase import KEY_BYTES, tell_erased  # noqa: PLC0415
+            from jobs.operations.erase import erase as run_erase  # noqa: PLC0415
+
+            with run.steps.step("erase"):
+                counts = run_erase(
+                    run.session,
+                    run.warehouse,
+                    ids=ids,
+                    new_key=secrets.token_bytes(KEY_BYTES),
+                    at=run.started_at,
+                    metrics=run.metrics,
+                )
+            tell_erased(counts, run.steps)
+            return print_facts("maintain", run, run.steps, DONE, output_format)
+        vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
+        run = start_run("maintain", settings, meanwhile=".operations.maintain")
+        from jobs.operations.maintain import maintain as run_maintain  # noqa: PLC0415
+        from jobs.operations.maintain import tell_maintain  # noqa: PLC0415
+
+        with run.steps.step("maintain"):
+            summary = run_maintain(
+                run.session,
+                run.warehouse,
+                settings,
+                started_at=run.started_at,
+                tables=table or (),
+                vacuum_after_ms=vacuum_after_ms,
+                allows_short_retention=allow_short_retention,
+                dry_run=dry_run,
+                metrics=run.metrics,
+            )
+        tell_maintain(summary, run.steps, dry_run=dry_run)
+        return print_facts("maintain", run, run.steps, DONE, output_format)
+
+    run_job(job, debug)

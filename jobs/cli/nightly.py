@@ -1,0 +1,71 @@
+"""The job nightly: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import check_client, settings_of
+from jobs.cli.options import (
+    BootstrapOption,
+    ClusterOption,
+    CommandConfigOption,
+    DebugOption,
+    DumpFormatOption,
+    DumpOption,
+    PartitionsOption,
+    SegmentsOption,
+    SummaryFormatOption,
+    TopicOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import print_facts, run_job
+from jobs.cli.session import start_run
+from jobs.cli_enums import SummaryFormat
+from jobs.settings import require_source
+
+
+def nightly(
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    segments: SegmentsOption = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    dump: DumpOption = None,
+    dump_format: DumpFormatOption = None,
+    topic: TopicOption = None,
+    partitions: PartitionsOption = None,
+    report_file: Annotated[
+        str | None,
+        typer.Option("--report", metavar="FILE", help="Write the report, too: as the job report does without --group."),
+    ] = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Capture from the sources, replay, audit; then say what was found and where to look.
+
+    A run reads what is new since the last one. It ends with the ledger: every record that went in came out as
+    something, or is in quarantine.
+    """
+
+    def job() -> int:
+        settings = settings_of(
+            warehouse,
+            cluster_id,
+            segments,
+            topic,
+            bootstrap_server,
+            command_config,
+            dump,
+            dump_format,
+            report_file,
+            partitions=partitions,
+        )
+        require_source(settings)
+        check_client(settings)
+        run = start_run("nightly", settings, meanwhile=".operations.nightly")
+        from jobs.operations.nightly import run_nightly  # noqa: PLC0415
+
+        code = run_nightly(run)
+        return print_facts("nightly", run, run.steps, code, output_format)
+
+    run_job(job, debug)

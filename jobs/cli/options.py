@@ -1,0 +1,100 @@
+"""Options that several jobs have."""
+
+from typing import Annotated, Final
+
+import typer
+
+from jobs.cli_enums import DumpFormat, Format, SummaryFormat
+
+TIME_HELP: Final = "ISO 8601 (UTC), epoch ms, now, -2h, today or 'yesterday 03:12'."
+
+WarehouseOption = Annotated[
+    str | None, typer.Option("--warehouse", metavar="DIR", help="Folder or URI of the tables. [default: ./warehouse]")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster-id", metavar="NAME", help="Name of the Kafka cluster. [default: kafka]")
+]
+SegmentsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--segments",
+        metavar="URI",
+        help="Folder that holds <topic>-<partition>/*.log; may be repeated. "
+        "[default: the recording that comes with the project, if no --warehouse and no --cluster-id is named either]",
+    ),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="A live cluster; several brokers of it separated by commas.",
+    ),
+]
+CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="How to log in to it: the .properties file of a Java client, as it is.",
+    ),
+]
+DumpOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dump",
+        metavar="URI",
+        help="File, folder or Delta table of dumped records, or of what kafka-dump-log or a console formatter printed; "
+        "may be repeated. Columns: [dump_columns] in the settings.",
+    ),
+]
+DumpFormatOption = Annotated[
+    DumpFormat | None, typer.Option("--dump-format", help="What the dumps are. [default: recognised]")
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
+]
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partitions",
+        metavar="TOPIC=COUNT",
+        help="How many partitions an internal topic has, where no metadata log and no live cluster tells it; may be "
+        "repeated.",
+    ),
+]
+SummaryFormatOption = Annotated[
+    SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
+AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help=f"{TIME_HELP} [default: the newest]")]
+TimezoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        metavar="ZONE",
+        help="Of times without a zone, as Europe/Berlin. [default: the machine's for days and times of day, else UTC]",
+    ),
+]
+GroupsOption = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Group id; may be repeated. [default: all]")
+]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Only from then on: {TIME_HELP}")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Only until then: {TIME_HELP}")]
+PayloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--payload", help="Each offset given up, with its record: in --segments of the source topics, or live."
+    ),
+]
+ValuesOption = Annotated[bool, typer.Option("--values", help="With --payload: show the records' values too.")]
+DeadLetterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dead-letter-topic",
+        metavar="TOPIC",
+        help="With --payload: look for copies there; may be repeated. [default: as the groups are configured]",
+    ),
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,0 +1,78 @@
+"""How a job ends: its exit code, its error as one line, its facts as JSON."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from jobs.cli_enums import SummaryFormat
+from jobs.errors import JobError, is_no_space, no_space_text
+
+if TYPE_CHECKING:
+    from jobs.cli.session import Run
+    from jobs.console.progress import Steps
+    from jobs.operations.run_context import RunContext
+
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_ARGUMENTS: Final = 2
+INCOMPLETE: Final = 3
+"""Done, but something was quarantined or is missing."""
+INTERRUPTED: Final = 130
+
+PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
+"""Set by bootstrap.py, which reads the command line first without Spark: wrong arguments and --help need none."""
+PARSED: Final = 64
+"""Exit code then, when there is a job to run."""
+
+
+def say(text: str) -> None:
+    """One line on stderr, whatever names are in it."""
+    from jobs.console.output import printable  # noqa: PLC0415
+
+    typer.echo(printable(text), err=True)
+
+
+def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, output_format: SummaryFormat) -> int:
+    """What a job that makes tables did, as one JSON object on stdout if that is asked for. Gives the exit code back."""
+    if output_format is SummaryFormat.JSON:
+        from jobs.console.output import json_line  # noqa: PLC0415
+
+        started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        facts = {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
+        typer.echo(json_line(facts), nl=False)
+    return code
+
+
+def run_job(job: Callable[[], int], debug: bool) -> None:
+    """Run a job: its exit code becomes the command's, its error one line."""
+    if os.environ.get(PARSE_ONLY):
+        raise typer.Exit(PARSED)
+    try:
+        code = job()
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        code = INTERRUPTED
+    except JobError as error:
+        if debug:
+            raise
+        say(f"error: {error}")
+        code = error.exit_code
+    except BrokenPipeError:
+        # the reader of our output has seen enough
+        with suppress(OSError):
+            sys.stdout.close()
+        code = DONE
+    except Exception as error:
+        if debug:
+            raise
+        from jobs.queries.sql import one_line  # noqa: PLC0415
+
+        text = one_line(error)
+        more = f"{type(error).__name__}: {text} (--debug shows more)"
+        say(f"error: {no_space_text(error, text) if is_no_space(error) else more}")
+        code = FAILED
+    raise typer.Exit(code)

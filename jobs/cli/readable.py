@@ -1,0 +1,49 @@
+"""The tables that a question reads: they are there, of this version, and as complete as is said."""
+
+from typing import TYPE_CHECKING
+
+from jobs.cli.outcome import say
+from jobs.console.command_name import command
+from jobs.errors import JobError
+from jobs.settings import Settings, first_night, option_words
+
+if TYPE_CHECKING:
+    from jobs.delta.warehouse import Warehouse
+
+
+def open_tables(job: str, settings: Settings) -> "Warehouse":
+    """The warehouse, without Spark wherever that can be, for jobs which read silver: it must be of this version."""
+    from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
+    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+    from schemas.tables.silver import SILVER_TABLES  # noqa: PLC0415
+
+    tables = Warehouse(settings.warehouse)
+    if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
+        raise JobError(
+            f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse, settings.cluster_id))} "
+            "first, or name another --warehouse"
+        )
+    require_current_silver(tables, settings.cluster_id)
+    from jobs.delta.other_writers import lines, written_by_others  # noqa: PLC0415
+
+    for line in lines(written_by_others(tables, settings.cluster_id), option_words(settings)):
+        say(f"warning: {line}")
+    return tables
+
+
+def remarks_in_log(
+    tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
+) -> list[str]:
+    """What of the log is in no source or not replayed yet, and up to when an answer is known to hold, where the time is
+    behind that. Raises ArgumentError for a time before the log begins."""
+    from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
+    from jobs.queries.behind import not_replayed_lines  # noqa: PLC0415
+    from jobs.queries.in_log import GROUPS_LOG, remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
+
+    require_current_silver(tables, settings.cluster_id)
+    all_ends = require_begun(tables, settings.cluster_id, at_ms)
+    return [
+        *unread_remarks(all_ends, group_ids or None),
+        *not_replayed_lines(tables, settings.cluster_id, GROUPS_LOG),
+        *remarks_behind(all_ends, at_ms, group_ids or None),
+    ]

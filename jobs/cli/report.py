@@ -1,0 +1,62 @@
+"""The job report: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import settings_of, span_of
+from jobs.cli.options import (
+    ClusterOption,
+    DebugOption,
+    FromOption,
+    GroupsOption,
+    SummaryFormatOption,
+    TimezoneOption,
+    ToOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.readable import open_tables
+from jobs.cli.session import Run
+from jobs.cli_enums import SummaryFormat
+
+
+def report(
+    output: Annotated[str, typer.Option("--output", metavar="FILE", help="The HTML file to write.")],
+    group: GroupsOption = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    timezone: TimezoneOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """One HTML file that opens offline: what groups cost, who owned what, why it moved, what was given up.
+
+    Without --group: the whole cluster, and the groups that stand out. Gold must be there: nightly or audit makes it.
+    """
+
+    def job() -> int:
+        from jobs.console.progress import Steps  # noqa: PLC0415
+        from jobs.queries.in_log import require_in_any_log  # noqa: PLC0415
+        from jobs.report.run import tell_report  # noqa: PLC0415
+
+        settings = settings_of(warehouse, cluster_id)
+        from_ms, to_ms = span_of(from_time, to_time, timezone)
+        run, steps = Run.start(), Steps()
+        tables = open_tables("report", settings)
+        require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
+        tell_report(
+            tables,
+            settings,
+            output=output,
+            made_at=run.started_at,
+            steps=steps,
+            group_ids=group or None,
+            from_ms=from_ms,
+            to_ms=to_ms,
+        )
+        return print_facts("report", run, steps, DONE, output_format)
+
+    run_job(job, debug)

@@ -1,0 +1,60 @@
+"""The job restore: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import moment_of, settings_of
+from jobs.cli.options import TIME_HELP, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
+from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli_enums import Format
+
+
+def restore(
+    group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help=TIME_HELP)],
+    timezone: TimezoneOption = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="New file for the offsets. [default: none, a dry run]"),
+    ] = None,
+    log_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--log-offset",
+            metavar="OFFSET",
+            min=0,
+            help="Where the log has that time more than once: the last log offset that counts.",
+        ),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
+
+    def job() -> int:
+        from jobs.queries.restore import run_restore  # noqa: PLC0415
+
+        settings, at_ms = settings_of(warehouse, cluster_id), moment_of(at, timezone)
+        tables = open_tables("restore", settings)
+        behind = remarks_in_log(tables, settings, at_ms, group)
+        remarks: list[str] = []
+        try:
+            remarks = run_restore(
+                tables,
+                settings.cluster_id,
+                group_ids=group,
+                at_ms=at_ms,
+                output=output,
+                output_format=output_format,
+                log_offset=log_offset,
+            )
+        finally:  # why a group is not there may be among them
+            for remark in (*remarks, *behind):
+                say(remark)
+        return DONE
+
+    run_job(job, debug)

@@ -1,0 +1,88 @@
+"""The Spark session of a job and the context of its run."""
+
+import threading
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from jobs import PACKAGE
+from jobs.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.console.progress import Steps
+    from jobs.delta.warehouse import Warehouse
+    from jobs.operations.run_context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its id and its start, which every row it writes carries."""
+
+    run_id: str
+    started_at: datetime
+
+    @classmethod
+    def start(cls) -> "Run":
+        """A new run, now."""
+        started_at = datetime.now(UTC)
+        return cls(f"{started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", started_at)
+
+
+def open_session(
+    job: str, settings: Settings, *, meanwhile: str | None = None
+) -> "tuple[SparkSession, Warehouse, Steps]":
+    """The Spark session of a job, its warehouse, and where it tells its steps.
+
+    `meanwhile`: the module of a job that writes tables, to be made ready while the JVM starts, which takes seconds and
+    leaves Python idle.
+    """
+    if meanwhile is not None:
+        from jobs.spark.settings import spark_defaults  # noqa: PLC0415
+        from jobs.spark.workers_ahead import start_ahead  # noqa: PLC0415
+
+        start_ahead(spark_defaults())
+    from jobs.spark.gc_freeze import loaded_for_good  # noqa: PLC0415
+    from jobs.spark.session import start_session  # noqa: PLC0415
+
+    with loaded_for_good():
+        loading = threading.Thread(target=load_modules, args=(meanwhile,), daemon=True)
+        loading.start()
+        session = start_session(job, wakes_workers=meanwhile is not None)
+        loading.join()
+    from jobs.console.progress import Steps  # noqa: PLC0415
+    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+
+    tables = Warehouse(settings.warehouse, codec=settings.codec, codecs=settings.codecs)
+    return session, tables, Steps(session)
+
+
+def load_modules(module: str | None) -> None:
+    """What a job needs: one with a module of its own writes tables, and loads what its first write would."""
+    import_module(module or ".delta.warehouse", PACKAGE)
+    if module is not None:
+        with suppress(Exception):  # only a head start: a write that cannot be done says why
+            import_module("pyarrow.acero")
+            import_module(".delta.parquet.warm_up", PACKAGE).use_loops()
+
+
+def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
+    """Open the session of a job; the context of its run, which starts now."""
+    session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
+    from jobs.operations.metrics import Metrics  # noqa: PLC0415
+    from jobs.operations.run_context import RunContext  # noqa: PLC0415
+
+    run = Run.start()
+    metrics = Metrics(
+        warehouse,
+        cluster_id=settings.cluster_id,
+        run_id=run.run_id,
+        clock=lambda: datetime.now(UTC),
+        textfile=settings.metrics_textfile,
+        say=steps.say,
+    )
+    return RunContext(session, warehouse, settings, run.run_id, run.started_at, steps, metrics if has_metrics else None)

@@ -1,0 +1,30 @@
+"""The job simulate: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DebugOption, FormatOption
+from jobs.cli.outcome import DONE, run_job
+from jobs.cli_enums import Format
+
+
+def simulate(
+    scenario: Annotated[str, typer.Option("--scenario", metavar="FILE", help="Scenario file (TOML); see scenarios/.")],
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="New or empty folder for logs/ and truth/.")],
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="NUMBER", min=0, help="In place of the scenario's own seed.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and the truth beside them."""
+
+    def job() -> int:
+        from jobs.operations.simulate import simulate as run_simulate  # noqa: PLC0415
+        from jobs.operations.simulate import tell  # noqa: PLC0415
+
+        tell(run_simulate(scenario, output, seed=seed), output_format)
+        return DONE
+
+    run_job(job, debug)

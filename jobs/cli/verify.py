@@ -1,0 +1,70 @@
+"""The job verify: its options, and how it is run."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli.arguments import check_client, settings_of
+from jobs.cli.options import (
+    BootstrapOption,
+    ClusterOption,
+    CommandConfigOption,
+    DebugOption,
+    FormatOption,
+    GroupsOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, FAILED, INCOMPLETE, run_job, say
+from jobs.cli.readable import open_tables
+from jobs.cli.session import start_run
+from jobs.cli_enums import Format
+from jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from jobs.delta.warehouse import Warehouse
+
+
+def verify(
+    group: GroupsOption = None,
+    captured: Annotated[
+        bool, typer.Option("--captured", help="Compare with what the warehouse has; capture and replay nothing.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what is equal, too.")] = False,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Hold the ledger against a live cluster's own answers: groups, members, assignments, offsets, share states.
+
+    Exit code 1 if anything is different, 3 if something cannot be told.
+    """
+
+    def job() -> int:
+        from coordinator_core.verify import Verdict  # noqa: PLC0415
+        from jobs.queries.verify import run_verify  # noqa: PLC0415
+
+        settings = settings_of(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
+        check_client(settings)
+
+        def caught_up() -> "Warehouse":
+            run = start_run("verify", settings, meanwhile=".operations.nightly", has_metrics=False)
+            from jobs.operations.nightly import run_catch_up  # noqa: PLC0415
+
+            if run_catch_up(run) == FAILED:
+                raise JobError("the ledger does not add up: nothing was compared")
+            return run.warehouse
+
+        worst = run_verify(
+            settings,
+            (lambda: open_tables("verify", settings)) if captured else caught_up,
+            group_ids=group or None,
+            output_format=output_format,
+            verbose=verbose,
+            say=say,
+        )
+        return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)
+
+    run_job(job, debug)

@@ -1,0 +1,70 @@
+"""The job whatif: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import settings_of, span_of
+from jobs.cli.options import (
+    ClusterOption,
+    DebugOption,
+    FormatOption,
+    FromOption,
+    TimezoneOption,
+    ToOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, run_job
+from jobs.cli.readable import open_tables
+from jobs.cli_enums import Format
+
+
+def whatif(
+    group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")],
+    changed: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="What is to be different; may be repeated: session.timeout.ms, group.consumer.session.timeout.ms, "
+            "group.initial.rebalance.delay.ms, group.instance.id (static or dynamic), assignor, group.protocol, "
+            "share.delivery.count.limit, share.record.lock.duration.ms.",
+        ),
+    ],
+    recorded: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recorded",
+            metavar="NAME=VALUE",
+            help="What held, where the log does not tell it; may be repeated. [default: Kafka's defaults]",
+        ),
+    ] = None,
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    timezone: TimezoneOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """A group's recorded history under other settings: what would have been different, and what nobody can tell."""
+
+    def job() -> int:
+        from jobs.queries.whatif import asked, tell  # noqa: PLC0415
+        from jobs.queries.whatif import whatif as run_whatif  # noqa: PLC0415
+
+        settings = settings_of(warehouse, cluster_id)
+        from_ms, to_ms = span_of(from_time, to_time, timezone)
+        question = asked(changed, recorded or (), settings)
+        rows = run_whatif(
+            open_tables("whatif", settings),
+            cluster_id=settings.cluster_id,
+            group_id=group,
+            question=question,
+            from_ms=from_ms,
+            to_ms=to_ms,
+        )
+        tell(rows, output_format)
+        return DONE
+
+    run_job(job, debug)

@@ -1,0 +1,26 @@
+"""The context of one run: what every job that writes tables needs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.operations.metrics import Metrics
+from jobs.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The session, the tables, the settings, the id and start that each row of the run carries, and its reports."""
+
+    session: SparkSession
+    warehouse: Warehouse
+    settings: Settings
+    run_id: str
+    started_at: datetime
+    steps: Steps
+    """Where the run prints its progress and collects its facts."""
+    metrics: Metrics | None = None
+    """None: the run leaves no metrics."""
