@@ -118,7 +118,7 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
     is_archived, is_passed = given_up(log.transitions), _is_passed(log)
-    within = _is_within_complete_count(log)
+    within = _is_within_complete_count(log, configs)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))
     rules = (
@@ -223,6 +223,8 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     is_record = ~(is_compacted & had_none)
     is_hidden = is_passed & within & (passed <= hidden)
     is_moved = is_passed & ~within & (hidden <= 0)
+    # without a count, a hole may also be what no log of groups tells to be left out
+    is_moved &= (states.delivery_complete_count[before] != NONE) | ~had_none
     return (
         (is_hidden & is_committed & had_none & ~is_compacted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
         (is_hidden, "COMPLETE_COUNT", None, LIKELY),
@@ -250,12 +252,18 @@ def _is_passed(log: ShareLog) -> BoolArray:
     return is_passed
 
 
-def _is_within_complete_count(log: ShareLog) -> BoolArray:
-    """The start offset moved by no more than the offsets which the record before counted complete, or it counted
-    none: Kafka before 4.2 does not."""
+def _is_within_complete_count(log: ShareLog, configs: Configs) -> BoolArray:
+    """The start offset moved by no more than the offsets which the record before counted complete.
+
+    Kafka before 4.2 counts none: then what only the broker's memory archives may be of it where the topic is compacted,
+    or the group leaves aborted records out. Everywhere else nothing but the start of the data log moves it so.
+    """
     states, row = log.states, log.state_of_transition
+    had_none = log.transitions.from_state == NONE
+    is_compacted = configs.was_compacted(log.keys.topics)[states.key[row]]
+    may_be_hidden = is_compacted | (had_none & _is_read_committed(log, configs))
     before = np.maximum(row - 1, 0)
     jump = states.start_offset[row] - states.start_offset[before]
     complete_count = states.delivery_complete_count[before]
-    within: BoolArray = (complete_count == NONE) | (jump <= complete_count)
+    within: BoolArray = np.where(complete_count == NONE, may_be_hidden, jump <= complete_count)
     return within

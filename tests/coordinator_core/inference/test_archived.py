@@ -248,9 +248,20 @@ CASES = (
         (2, 6, -1, 5, "START_OFFSET_MOVED", None, "START_OFFSET_PASSED", "GUESS"),
     ),
     Case(
-        "Kafka before 4.2 does not count what is complete",
+        "Kafka before 4.2 does not count what is complete: the start of the data log moves it over a hole",
+        (SNAPSHOT, complete(-1, seen=0), passed(7, Change(2, 6, None, None))),
+        (2, 6, -1, 5, "START_OFFSET_MOVED", None, "START_OFFSET_PASSED", "GUESS"),
+    ),
+    Case(
+        "Kafka before 4.2: what was handed back is deleted from the data log",
+        (SNAPSHOT, *returned((None, AV1)), complete(-1, seen=0), passed(7, Change(0, 6, AV1, None))),
+        (0, 6, 1, 5, "START_OFFSET_MOVED", "AGED_OUT", "START_OFFSET_JUMP", "LIKELY"),
+    ),
+    Case(
+        "Kafka before 4.2: a compacted topic, or aborted records, may have holes",
         (SNAPSHOT, complete(-1, seen=0), passed(7, Change(2, 6, None, None))),
         (2, 6, -1, 5, "UNSEEN", None, "START_OFFSET_PASSED", "GUESS"),
+        COMPACTED,
     ),
     Case(
         "without a snapshot what is passed may have been terminal",
