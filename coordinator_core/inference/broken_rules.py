@@ -52,6 +52,8 @@ LEADER_EPOCH_FELL: Final = "LEADER_EPOCH_FELL"
 OTHER: Final = "OTHER"
 TIME_WENT_BACK: Final = "TIME_WENT_BACK"
 NOT_JUDGED: Final = "NOT_JUDGED"
+LOG_NOT_JUDGED: Final = "LOG_NOT_JUDGED"
+INPUT_NOT_READ: Final = "INPUT_NOT_READ"
 """No break of a rule: what is to be inferred of a group is missing from gold, through a fault of our own."""
 
 
@@ -187,6 +189,19 @@ RULES: Final[Mapping[str, Rule]] = {
         "partition. Until then silver has all that the log tells of the group.",
         category=AUDIT,
     ),
+    LOG_NOT_JUDGED: Rule(
+        "No group of this log partition could be judged, so gold lacks all of them. Other log partitions are not "
+        "concerned, nor is silver. The next audit judges the cluster from the beginning.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then silver has all that the log tells of its groups.",
+        category=AUDIT,
+    ),
+    INPUT_NOT_READ: Rule(
+        "The audit could not read one of its inputs (`details` name it), so gold was made without it: causes that rest "
+        "on it are missing or less sure. The next audit judges the cluster from the beginning.",
+        "This is a fault of Groupledger: please report it with `details`.",
+        category=AUDIT,
+    ),
     OTHER: Rule(
         "The log contradicts its own past in a way that has no description of its own.",
         ONE_CLUSTER,
@@ -270,12 +285,32 @@ def not_judged(
     error: Exception, group_id: str, group_type: str | None, log_partition: int, log_offset: int
 ) -> LogAnomalyRow:
     """A group that could not be judged. `log_offset`: a place in the log where there is something of it."""
+    return _of_audit(NOT_JUDGED, _fault_text(error), group_id, group_type, log_partition, log_offset)
+
+
+def log_not_judged(error: Exception, log_partition: int) -> LogAnomalyRow:
+    """A log partition of which no group could be judged."""
+    return _of_audit(LOG_NOT_JUDGED, _fault_text(error), None, None, log_partition, 0)
+
+
+def input_not_read(error: Exception, what: str) -> LogAnomalyRow:
+    """An input of the audit, of the whole cluster, that could not be read."""
+    return _of_audit(INPUT_NOT_READ, f"{what}: {_fault_text(error)}", None, None, 0, 0)
+
+
+def _fault_text(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _of_audit(
+    rule: str, details: str, group_id: str | None, group_type: str | None, log_partition: int, log_offset: int
+) -> LogAnomalyRow:
     return LogAnomalyRow(
         group_id,
         group_type,
-        NOT_JUDGED,
+        rule,
         log_partition,
         log_offset,
         0,
@@ -284,8 +319,8 @@ def not_judged(
         None,
         None,
         None,
-        f"{type(error).__name__}: {error}{place}",
-        *RULES[NOT_JUDGED],
+        details,
+        *RULES[rule],
         "AUDIT",
         None,
     )

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -44,6 +45,7 @@ from jobs.gold.audit_groups import audit_groups, audit_groups_apart
 from jobs.gold.audit_log import write_broken_rules
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
+from jobs.gold.isolation import Lack, read_or
 from jobs.gold.share_reader import SHARE, topic_growth
 from jobs.gold.task import NEVER_MS, AuditDone, AuditParts, AuditWork
 from jobs.silver.checkpoints import (
@@ -94,6 +96,10 @@ REMOVED_UNTIL: Final = "removed_until_ms"
 REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL})
 """The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
 are audited from their beginning, others not."""
+
+
+IS_WHOLE: Final = "is_whole"
+"""The same: was nothing lacking? Gold that was made without an input is made anew by the next audit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +171,21 @@ def _audit(
     if run.replay_version < 0:
         return AuditSummary({}, skipped=True)
     newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
-    growth = topic_growth(SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)}))
+    lacks: list[Lack] = []
+    counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
+    nothing: Mapping[str, Sequence[int]] = {}
+    growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
     sources = {
         "format": AUDIT_FORMAT,
         "silver_format": SILVER_FORMAT,
         END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
-        SESSION_CONFIGS: _session_configs(run),
+        SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
         GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
     }
-    removals = _removals(run)
+    no_removals: list[tuple[int, str]] = []
+    removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
     sources |= {REMOVED_TOPICS: _sum_of(removals), REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1)}
-    settings = sources | dataclasses.asdict(inference)
+    settings = sources | dataclasses.asdict(inference) | {IS_WHOLE: True}
     is_done = newest.replay_version == run.replay_version and newest.settings == settings
     if is_done and not newest.has_broken_off and not rebuild:
         return AuditSummary({}, skipped=True)
@@ -205,7 +215,7 @@ def _audit(
         audited_version=newest.replay_version,
         removed_since_ms=_removed_since_ms(removals, newest.settings),
         group_files=_group_files(run),
-        places=_places(run),
+        places=read_or({}, "which groups are in several log partitions", partial(_places, run), lacks),
         topic_growth=growth,
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
@@ -226,8 +236,9 @@ def _audit(
         HANGING_TRANSACTIONS: hanging_transactions(warehouse, run, cluster_id, failed),
         SHARE_GROUP_SUMMARY: share_days(done, cluster_id, failed),
     }
-    if failed:
-        done.append(_said_of(failed, dataclasses.replace(work, number=DRIVER_NUMBER)))
+    lacks += chain.from_iterable(task.lacks for task in done)
+    if failed or lacks:
+        done.append(_said_of(failed, lacks, dataclasses.replace(work, number=DRIVER_NUMBER)))
 
     def put(table: Table) -> Committed:
         if table in driver_rows:
@@ -252,7 +263,7 @@ def _audit(
         {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
     )
     row = start | {
-        "settings": json.dumps(settings, sort_keys=True),
+        "settings": json.dumps(settings | {IS_WHOLE: not lacks}, sort_keys=True),
         "row_count": sum(row_counts.values()),
         "table_versions": list(table_versions.items()),
         "foreign_versions": list(foreign_versions.items()),
@@ -268,12 +279,16 @@ def _places(run: WholeRun) -> dict[str, int]:
     return {group_id: move.log_partition for group_id, move in left.moves.items()}
 
 
-def _said_of(failed: Sequence[LogAnomalyRow], work: AuditWork) -> AuditDone:
-    """Groups that the driver could not judge, in a file of their own of gold.log_anomalies."""
+def _said_of(failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], work: AuditWork) -> AuditDone:
+    """Groups that the driver could not judge, and what all tasks lacked, in a file of their own of
+    gold.log_anomalies."""
     of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
     with AuditParts(work) as parts:
         for is_share, topic in of_topics.items():
             write_broken_rules([row for row in failed if (row.group_type == SHARE) == is_share], topic, parts)
+        # many tasks lack the same
+        for number, lack in enumerate(dict.fromkeys(lacks)):
+            write_broken_rules([lack.row._replace(ordinal=number)], lack.log_topic, parts)
     return parts.done
 
 

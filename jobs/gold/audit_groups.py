@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies, not_judged
-from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
-from coordinator_core.inference.deletions import CLOCKS_MS, Removed
+from coordinator_core.inference.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import (
     GroupBefore,
     GroupedCommits,
@@ -33,11 +33,11 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.settled import Settled
 from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
 from coordinator_core.log.chunk import BoolArray
-from jobs.gold.audit_log import LagWriter, end_samples, write_broken_rules
+from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_broken_rules
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
 from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
-from jobs.gold.isolation import failing
+from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_reader import configs, removed_topics
 from jobs.gold.task import NO_PLACE, AuditParts, AuditWork, TrialParts
 from jobs.gold.topic_ids import TopicIds
@@ -68,8 +68,8 @@ GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMA
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
-    known, removed = configs(work.files), removed_topics(work.files)
-    lags = LagWriter(end_samples(work.files), work.inference, parts)
+    known, removed, samples = _inputs(work, parts)
+    lags = LagWriter(samples, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
@@ -98,6 +98,16 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         parts.carry(table, of_logs, hosts)
 
 
+def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
+    """What groups of the whole cluster are judged by, as far as it can be read."""
+    files, lacks = work.files, parts.done.lacks
+    return (
+        read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
+        read_or(NOTHING_REMOVED, "topics that were removed", partial(removed_topics, files), lacks),
+        read_or({}, "samples of the ends of topics", partial(end_samples, files), lacks),
+    )
+
+
 def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str] | None]:
     """The groups to be audited, None for all, and the work with the files of silver that have any of them."""
     if work.bucket is None:
@@ -109,26 +119,34 @@ def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str
 def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
     """Audit all groups of the log partitions from their beginning, but for those that cannot be: halves of them are
     tried until these are found."""
-    known, removed, samples = configs(work.files), removed_topics(work.files), end_samples(work.files)
+    known, removed, samples = _inputs(work, parts)
     for log_partition in work.log_partitions:
-        own, only = _own_groups(work, log_partition)
-        groups = group_ids(own.files, log_partition) if only is None else sorted(only)
 
         def audit(
-            into: AuditParts, only: Set[str] | None, log_partition: int = log_partition, own: AuditWork = own
+            into: AuditParts, own: AuditWork, only: Set[str] | None, log_partition: int = log_partition
         ) -> SavedGroups:
             lags = LagWriter(samples, own.inference, into)
             left = audit_whole_log(log_partition, own, into, known, removed, lags, only)
             left.packed()
             return left
 
+        try:
+            own, only = _own_groups(work, log_partition)
+            groups = group_ids(own.files, log_partition) if only is None else sorted(only)
+            # what is of no group: where the time of the log goes back, say
+            audit(TrialParts(work), own, frozenset())
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
+            continue
         failed = [
             not_judged(error, group_id, None, log_partition, 0)
-            for group_id, error in failing(groups, partial(audit, TrialParts(work)))
+            for group_id, error in failing(groups, partial(audit, TrialParts(work), own))
         ]
         write_broken_rules(failed, work.topic, parts)
         names = frozenset(str(row.group_id) for row in failed)
-        left = audit(parts, frozenset(groups) - names if names else only)
+        left = audit(parts, own, frozenset(groups) - names if names else only)
         left = replace(left, not_judged=left.not_judged | names)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -11,9 +12,9 @@ import pyarrow as pa
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
-from coordinator_core.inference.broken_rules import LogAnomalyRow, not_judged
+from coordinator_core.inference.broken_rules import LogAnomalyRow, log_not_judged, not_judged
 from coordinator_core.inference.columns import taken
-from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
@@ -34,7 +35,7 @@ from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table
 from jobs.gold.audit_log import share_anomalies, write_broken_rules
 from jobs.gold.clock_steps import clock_steps
-from jobs.gold.isolation import failing
+from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_checkpoints import SavedShares
 from jobs.gold.share_reader import (
     TOLD_LAST,
@@ -46,7 +47,7 @@ from jobs.gold.share_reader import (
     share_states,
     stretch_ends,
 )
-from jobs.gold.task import AuditDone, AuditParts, AuditWork
+from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
 from jobs.silver.reader import END_OF_LOG
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
@@ -54,8 +55,7 @@ from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMM
 
 def audit_shares(work: AuditWork, parts: AuditParts) -> None:
     """Audit all share partitions of the log partitions, each from where the last audit left it."""
-    known = configs(work.files)
-    members = share_members(work.files)
+    known, members = _inputs(work, parts)
     try:
         for log_partition in work.log_partitions:
             audit_log(log_partition, work, parts, known, members)
@@ -68,9 +68,25 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
     if work.going_on:  # what is settled is in files of before, with rows of those groups
         parts.done.has_differing = True
         return
-    known, members = configs(work.files), share_members(work.files)
+    known, members = _inputs(work, parts)
     for log_partition in work.log_partitions:
-        audit_by_group(log_partition, work, parts, known, members)
+        try:
+            audit_by_group(log_partition, work, TrialParts(work), known, members)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
+        else:
+            audit_by_group(log_partition, work, parts, known, members)
+
+
+def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
+    """What share groups of the whole cluster are judged by, as far as it can be read."""
+    files, lacks = work.files, parts.done.lacks
+    return (
+        read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
+        read_or({}, "members of share groups", partial(share_members, files), lacks),
+    )
 
 
 def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:

@@ -25,6 +25,7 @@ from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
 from jobs.delta.warehouse import TableFile
 from jobs.gold.hosts import with_hosts
+from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
 from jobs.silver.reader import END_OF_LOG, SilverFiles, numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
@@ -130,6 +131,8 @@ class AuditDone:
     """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
     and nothing here counts."""
     topic: str = ""
+    lacks: list[Lack] = field(default_factory=list)
+    """What all of it was made without."""
 
 
 class AuditParts:

@@ -18,7 +18,7 @@ from jobs.gold.audit import audit
 from jobs.operations.ledger import ledger_line, total
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
-from jobs.queries.findings import findings, groups_not_judged, lines
+from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.sql import has_metastore, publish
 from jobs.settings import Settings, option_words, options_of, source_line
 from jobs.silver.hot_logs import CutRule
@@ -84,7 +84,7 @@ def _capture(run: RunContext) -> int:
 
 def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
-    exit code: INCOMPLETE where a group could not be judged."""
+    exit code: INCOMPLETE where a group could not be judged, or an input not be read."""
     with job_of(run.metrics, "audit") as told, run.steps.step("audit"):
         summary = audit(
             run.session,
@@ -97,8 +97,9 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
             rebuild=rebuild,
         )
         told.row_counts = summary.row_counts
+        lacks = audit_lacks(run.warehouse, run.settings.cluster_id)
         unjudged = groups_not_judged(run.warehouse, run.settings.cluster_id)
-        told.exit_code = INCOMPLETE if unjudged else DONE
+        told.exit_code = INCOMPLETE if unjudged or lacks else DONE
     if summary.replaced_version is not None:
         run.steps.say(f"gold is of {summary.replaced_version}: made anew")
     run.steps.facts["inferred"] = {

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, LOG, NOT_JUDGED
+from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, INPUT_NOT_READ, LOG, LOG_NOT_JUDGED, NOT_JUDGED
 from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from coordinator_core.inference.ordering import grouped
 from jobs.bronze.coverage import hole_count
@@ -93,6 +93,7 @@ class Findings:
     guessed_commits: tuple[tuple[str, int], ...] = ()
     """The same of those that are no more than guesses: they are not counted as found."""
     not_judged: tuple[str, ...] = ()
+    audit_lacks: tuple[str, ...] = ()
     """Groups that could not be judged."""
     marker_count: int = 0
     """Offsets that look like transaction markers among those given up: no records, and not counted with them."""
@@ -124,6 +125,7 @@ class Findings:
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
             _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
             _counted(len(self.not_judged), "group", "could not be judged"),
+            _counted(len(self.audit_lacks), "input", "of the audit could not be used"),
             _counted(self.hole_count, "hole", "in coverage"),
             _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
             _counted(self.hanging_transaction_count, "hanging transaction", ""),
@@ -166,6 +168,7 @@ class Findings:
             "log_oddities": dict(self.log_oddities),
             "client_notes": dict(self.client_notes),
             "not_judged": list(self.not_judged),
+            "audit_lacks": list(self.audit_lacks),
             "hole_count": self.hole_count,
             "missing_log_partitions": dict(self.missing_log_partitions),
             "hanging_transactions": dict(self.hanging_transactions),
@@ -221,6 +224,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
         not_judged=groups_not_judged(warehouse, cluster_id),
+        audit_lacks=audit_lacks(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
         quarantined_count=open_count(quarantined),
         missing_log_partitions=tuple(
@@ -288,6 +292,20 @@ def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
 
 def _of_category(odd: pa.Table, category: str) -> pa.Table:
     return odd.filter(pc.equal(odd["category"], category))
+
+
+def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
+    """What the newest audit lacked: log partitions that it could not judge, and inputs that it could not read."""
+    columns = ["rule", "log_topic", "log_partition", "details"]
+    rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, columns)
+    found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array([LOG_NOT_JUDGED, INPUT_NOT_READ]))).to_pylist()
+    names = (
+        f"{row['log_topic']}-{row['log_partition']}"
+        if row["rule"] == LOG_NOT_JUDGED
+        else str(row["details"]).partition(":")[0]
+        for row in found
+    )
+    return tuple(sorted(set(names)))
 
 
 def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
@@ -476,6 +494,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
             _sql(query),
             options,
         )
+    if found.audit_lacks:
+        query = f"select rule, details, remedy from gold.log_anomalies where rule in {LOG_NOT_JUDGED, INPUT_NOT_READ}"
+        yield _line(f"gold was made without: {'; '.join(found.audit_lacks)}", _sql(query), options)
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)

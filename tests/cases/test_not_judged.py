@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
-from jobs.gold import audit_groups, audit_shares
+from jobs.gold import audit, audit_groups, audit_shares
 from jobs.gold import task as audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
@@ -275,3 +275,92 @@ def test_days_of_a_share_group_that_cannot_be_put_together(tmp_path: Path, monke
     assert ledger.night(goes_on(3), number=3).exit_code == 0
     assert whole.night(tmp_path / "logs").exit_code == 0
     assert gold(ledger) == gold(whole)
+
+
+def raises(*_: Any) -> Any:
+    """A function of ours that always fails."""
+    raise PlantedError("planted")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "what"),
+    [
+        (audit_groups, "configs", "configs of groups, topics and brokers"),
+        (audit_shares, "share_members", "members of share groups"),
+        (audit_groups, "removed_topics", "topics that were removed"),
+        (audit_groups, "end_samples", "samples of the ends of topics"),
+        (audit, "topic_growth", "when topics got more partitions"),
+        (audit, "_session_configs", "configs of sessions"),
+        (audit, "_removals", "when topics were removed"),
+        (audit, "_places", "which groups are in several log partitions"),
+    ],
+)
+def test_an_input_of_all_groups_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, what: str
+) -> None:
+    """Gold is made without it and says so, the night ends with 3, and the next audit makes gold anew with it."""
+    ledger, whole, log, shares = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole"), groups_log(), share_log()
+    shares.write(tmp_path / "logs")
+    assert ledger.night(log.write(tmp_path / "logs"), number=1).exit_code == 0
+    more(log, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, raises)
+        told = ledger.night(log.write(tmp_path / "logs"), number=2)
+        assert told.exit_code == 3
+        assert f"gold was made without: {what}" in told.text
+        (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
+        assert (row["rule"], row["group_id"]) == ("INPUT_NOT_READ", None)
+        assert row["details"].startswith(f"{what}: PlantedError: planted (test_not_judged.py:")
+        assert by_group(ledger, "gold.rebalances").keys() == {"bad", "good"}
+        assert by_group(ledger, "gold.archived_records").keys() == {"share"}
+    assert ledger.night(tmp_path / "logs", number=3).exit_code == 0
+    assert whole.night(tmp_path / "logs").exit_code == 0
+    assert gold(ledger) == gold(whole)
+
+
+def share_log() -> SmallLog:
+    """One share group."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((0, 9, 4, 1), (10, 19, 0, 2)))
+    return log
+
+
+@pytest.mark.parametrize("good_nights", [0, 1])
+@pytest.mark.parametrize("topic", ["__consumer_offsets", SHARE_TOPIC])
+def test_a_log_partition_that_cannot_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, good_nights: int
+) -> None:
+    """Of the others there is gold, be the fault in what is read of one log partition; afterwards gold is whole."""
+    ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
+    first, second = SmallLog(0, topic), SmallLog(1, topic)
+
+    def goes_on(number: int) -> Path:
+        for log, group_id in ((first, "first"), (second, "second")):
+            at_ms = NOON_MS + number * DAY_MS
+            if topic == SHARE_TOPIC:
+                batches = ((0, 9, 4, 1), (10, 10 * number + 19, 0, 2))
+                log.snapshot(group_id, at_ms, batches, snapshot_epoch=number)
+            else:
+                log.generation(group_id, number + 1, {"a": tuple(range(number + 1))}, at_ms)
+                log.commit(group_id, 0, 5 + number, at_ms + 1_000)
+            log.write(tmp_path / "logs")
+        return tmp_path / "logs"
+
+    table = "gold.archived_records" if topic == SHARE_TOPIC else "gold.rebalances"
+    for number in range(good_nights):
+        assert ledger.night(goes_on(number), number=number + 1).exit_code == 0
+    with monkeypatch.context() as patch:
+        for module in (audit_groups, audit_shares):
+            patch.setattr(
+                module, "clock_steps", planted(module.clock_steps, lambda _, log_partition, *__: log_partition == 1)
+            )
+        told = ledger.night(goes_on(good_nights), number=good_nights + 1)
+        assert told.exit_code == 3
+        assert f"gold was made without: {topic}-1" in told.text
+        (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
+        assert (row["rule"], row["log_topic"], row["log_partition"]) == ("LOG_NOT_JUDGED", topic, 1)
+        assert by_group(ledger, table).keys() == {"first"}
+    assert ledger.night(goes_on(good_nights + 1), number=good_nights + 2).exit_code == 0
+    assert whole.night(tmp_path / "logs").exit_code == 0
+    assert gold(ledger) == gold(whole)
+    assert by_group(ledger, table).keys() == {"first", "second"}
