@@ -46,7 +46,8 @@ from jobs.bronze.identity import check_sources, identities_of, keep_identities, 
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.bronze.retention import dropped_ranges
-from jobs.bronze.tasks import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount, run_task
+from jobs.bronze.tasks import run_task
+from jobs.bronze.work import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
 from jobs.bronze.writer import DAMAGED, CaptureRun, OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import delete_folder

@@ -12,7 +12,7 @@ import pytest
 from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage
 from jobs.bronze.capture import Bronze, Sources, plan, refuse_other_logs
 from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START
-from jobs.bronze.tasks import SETTLED_READ_MAX, LogWork
+from jobs.bronze.work import SETTLED_READ_MAX, LogWork
 from jobs.console.durations import parse_duration
 from jobs.errors import SettingsError, SourceError
 from jobs.operations.continuous_capture import Lag, _Checkpoint, lag_text, lags, lost_lines, next_offset

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_core.log.scan import LOOK_BACK_BYTES
-from jobs.bronze.tasks import LogWork
+from jobs.bronze.work import LogWork
 from jobs.delta.warehouse import TableFile
 from jobs.gold.audit import AuditPlan, new_bytes
 from jobs.silver.checkpoints import Step, Watermark

@@ -1,0 +1,654 @@
+"""One log partition on its way into bronze: which of the batches that are read count, and what they replace."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, union
+from coordinator_core.errors import TruncatedBatch
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.chunk import BatchColumns, Finding
+from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose, out_of_order
+from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
+from coordinator_core.log.records import crc_valid_batches, frame_chunk
+from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
+from jobs.bronze.copies import ReadFile, with_dumped
+from jobs.bronze.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan
+from jobs.bronze.quarantine import EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH
+from jobs.bronze.quarantine_rows import QuarantineRows
+from jobs.bronze.work import SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
+from jobs.bronze.writer import LogWriter, OffsetRange
+from jobs.delta.filesystems import delete_file
+from jobs.delta.part_files import WrittenFile
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import TableFile
+from jobs.sources.segments import (
+    DUMP,
+    SEGMENT,
+    Segment,
+    SegmentRead,
+    as_array,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobs.sources.fetch import LogRange
+
+
+MISPLACED_MAX: Final = 1_000
+"""So many batches out of their place are compared with those of bronze; where there are more, they count as others."""
+TORN: Final = TruncatedBatch.code
+
+
+class OffsetRanges:
+    """Ascending, disjoint offset ranges, to be asked often."""
+
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        self._firsts = np.array([first for first, _ in ranges], np.int64)
+        self._lasts = np.array([last for _, last in ranges], np.int64)
+
+    def last_from(self, first: int) -> int:
+        """The last offset up to which all from `first` on are in one of them; less than `first` where that is not."""
+        index = int(np.searchsorted(self._firsts, first, side="right")) - 1
+        return int(self._lasts[index]) if index >= 0 else -1
+
+    def compared(self, batches: BatchColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(is within one range, overlaps with ranges without being within one), one bool a batch."""
+        if not len(self._firsts):
+            nothing = np.zeros(len(batches), np.bool_)
+            return nothing, nothing.copy()
+        nearest = np.searchsorted(self._firsts, batches.last_offset, side="right") - 1
+        overlaps = (nearest >= 0) & (self._lasts[nearest] >= batches.base_offset)
+        within = (
+            overlaps & (self._firsts[nearest] <= batches.base_offset) & (self._lasts[nearest] >= batches.last_offset)
+        )
+        return within, overlaps & ~within
+
+
+class LogCapture:
+    """One log partition on its way into bronze: takes reads in the order of offsets, range by range."""
+
+    def __init__(self, task: CaptureTask, work: LogWork, done: TaskDone) -> None:
+        self._task = task
+        self.work = work
+        self._done = done
+        self.quarantine = QuarantineRows(done.quarantine, task.run, work.topic, work.partition)
+        self.known = list(work.known)
+        self._known_ranges = OffsetRanges(self.known)
+        self._dropped = OffsetRanges(work.dropped)
+        self.settled = list(work.settled)
+        self._damaged = set(work.damaged)
+        self._observed: list[CoverageRange] = []
+        self._writer = LogWriter(task.target, work, task.run)
+        self._there = BronzeBatches(work.files)
+        self._lineage = Lineage() if work.lineage is None else work.lineage
+        self._lineage_before = self._lineage
+        self._probe: OffsetRange | None = None
+        self.parts_ways = False
+        """The last batch of bronze is not in the live log."""
+        self._added_count = 0
+        """Files of this run that are among those which are there."""
+        self._changed_from: int | None = None
+        self._epoch_before = UNKNOWN_EPOCH
+        """The highest leader epoch that was read of the source."""
+        self._epoch_after: int | None = None
+        """That with which the next segment begins."""
+        self._disproved: set[tuple[int, int]] = set()
+        """(leader epoch, base offset) of batches of bronze whose headers are damaged."""
+        self._misplaced: list[tuple[dict[str, Any], dict[str, int], dict[OffsetRange, bytes]]] = []
+        """Of whole batches out of their place: their row of quarantine, what they may hide, and their bytes."""
+        self._end: int | None = None
+        """Where the next segment of the source begins."""
+        self._intact: list[OffsetRange] = []
+        """Offsets of good batches that were read: damaged ones at these go."""
+        self._dumped = work.dumped
+        self._dump_ranges: list[OffsetRange] = []
+        """Of the dump that is being read."""
+        self._written: list[WrittenFile] = []
+        self._ranges: list[OffsetRange] = []
+        self._damaged_written: dict[int, WrittenFile] = {}
+        self._scan: CoverageScan | None = None
+        self._count = done.topics.setdefault(work.topic, TopicCount())
+        self._count.partition_count += work.offset_end is None
+        if work.lineage is None and work.known:
+            # bronze of a release that kept no epochs
+            self._there.load()
+            self._lineage = self._lineage_before = self._lineage.with_batches(self._there.rows)
+
+    @property
+    def covered(self) -> list[OffsetRange]:
+        """Offsets of all batches that are there, and those which retention took out."""
+        return union([*self._there.ranges, *self.work.dropped])
+
+    def wanted_live(self) -> list[OffsetRange]:
+        """Offsets to ask the broker for. Where the log goes on behind bronze, the last batch there is asked for, too:
+        if it is another one, copies part ways. Where the log is shorter than bronze, all of it."""
+        wanted, live = self.work.wanted(self.settled), self.work.live
+        if live is None or not self.known:
+            return wanted
+        self._lineage_before = self._lineage
+        if live.next_offset <= self.known[-1][1]:
+            return [(live.log_start_offset, live.next_offset - 1)] if live.log_start_offset < live.next_offset else []
+        ends = [*self.work.ends[-1:]]
+        if self._added_count:
+            ends.append((int(self._there.rows.base_offset[-1]), int(self._there.rows.last_offset[-1])))
+        base_offset, last_offset = max(ends, key=itemgetter(1), default=(-1, -1))
+        if wanted and wanted[-1][0] == last_offset + 1 and base_offset >= live.log_start_offset:
+            self._probe = base_offset, last_offset
+            wanted[-1] = base_offset, wanted[-1][1]
+        return wanted
+
+    def _is_probed(self, batches: BatchColumns, crc_valid: NDArray[np.bool_]) -> int | None:
+        """Look for the last batch of bronze in what a broker answers; its row, where it is the same batch."""
+        if self._probe is None or not len(batches) or batches.last_offset[-1] < self._probe[0]:
+            return None
+        (base_offset, last_offset), self._probe = self._probe, None
+        row = int(np.searchsorted(batches.base_offset, base_offset))
+        if row < len(batches) and crc_valid[row]:
+            found = int(batches.base_offset[row]), int(batches.last_offset[row])
+            newest = max(self._lineage_before.seen, default=UNKNOWN_EPOCH)
+            epoch = int(batches.leader_epoch[row]) if batches.magic[row] >= 2 else UNKNOWN_EPOCH
+            if found == (base_offset, last_offset) and epoch == newest:
+                return row
+        self.parts_ways = True
+        return None
+
+    def was_read(self, file: Segment) -> bool:
+        """Was a file read and compared before, and is it still the same?"""
+        before = self.work.read_files.get(file.path)
+        return before is not None and before.is_still(file)
+
+    def note_read(self, file: Segment, read: SegmentRead | None = None) -> None:
+        """A file was read to its end."""
+        last: tuple[int | None, int | None, int] = (None, None, 0)
+        if read is not None and len(batches := read.scan.batches):
+            end = int(batches.position[-1] + batches.size[-1])
+            last = int(batches.base_offset[-1]), int(batches.last_offset[-1]), end
+        size_bytes = file.size_bytes if read is None else len(read.data)
+        place = self.work.topic, self.work.partition
+        self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
+
+    def learn(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Leader epochs of a replica, from its checkpoint."""
+        self._follow(self._lineage.with_checkpoint(entries), "leader-epoch-checkpoint")
+
+    def begin(self, log_start_offset: int | None, from_offset: int | None = None) -> None:
+        """A range begins: offsets are looked at one after another."""
+        self._scan = CoverageScan(
+            self.work.topic,
+            log_start_offset=log_start_offset,
+            observed_at_ms=epoch_ms(self._task.run.captured_at),
+            from_offset=from_offset,
+        )
+
+    def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
+        """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
+        self._end, self._epoch_after = offset_end, leader_epoch
+
+    def leave_out(self, untold: Sequence[OffsetRange]) -> None:
+        """Offsets that a dump has and does not tell."""
+        assert self._scan is not None
+        self._scan.leave_out(untold)
+
+    def meet(self, rows: "pa.Table", left_out: "pa.Table") -> None:
+        """Rows of a dump, and those of them at offsets which batches span."""
+        from jobs.sources.dumps.source import key_values, record_at  # noqa: PLC0415
+
+        offset = np.unique(rows["offset"].to_numpy())
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(offset) != 1) + 1])
+        ends = np.append(starts[1:], len(offset)) - 1
+        if len(offset):
+            self._dump_ranges += zip(offset[starts].tolist(), offset[ends].tolist(), strict=True)
+        if left_out.num_rows:
+            _, firsts = np.unique(left_out["offset"].to_numpy(), return_index=True)
+            distinct = left_out.take(firsts).combine_chunks()
+            self._there.meet(key_values(distinct), lambda row: record_at(distinct, row))
+
+    def end_rows(self, source: str) -> None:
+        """All rows of a dump were met."""
+        ranges = union(self._dump_ranges)
+        self._dump_ranges = []
+        differences = self._there.differences()
+        same = subtract(ranges, [(it.record.offset, it.record.offset) for it in differences if it.is_log])
+        self._dumped = with_dumped(self._dumped, same, source)
+        if ranges:
+            # rows that were met are not packed: what lies between two of them is a hole of the dump all the same
+            self._say_holes(ranges, ranges)
+        for it in differences:
+            self.quarantine.add_difference(
+                it, source, self._source_of(it.record.offset) if not it.is_log else it.source
+            )
+        if (changed := self._there.changed_from()) is not None:
+            self._change(changed)
+
+    def _say_holes(self, of_dump: Sequence[OffsetRange], known: Iterable[OffsetRange]) -> None:
+        """What lies between the rows of a dump, and not among those of others, has no record."""
+        kind = CoverageKind.COMPACTED if self.work.topic in COMPACTED_TOPICS else CoverageKind.MISSING
+        at_ms = epoch_ms(self._task.run.captured_at)
+        between = subtract([(of_dump[0][0], of_dump[-1][1])], known)
+        self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
+
+    def begin_live(self, chosen: "LogRange") -> None:
+        """A range of the live log begins."""
+        assert self.work.live is not None
+        self.begin(self.work.live.log_start_offset, chosen.from_offset)
+
+    def end_live(self, chosen: "LogRange") -> None:
+        """It ends. The last offsets of a piece may be those of a batch which comes with the next."""
+        assert self.work.live is not None
+        may_cut = self.work.is_piece and chosen.to_offset == self.work.live.next_offset
+        self.end(None if may_cut else chosen.to_offset)
+
+    def add(self, read: SegmentRead) -> None:
+        """Write the batches of the next read that count."""
+        assert self._scan is not None
+        read = self._with_true_epochs(read)
+        chosen, rejected, silent = self._choose(read)
+        self._writer.write(read, chosen)
+        self._scan.add(read, rejected, silent)
+        batches = read.scan.batches
+        self._count.batch_count += int(chosen.sum())
+        self._count.record_count += int(batches.record_count[chosen].sum())
+        self._count.size_bytes += int(batches.size[chosen].sum())
+        self._quarantine_findings(read)
+
+    def end(self, offset_end: int | None) -> None:
+        """The range ends; what was looked at ends at `offset_end`, exclusive, or (None) with its last batch."""
+        assert self._scan is not None
+        self._observed += self._scan.finish(offset_end)
+        self._scan = None
+        self._writer.close()
+
+    def end_source(self) -> None:
+        """The next source need not give what this one gave."""
+        self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
+        writer = self._writer
+        self._damaged_written |= writer.damaged_files
+        self._written += writer.files
+        self._ranges += writer.ranges
+        self._damaged |= writer.damaged
+        if self.work.source_count > 1 or self.parts_ways:
+            self._add_written()
+        self._writer = LogWriter(self._task.target, self.work, self._task.run)
+        self.known = union([*self.known, *writer.ranges])
+        self._known_ranges = OffsetRanges(self.known)
+        gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
+        self.settled = union([*self.settled, *gave])
+
+    def _compare_misplaced(self) -> None:
+        """Whole batches out of their place hide nothing where bronze has the same ones."""
+        if not self._misplaced:
+            return
+        self._add_written()
+        for row, hidden, batches in self._misplaced:
+            if len(batches) > MISPLACED_MAX:
+                continue
+            self._there.load(hidden["from_offset"], hidden["to_offset"])
+            there = self._there.rows
+            places = {
+                span: index
+                for index, span in enumerate(zip(there.base_offset.tolist(), there.last_offset.tolist(), strict=True))
+                if span in batches
+            }
+            if all(
+                span in places and self._there.content(places[span])[16:] == content[16:]
+                for span, content in batches.items()
+            ):
+                row.update(hidden)
+
+    def finish(self) -> None:
+        """Write again what other batches replaced or dumps filled; say what was written and seen."""
+        self._compare_misplaced()
+        place = self.work.topic, self.work.partition
+        done, target = self._done, self._task.target
+        bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
+        for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
+            delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
+            self._count.batch_count -= 1
+        files = self._written
+        if self._there.has_changes:
+            self._add_written()
+        if self._there.has_changes or bad:
+            # dumps of this run came after all that took batches out: their rows are there already
+            dumped = [(first, last) for first, last, _ in self.work.dumped]
+            removed, rest, discarded, now = self._there.finish(target, bad, dumped, self.work.left_out)
+            differences = self._there.differences()
+            for it in differences:
+                dump = self._source_of(it.record.offset)
+                self.quarantine.add_difference(it, dump, it.source if it.is_log else dump)
+            others = [(it.record.offset, it.record.offset) for it in differences if it.is_log]
+            if others:
+                self._dumped = tuple(
+                    (*part, source)
+                    for first, last, source in self._dumped
+                    for part in subtract([(first, last)], others)
+                )
+            gone = {file.path.removeprefix(f"{target.folder}/") for file in discarded}
+            files = [file for file in files if file.path not in gone] + rest
+            done.removed += removed
+            if self._there.has_changes:
+                at_ms = epoch_ms(self._task.run.captured_at)
+                done.rebuilt[place] = covered_by(now, at_ms)
+                # what was said of batches that went hides what others say of their offsets
+                self._observed = [r for r in self._observed if r.kind is not CoverageKind.CAPTURED]
+                # and what dumps say: it was hidden by batches that went
+                known = [(first, last) for first, last, _ in self._dumped]
+                for uri in dict.fromkeys(source for _, _, source in self._dumped):
+                    self._say_holes([(first, last) for first, last, source in self._dumped if source == uri], known)
+            for file in discarded:
+                delete_file(file.path)
+        done.files += [*files, *self._damaged_written.values()]
+        # not merged yet: what a tail shows that was cut away must not hide what the log shows
+        done.coverage.append((place, tuple(self._observed)))
+        done.known.setdefault(place, []).extend(self._ranges)
+        done.damaged.setdefault(place, set()).update(self._damaged_written)
+        if self._changed_from is not None and any(last >= self._changed_from for _, last in self.work.known):
+            done.changed[place] = min(self._changed_from, done.changed.get(place, self._changed_from))
+        if self._disproved:
+            done.disproved[place] = done.disproved.get(place, set()) | self._disproved
+        if self._dumped != self.work.dumped:
+            done.dumped[place] = self._dumped
+        if self._lineage != self.work.lineage:
+            before = done.lineages.get(place)
+            done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
+
+    def _add_written(self) -> None:
+        """Files of this run are among those which are there."""
+        new, self._added_count = self._written[self._added_count :], len(self._written)
+        self._there.add(written_as_table_file(file, self._task.target, self._like()) for file in new)
+
+    def _like(self) -> TableFile:
+        run = self._task.run
+        values = {"cluster_id": run.cluster_id, "topic": self.work.topic, "partition": self.work.partition}
+        return TableFile("", 0, None, values)
+
+    def _with_true_epochs(self, read: SegmentRead) -> SegmentRead:
+        """The same; a batch whose leader epoch cannot be its own is damaged like one whose checksum does not fit."""
+        batches, crc_valid = read.scan.batches, read.scan.crc_valid
+        if not read.segment.is_header_told or not len(batches):
+            return read
+        rows = np.flatnonzero(crc_valid & (batches.magic >= 2))
+        epochs = batches.leader_epoch[rows].astype(np.int64)
+        is_odd = np.zeros(len(batches), np.bool_)
+        is_odd[rows[out_of_order(epochs, self._epoch_before, self._epoch_after)]] = True
+        for row in rows[self._is_damaged_twin(read, rows)].tolist():
+            is_odd[row] = True
+        known = batches.leader_epoch[rows[~is_odd[rows]]]
+        self._epoch_before = max(self._epoch_before, int(known.max(initial=UNKNOWN_EPOCH)))
+        if not is_odd.any():
+            return read
+        findings = [self._odd_epoch(read, row) for row in np.flatnonzero(is_odd).tolist()]
+        together = sorted([*read.scan.findings, *findings], key=lambda it: it.byte_position or 0)
+        scan = replace(read.scan, crc_valid=crc_valid & ~is_odd, findings=tuple(together))
+        return replace(read, scan=scan)
+
+    def _is_damaged_twin(self, read: SegmentRead, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which batches are those of bronze but for a damaged leader epoch? A leader wrote them once: one of both
+        epochs is damaged. Where that is the one in bronze, its batch is taken out, and what it showed of epochs
+        forgotten."""
+        batches = read.scan.batches
+        is_twin = np.zeros(len(rows), np.bool_)
+        within, partly = self._known_ranges.compared(batches)
+        met = (within | partly)[rows]
+        if not met.any():
+            return is_twin
+        self._there.load(int(batches.base_offset[rows[met][0]]), int(batches.last_offset[rows[met][-1]]))
+        there = self._there.rows
+        at = np.searchsorted(there.base_offset, batches.base_offset[rows])
+        is_in = met & (at < len(there))
+        at = np.where(is_in, at, 0)
+        if is_in.any():
+            epochs = batches.leader_epoch[rows]
+            is_in &= (there.base_offset[at] == batches.base_offset[rows]) & (epochs != there.leader_epoch[at])
+            is_in &= (there.origin[at] == Origin.LOG) & (there.last_offset[at] == batches.last_offset[rows])
+            is_in &= there.leader_epoch[at] != UNKNOWN_EPOCH
+        is_out = np.zeros(len(there), np.bool_)
+        for index in np.flatnonzero(is_in).tolist():
+            start, size = int(batches.position[rows[index]]), int(batches.size[rows[index]])
+            row = int(at[index])
+            coming, kept = read.data.slice(start, size).to_pybytes(), self._there.content(row)
+            if coming[16:] != kept[16:]:
+                continue
+            # the epoch that a neighbour has, too, is the right one; else a high one does the greater harm
+            come_is_alone = not _has_neighbour(batches.leader_epoch[rows], index)
+            there_is_alone = not _has_neighbour(there.leader_epoch, row)
+            is_higher = bool(batches.leader_epoch[rows[index]] > there.leader_epoch[row])
+            if come_is_alone if come_is_alone != there_is_alone else is_higher:
+                is_twin[index] = True
+            else:
+                is_out[row] = True
+        if is_out.any():
+            gone = there.take(is_out)
+            self._disproved |= set(zip(gone.leader_epoch.tolist(), gone.base_offset.tolist(), strict=True))
+            self._lineage = self._lineage.without(self._disproved)
+            self._change(int(gone.base_offset.min()))
+            for row in np.flatnonzero(is_out).tolist():
+                source, content = self._there.source(row), self._there.content(row)
+                base_offset, epoch = int(there.base_offset[row]), int(there.leader_epoch[row])
+                self.quarantine.add_damaged_epoch(source, base_offset, epoch, content, intact=read.segment.path)
+            self._there.take_out(is_out)
+            self._forget(zip(gone.base_offset.tolist(), gone.last_offset.tolist(), strict=True))
+        return is_twin
+
+    def _forget(self, ranges: Iterable[OffsetRange]) -> None:
+        """Bronze has some offsets no more: what is read next may bring them."""
+        self.known = subtract(self.known, ranges)
+        self._known_ranges = OffsetRanges(self.known)
+
+    def _odd_epoch(self, read: SegmentRead, row: int) -> Finding:
+        batches = read.scan.batches
+        start = int(batches.position[row])
+        size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
+        return Finding(
+            stage="BATCH",
+            code=EPOCH_OUT_OF_ORDER,
+            message=f"leader epoch {int(batches.leader_epoch[row])} cannot be that of its place in the log: the header "
+            "is damaged, where no checksum covers it",
+            base_offset=int(batches.base_offset[row]),
+            byte_position=start,
+            payload=read.data.slice(start, size_bytes).to_pybytes(),
+        )
+
+    def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """(batches which are taken; good ones which bronze has in part and does not take; those of which nothing is
+        said, since what bronze has decides, or since the log does not have them any more), one bool each."""
+        batches, crc_valid = read.scan.batches, read.scan.crc_valid
+        count = len(batches)
+        nothing = np.zeros(count, np.bool_)
+        origin = Origin.LOG
+        if read.segment.source_kind == DUMP:
+            origin = Origin.PRINTED if read.segment.is_header_told else Origin.ROWS
+        come = BatchRows.of(batches, origin)
+        self._follow(self._lineage.with_batches(come.take(crc_valid)), read.segment.path)
+        is_cut = self._lineage.is_cut(come) & crc_valid
+        if is_cut.any():
+            self._note_tails(read, come, is_cut)
+        is_here = np.ones(count, np.bool_)
+        if self.work.offset_end is not None and read.segment.source_kind == SEGMENT:
+            is_here = batches.last_offset < self.work.offset_end
+        is_known, is_partial = self._known_ranges.compared(batches)
+        meets = (is_known | is_partial) & crc_valid & ~is_cut
+        silent = is_cut.copy()
+        if self.work.dropped:
+            # retention took them out: they are not captured again
+            is_dropped = np.logical_or(*self._dropped.compared(batches))
+            meets &= ~is_dropped
+            silent |= is_dropped
+        is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
+        taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
+        self._note_intact(batches, crc_valid & ~is_cut)
+        probed = self._is_probed(batches, crc_valid)
+        if probed is None and read.is_end and count:
+            probed = 0
+        if probed is not None and not is_known[probed]:
+            probed = None  # that of bronze had a damaged leader epoch, and was taken out
+        if probed is not None:
+            # it was looked for and found: the batch that bronze has
+            meets[probed] = False
+        if probed is not None:
+            silent[probed] = True
+        chosen = crc_valid & ~is_cut & ~meets & ~silent
+        overlaps = nothing.copy()
+        if meets.any():
+            rows = np.flatnonzero(meets)
+            self._there.load(int(batches.base_offset[rows[0]]), int(batches.last_offset[rows[-1]]))
+            there = self._there.rows
+
+            def content(row: int) -> tuple[bytes, bytes]:
+                start = int(batches.position[rows[row]])
+                coming = read.data.slice(start, int(batches.size[rows[row]])).to_pybytes()
+                first = int(batches.base_offset[rows[row]])
+                kept, is_filled = self._there.without_fills(int(np.searchsorted(there.base_offset, first)))
+                if is_filled:
+                    coming = uncompressed(coming)
+                    kept = coming if is_same_but_for_latest_time(coming, kept) else kept
+                return coming, kept
+
+            made = choose(there, come.take(rows), content)
+            is_taken = made.is_taken
+            chosen[rows] = is_taken
+            silent[rows] = ~is_taken & ~made.is_same
+            overlaps[rows] = made.overlaps
+            if made.is_replaced.any():
+                self._change(int(there.base_offset[made.is_replaced].min()))
+                self._there.take_out(made.is_replaced)
+            between = rows[is_taken]
+            if len(between):
+                self._change(int(batches.base_offset[between[0]]))
+        rejected = (overlaps | (~is_here & ~is_known)) & crc_valid & ~is_cut
+        chosen = (chosen & is_here) | taken_damaged
+        silent &= ~rejected
+        for row in np.flatnonzero(rejected).tolist():
+            start = int(batches.position[row])
+            size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
+            self.quarantine.add(
+                read.segment.path,
+                stage="BATCH",
+                code=OVERLAPPING_BATCH,
+                message="some of its offsets are in bronze already, some are not",
+                base_offset=int(batches.base_offset[row]),
+                byte_position=start if read.segment.source_kind == SEGMENT else None,
+                bytes=read.data.slice(start, size_bytes).to_pybytes(),
+            )
+        return chosen, rejected, silent
+
+    def _change(self, offset: int) -> None:
+        """Bronze has other batches from an offset on than it had."""
+        self._changed_from = offset if self._changed_from is None else min(self._changed_from, offset)
+
+    def _note_intact(self, batches: BatchColumns, is_good: NDArray[np.bool_]) -> None:
+        """Remember good batches where damaged ones are in bronze."""
+        for offset in self._damaged:
+            row = int(np.searchsorted(batches.last_offset, offset, side="left"))
+            if row < len(batches) and is_good[row] and batches.base_offset[row] <= offset:
+                self._intact.append((int(batches.base_offset[row]), int(batches.last_offset[row])))
+
+    def _follow(self, lineage: Lineage, source: str) -> None:
+        """More is known of leader epochs: what is in bronze of a tail that they cut away goes."""
+        if lineage is self._lineage:
+            return
+        starts, self._lineage = self._lineage.starts, lineage
+        new = [offset for epoch, offset in lineage.starts.items() if offset < starts.get(epoch, offset + 1)]
+        new += [offset for epoch, offset in starts.items() if lineage.starts.get(epoch) != offset]
+        if not new or not any(last >= min(new) for _, last in self.known):
+            return
+        # an older epoch reaches behind the beginning of a newer one only where copies part ways
+        self._there.load()
+        for tail, path, content in self._there.cut_away(lineage):
+            first, epoch = int(tail.base_offset[0]), int(tail.leader_epoch[0])
+            newer = (*self._lineage.cut_by(epoch, int(tail.last_offset[0])), source)
+            self.quarantine.add_tail(path, first, epoch, content, newer=newer)
+            self._change(first)
+
+    def _note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> None:
+        """Say where a source that is read parts ways with the log."""
+        epochs = come.leader_epoch
+        for row in np.flatnonzero(is_cut).tolist():
+            if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
+                continue
+            position = int(read.scan.batches.position[row])
+            content = read.data.slice(position, int(read.scan.batches.size[row])).to_pybytes()
+            first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
+            newer, start = self._lineage.cut_by(epoch, last)
+            self.quarantine.add_tail(
+                read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start))
+            )
+
+    def _source_at(self, offset: int) -> str:
+        """Where bronze has the batch at an offset from."""
+        self._there.load(offset)
+        row = int(np.searchsorted(self._there.rows.last_offset, offset, side="left"))
+        return self._there.source(row) if row < len(self._there.rows) else "another source"
+
+    def _source_of(self, offset: int) -> str:
+        """The dump that had a record at an offset."""
+        return next((source for first, last, source in self._dumped if first <= offset <= last), "a dump")
+
+    def _quarantine_findings(self, read: SegmentRead) -> None:
+        is_file = read.segment.source_kind == SEGMENT
+        for finding in read.scan.findings:
+            if not is_file and finding.base_offset in self._damaged:
+                continue  # it was found before; a position in an answer says nothing by which to know it again
+            row = self.quarantine.add(
+                read.segment.path,
+                stage=finding.stage,
+                code=finding.code,
+                message=finding.message,
+                offset=finding.offset,
+                base_offset=finding.base_offset,
+                byte_position=finding.byte_position if is_file else None,
+                bytes=finding.payload,
+            )
+            if is_file and finding.stage == "FILE":
+                row.update(self._hidden_by(read, finding.byte_position, row))
+
+    def _hidden_by(self, read: SegmentRead, byte_position: int | None, quarantined: dict[str, Any]) -> dict[str, int]:
+        """The offsets that bytes which are no batches in their place may have held: those between the batches around
+        them, and those of whole batches among the bytes. Nothing where that is not known."""
+        scan, batches = read.scan, read.scan.batches
+        end_position = next((end for start, end in scan.skipped if start == byte_position), None)
+        if byte_position is None or end_position is None:
+            return {}
+        row = int(np.searchsorted(batches.position, byte_position))
+        first = int(batches.last_offset[row - 1]) + 1 if row else read.segment.base_offset
+        skipped = as_array(read.data)[byte_position:end_position]
+        found, _ = frame_chunk(skipped)
+        is_whole = len(found) > 0 and int(found.position[-1] + found.size[-1]) == len(skipped)
+        if is_whole and (crc_valid_batches(skipped, found).all() or int(found.base_offset[0]) == first):
+            # whole batches, in another place than theirs or damaged: what no checksum covers is the base offset
+            firsts, lasts = [int(found.base_offset.min())], [int(found.last_offset.max())]
+            after = int(batches.base_offset[row]) if row < len(batches) else self._end
+            if after is not None and first < after:
+                firsts, lasts = [first, *firsts], [after - 1, *lasts]
+            hidden = {"from_offset": min(firsts), "to_offset": max(lasts)}
+            if not crc_valid_batches(skipped, found).all():
+                return hidden
+            # at these offsets bronze may have others: of another log, or with fewer records
+            spans = zip(found.base_offset.tolist(), found.last_offset.tolist(), strict=True)
+            parts = zip(found.position.tolist(), (found.position + found.size).tolist(), strict=True)
+            contents = [skipped[start:end].tobytes() for start, end in parts]
+            self._misplaced.append((quarantined, hidden, dict(zip(spans, contents, strict=True))))
+            return {}
+        if row < len(batches):
+            last = int(batches.base_offset[row]) - 1
+        elif self._end is not None:
+            last = self._end - 1
+        elif read.segment.is_last and scan.findings[-1].code == TORN:
+            last = first  # of a torn batch
+        else:
+            return {}
+        return {"from_offset": first, "to_offset": last}
+
+
+def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:
+    """Has the batch before or behind one the same leader epoch?"""
+    return (row > 0 and epochs[row - 1] == epochs[row]) or (row + 1 < len(epochs) and epochs[row + 1] == epochs[row])
+
+
+def _is_in(offset: int, ranges: Iterable[OffsetRange]) -> bool:
+    return any(first <= offset <= last for first, last in ranges)

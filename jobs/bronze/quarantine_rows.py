@@ -1,0 +1,89 @@
+"""Rows of bronze.quarantine that the capture of one log partition adds."""
+
+from datetime import datetime
+from typing import Any
+
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.batch import build_batch
+from coordinator_core.log.copies import UNKNOWN_EPOCH
+from jobs.bronze.batches import Difference
+from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART, EPOCH_OUT_OF_ORDER
+from jobs.bronze.writer import CaptureRun
+
+
+class QuarantineRows:
+    """What could not be read, and what another copy put right at once: the latter rows are resolved when written."""
+
+    def __init__(self, rows: list[dict[str, Any]], run: CaptureRun, topic: str, partition: int) -> None:
+        self._rows = rows
+        self._place = {"cluster_id": run.cluster_id, "topic": topic, "partition": partition}
+        self._seen_at: datetime = run.captured_at
+        self._different: set[tuple[int, str]] = set()
+        """Offsets and dumps whose difference from the log has a row."""
+
+    def add(self, source: str, *, stage: str, code: str, message: str, **values: Any) -> dict[str, Any]:
+        """Add a row of what could not be read; it may be filled further."""
+        row = dict.fromkeys(("offset", "base_offset", "byte_position", "bytes", "from_offset", "to_offset"))
+        row |= self._place
+        row |= {"stage": stage, "code": code, "message": message, "source": source, "seen_at": self._seen_at}
+        row |= values
+        self._rows.append(row)
+        return row
+
+    def add_damaged_epoch(self, source: str, base_offset: int, epoch: int, content: bytes, *, intact: str) -> None:
+        """A batch of bronze, from `source`, has a damaged leader epoch; `intact` has the batch with its own."""
+        self._add_resolved(
+            source,
+            code=EPOCH_OUT_OF_ORDER,
+            message=f"{source} has leader epoch {epoch} in the batch at offset {base_offset}, which "
+            f"{intact} has with another one: the header is damaged, where no checksum covers it",
+            resolved_by=f"{intact} has the same batch with the epoch of its place",
+            base_offset=base_offset,
+            content=content,
+        )
+
+    def add_tail(self, source: str, first: int, epoch: int, content: bytes, *, newer: tuple[int, int, str]) -> None:
+        """`source` goes on with an older leader epoch. `newer`: the newer epoch, where it begins, and which source has
+        it."""
+        newer_epoch, start, newer_source = newer
+        self._add_resolved(
+            source,
+            code=COPIES_PART,
+            message=f"copies of the log part ways at offset {first}: {source} goes on with leader epoch {epoch}, and "
+            f"leader epoch {newer_epoch} begins at offset {start} in {newer_source}",
+            resolved_by=f"the newer leader epoch, {newer_epoch}, counts: what is older from there on was left out",
+            offset=first,
+            base_offset=first,
+            content=content,
+        )
+
+    def add_difference(self, it: Difference, dump: str, other: str) -> None:
+        """A dump and another source have different records at one offset; once for each."""
+        offset = it.record.offset
+        if (offset, dump) in self._different:
+            return
+        self._different.add((offset, dump))
+        counts = f"that of {it.source} counts, whose batch is of the log" if it.is_log else "the later one counts"
+        self._add_resolved(
+            dump,
+            code=COPIES_DIFFER,
+            message=f"copies of the log have different records at offset {offset}: {dump} has another than {other}",
+            resolved_by=f"{counts}: the other one was left out",
+            offset=offset,
+            base_offset=it.base_offset,
+            content=build_batch([it.record], leader_epoch=UNKNOWN_EPOCH),
+        )
+
+    def _add_resolved(
+        self, source: str, *, code: str, message: str, resolved_by: str, content: bytes, **values: Any
+    ) -> None:
+        self.add(
+            source,
+            stage="BATCH",
+            code=code,
+            message=message,
+            bytes=content[:QUARANTINE_BYTES_MAX],
+            resolved_at=self._seen_at,
+            resolved_by=resolved_by,
+            **values,
+        )
