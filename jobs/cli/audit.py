@@ -60,16 +60,21 @@ def audit(
         from_ms, to_ms = span_of(from_time, to_time, timezone)
         if payload:
             check_client(settings)
-        run = start_run("audit", settings, meanwhile=".gold.audit")
-        from jobs.operations.nightly import run_audit  # noqa: PLC0415
+        from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+        from jobs.gold.audit import is_audited  # noqa: PLC0415
         from jobs.queries.audit_report import Span, run_audit_report  # noqa: PLC0415
 
-        run_audit(run, rebuild=rebuild)
+        tables = Warehouse(settings.warehouse)
+        if rebuild or not is_audited(tables, settings.cluster_id, settings.inference):
+            run = start_run("audit", settings, meanwhile=".gold.audit")
+            from jobs.operations.nightly import run_audit  # noqa: PLC0415
+
+            run_audit(run, rebuild=rebuild)
         if payload:
             from jobs.queries.audit_payload import run_payload  # noqa: PLC0415
 
             is_complete = run_payload(
-                run.warehouse,
+                tables,
                 settings.cluster_id,
                 span=Span(from_ms, to_ms),
                 group_ids=group or None,
@@ -84,7 +89,7 @@ def audit(
             )
             return DONE if is_complete else INCOMPLETE
         is_complete = run_audit_report(
-            run.warehouse,
+            tables,
             settings.cluster_id,
             listing=listing,
             span=Span(from_ms, to_ms),

@@ -156,6 +156,58 @@ def audit(
         return _audit(session, warehouse, cluster_id, inference, run_id, started_at, cut, rebuild)
 
 
+def is_audited(warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> bool:
+    """Is gold of this silver and these settings, so that an audit would change nothing? Asked without Spark.
+
+    Raises WarehouseError where silver is of another version.
+    """
+    return _Basis.load(warehouse, cluster_id, inference).is_audited
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What gold follows from: silver as the last whole run left it, and settings."""
+
+    run: WholeRun
+    newest: WholeAudit
+    growth: Mapping[str, Sequence[int]]
+    removals: Sequence[tuple[int, str]]
+    settings: Mapping[str, Any]
+    lacks: tuple[Lack, ...]
+    """Inputs that could not be read."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "_Basis":
+        """As it is now. Raises WarehouseError where silver is of another version."""
+        require_current_silver(warehouse, cluster_id)
+        run = WholeRun.newest(warehouse, cluster_id)
+        lacks: list[Lack] = []
+        counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
+        nothing: Mapping[str, Sequence[int]] = {}
+        growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
+        no_removals: list[tuple[int, str]] = []
+        removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
+        settings = {
+            "format": AUDIT_FORMAT,
+            "silver_format": SILVER_FORMAT,
+            END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
+            SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
+            GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
+            REMOVED_TOPICS: _sum_of(removals),
+            REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
+        } | dataclasses.asdict(inference)
+        newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
+        return cls(run, newest, growth, removals, settings | {IS_WHOLE: True}, tuple(lacks))
+
+    @property
+    def is_audited(self) -> bool:
+        """Did the newest audit, which ended, go by the same? So it is where nothing was replayed yet."""
+        if self.run.replay_version < 0:
+            return True
+        is_same = self.newest.replay_version == self.run.replay_version and self.newest.settings == self.settings
+        return is_same and not self.newest.has_broken_off
+
+
 def _audit(
     session: SparkSession,
     warehouse: Warehouse,
@@ -166,29 +218,11 @@ def _audit(
     cut: CutRule,
     rebuild: bool,
 ) -> AuditSummary:
-    require_current_silver(warehouse, cluster_id)
-    run = WholeRun.newest(warehouse, cluster_id)
-    if run.replay_version < 0:
+    basis = _Basis.load(warehouse, cluster_id, inference)
+    if basis.is_audited and not rebuild:
         return AuditSummary({}, skipped=True)
-    newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
-    lacks: list[Lack] = []
-    counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
-    nothing: Mapping[str, Sequence[int]] = {}
-    growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
-    sources = {
-        "format": AUDIT_FORMAT,
-        "silver_format": SILVER_FORMAT,
-        END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
-        SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
-        GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
-    }
-    no_removals: list[tuple[int, str]] = []
-    removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
-    sources |= {REMOVED_TOPICS: _sum_of(removals), REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1)}
-    settings = sources | dataclasses.asdict(inference) | {IS_WHOLE: True}
-    is_done = newest.replay_version == run.replay_version and newest.settings == settings
-    if is_done and not newest.has_broken_off and not rebuild:
-        return AuditSummary({}, skipped=True)
+    run, newest, growth = basis.run, basis.newest, basis.growth
+    removals, settings, lacks = basis.removals, basis.settings, list(basis.lacks)
     app_id = audit_application(cluster_id)
     version = 1 + max(warehouse.ensure_all(ALL_TABLES, app_id).values())
     plan = _plan(warehouse, cluster_id, run, newest, settings, rebuild=rebuild)
@@ -263,7 +297,7 @@ def _audit(
         {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
     )
     row = start | {
-        "settings": json.dumps(settings | {IS_WHOLE: not lacks}, sort_keys=True),
+        "settings": json.dumps({**settings, IS_WHOLE: not lacks}, sort_keys=True),
         "row_count": sum(row_counts.values()),
         "table_versions": list(table_versions.items()),
         "foreign_versions": list(foreign_versions.items()),
