@@ -1,10 +1,12 @@
 """Arguments of the command line as settings and times, checked before Spark starts."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from jobs.cli.outcome import say
 from jobs.cli_enums import DumpFormat
-from jobs.settings import Settings, load_settings
+from jobs.settings import DEMO_PLACE, Settings, load_settings
 
 
 def settings_of(
@@ -33,6 +35,19 @@ def settings_of(
             "partitions": tuple(partitions or ()),
         }
     )
+
+
+def reading_settings(warehouse: str | None, cluster_id: str | None, **others: Any) -> Settings:
+    """Settings of a question: where no cluster is named and the warehouse has one alone, it is of that one."""
+    settings = settings_of(warehouse, cluster_id, **others)
+    if cluster_id is not None or settings.cluster_id != DEMO_PLACE["cluster_id"]:
+        return settings
+    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+    from schemas.tables.state import RUNS  # noqa: PLC0415
+
+    rows = Warehouse(settings.warehouse).read(RUNS, ["cluster_id"])
+    found = set(rows["cluster_id"].to_pylist())
+    return replace(settings, cluster_id=found.pop()) if len(found) == 1 else settings
 
 
 def check_client(settings: Settings) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import check_client, settings_of, span_of
+from jobs.cli.arguments import check_client, reading_settings, span_of
 from jobs.cli.options import (
     BootstrapOption,
     ClusterOption,
@@ -49,10 +49,10 @@ def audit(
     """Make gold from silver, and list what was given up (or moved, reset ...): the first lines say if that is all."""
 
     def job() -> int:
-        settings = settings_of(
+        settings = reading_settings(
             warehouse,
             cluster_id,
-            segments,
+            segments=segments,
             bootstrap_servers=bootstrap_server,
             command_config=command_config,
             partitions=partitions,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import optional_moment, settings_of
+from jobs.cli.arguments import optional_moment, reading_settings
 from jobs.cli.options import (
     AtOption,
     ClusterOption,
@@ -48,7 +48,7 @@ def describe(
             raise SettingsError("--offsets, --members and --state exclude each other")
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
-        settings = settings_of(warehouse, cluster_id)
+        settings = reading_settings(warehouse, cluster_id)
         at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
         remarks = remarks_in_log(tables, settings, at_ms, group)
         try:

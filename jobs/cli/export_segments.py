@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import settings_of
+from jobs.cli.arguments import reading_settings
 from jobs.cli.options import ClusterOption, DebugOption, SummaryFormatOption, TopicOption, WarehouseOption
 from jobs.cli.outcome import DONE, print_facts, run_job
 from jobs.cli.session import start_run
@@ -25,7 +25,7 @@ def export_segments(
         from jobs.bronze.export_segments import export_segments as run_export  # noqa: PLC0415
         from jobs.console.progress import size_text  # noqa: PLC0415
 
-        settings = settings_of(warehouse, cluster_id)
+        settings = reading_settings(warehouse, cluster_id)
         run = start_run("export-segments", settings)
         with run.steps.step("export-segments"):
             written = run_export(

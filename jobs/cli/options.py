@@ -12,7 +12,10 @@ WarehouseOption = Annotated[
     str | None, typer.Option("--warehouse", metavar="DIR", help="Folder or URI of the tables. [default: ./warehouse]")
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster-id", metavar="NAME", help="Name of the Kafka cluster. [default: kafka]")
+    str | None,
+    typer.Option(
+        "--cluster-id", metavar="NAME", help="Name of the Kafka cluster. [default: kafka; of a question, the only one]"
+    ),
 ]
 SegmentsOption = Annotated[
     list[str] | None,

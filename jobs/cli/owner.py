@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import optional_moment, settings_of
+from jobs.cli.arguments import optional_moment, reading_settings
 from jobs.cli.options import AtOption, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
 from jobs.cli.outcome import DONE, run_job, say
 from jobs.cli.readable import open_tables, remarks_in_log
@@ -26,7 +26,7 @@ def owner(
     def job() -> int:
         from jobs.queries.owner import run_owner  # noqa: PLC0415
 
-        settings = settings_of(warehouse, cluster_id)
+        settings = reading_settings(warehouse, cluster_id)
         at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
         remarks = run_owner(
             tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import settings_of, span_of
+from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.options import (
     ClusterOption,
     DebugOption,
@@ -42,7 +42,7 @@ def report(
         from jobs.queries.in_log import require_in_any_log  # noqa: PLC0415
         from jobs.report.run import tell_report  # noqa: PLC0415
 
-        settings = settings_of(warehouse, cluster_id)
+        settings = reading_settings(warehouse, cluster_id)
         from_ms, to_ms = span_of(from_time, to_time, timezone)
         run, steps = Run.start(), Steps()
         tables = open_tables("report", settings)

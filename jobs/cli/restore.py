@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import moment_of, settings_of
+from jobs.cli.arguments import moment_of, reading_settings
 from jobs.cli.options import TIME_HELP, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
 from jobs.cli.outcome import DONE, run_job, say
 from jobs.cli.readable import open_tables, remarks_in_log
@@ -38,7 +38,7 @@ def restore(
     def job() -> int:
         from jobs.queries.restore import run_restore  # noqa: PLC0415
 
-        settings, at_ms = settings_of(warehouse, cluster_id), moment_of(at, timezone)
+        settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
         tables = open_tables("restore", settings)
         behind = remarks_in_log(tables, settings, at_ms, group)
         remarks: list[str] = []

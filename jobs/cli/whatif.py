@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import settings_of, span_of
+from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.options import (
     ClusterOption,
     DebugOption,
@@ -53,7 +53,7 @@ def whatif(
         from jobs.queries.whatif import asked, tell  # noqa: PLC0415
         from jobs.queries.whatif import whatif as run_whatif  # noqa: PLC0415
 
-        settings = settings_of(warehouse, cluster_id)
+        settings = reading_settings(warehouse, cluster_id)
         from_ms, to_ms = span_of(from_time, to_time, timezone)
         question = asked(changed, recorded or (), settings)
         rows = run_whatif(
