@@ -1,8 +1,15 @@
 """Compile the hot loops once, at set-up, so that no run waits for it: `python -m jobs.operations.compile_kernels`.
 
-numba keeps what it compiled beside NUMBA_CACHE_DIR. The loops are compiled by using them, on a log of a few records, so
+numba keeps what it compiled in NUMBA_CACHE_DIR. The loops are compiled by using them, on a log of a few records, so
 that the types are those of a real run.
 """
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -45,6 +52,8 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 BATCHES_WITHOUT_ROOM = 1_000
 """More than a lane begins with room for."""
+SHARE_STATES: Final = "share-states"
+"""The only argument of the process that compiles the kernels of share states alone."""
 
 
 def offsets_log() -> bytes:
@@ -138,6 +147,12 @@ def commits() -> GroupCommits:
 
 def compile_kernels() -> None:
     """Use every compiled loop once."""
+    use_all_but_share_states()
+    use_share_states()
+
+
+def use_all_but_share_states() -> None:
+    """Use every loop once but those that only a replay of share states takes."""
     use_loops()
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
@@ -169,11 +184,40 @@ def compile_kernels() -> None:
     lane_state_of([state.lane, state.lane])
     OffsetsLogReplay(OffsetsLogState(unpack_offset_lane(pack_offset_lane(state.lane)), state.groups))
     Interner(key_capacity=1).reserve(2, 0)
+
+
+def use_share_states() -> None:
+    """Use the loops of a replay of share states once: to compile them takes nearly as long as all others."""
     ShareStateLane().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
     lane = ShareStateLane()
     lane.feed(decode_chunk(share_log()))
     lane.finish()
 
 
+def compile_in_two_processes(kept: Path) -> None:
+    """Compile all loops into the folder `kept`, which is this process's NUMBA_CACHE_DIR, on two cores.
+
+    The second process has a folder of its own, since numba numbers the files of a function without a lock. numba has a
+    folder for each package: this process takes over those that it has not made itself.
+    """
+    part = kept / "part"
+    command = [sys.executable, "-m", str(__spec__.name), SHARE_STATES]
+    with subprocess.Popen(command, env={**os.environ, "NUMBA_CACHE_DIR": str(part)}) as process:
+        use_all_but_share_states()
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    for made in part.iterdir():
+        if not (kept / made.name).exists():
+            made.rename(kept / made.name)
+    shutil.rmtree(part)
+    use_share_states()
+
+
 if __name__ == "__main__":
-    compile_kernels()
+    cache = os.environ.get("NUMBA_CACHE_DIR")
+    if sys.argv[1:] == [SHARE_STATES]:
+        use_share_states()
+    elif cache:
+        compile_in_two_processes(Path(cache))
+    else:
+        compile_kernels()
