@@ -53,7 +53,8 @@ from jobs.gold.share_reader import (
     topic_growth,
 )
 from jobs.gold.task import AuditParts, AuditWork
-from jobs.silver.reader import COMMIT_COLUMNS, GROUP_ROWS, group_lives
+from jobs.silver.bundles import GROUP_ROWS, group_lives
+from jobs.silver.commits import COMMIT_COLUMNS
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
 from schemas.tables.declare import Table

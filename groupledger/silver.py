@@ -7,7 +7,9 @@ import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import CODED, as_read, columns_read
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.silver.reader import END_OF_LOG, LOG_OFFSET, SettledGroups, SilverFiles
+from jobs.silver.needed import SettledGroups
+from jobs.silver.reader import SilverFiles
+from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET
 from schemas.tables.declare import Table
 
 

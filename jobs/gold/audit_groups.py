@@ -41,17 +41,10 @@ from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_reader import configs, removed_topics
 from jobs.gold.task import NO_PLACE, AuditParts, AuditWork, TrialParts
 from jobs.gold.topic_ids import TopicIds
+from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
-from jobs.silver.reader import (
-    GROUP_WEIGHTS,
-    OPEN_ROWS,
-    GroupBundle,
-    bundles,
-    bundles_with,
-    group_bundles,
-    group_ids,
-    new_commits,
-)
+from jobs.silver.commits import new_commits
+from jobs.silver.needed import OPEN_ROWS
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS

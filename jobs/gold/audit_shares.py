@@ -48,7 +48,7 @@ from jobs.gold.share_reader import (
     stretch_ends,
 )
 from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
-from jobs.silver.reader import END_OF_LOG
+from jobs.silver.row_groups import END_OF_LOG
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
 

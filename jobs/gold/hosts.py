@@ -9,7 +9,7 @@ import pyarrow as pa
 from coordinator_core.inference.columns import distinct
 from coordinator_core.inference.hosts import HostsNow
 from jobs.delta.arrow_columns import CODED, codes_of, numbers_of, values_of
-from jobs.silver.reader import groups_of
+from jobs.silver.rows import groups_of
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, PARTITION_OWNERS
 

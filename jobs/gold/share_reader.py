@@ -34,7 +34,9 @@ from jobs.delta.arrow_columns import (
     together,
 )
 from jobs.gold.share_checkpoints import SavedShares
-from jobs.silver.reader import END_OF_LOG, LOG_OFFSET, SilverFiles, rows_of
+from jobs.silver.reader import SilverFiles
+from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET
+from jobs.silver.rows import rows_of
 from schemas.tables.silver import (
     CONFIGS,
     GROUP_MEMBERS,

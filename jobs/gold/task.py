@@ -27,7 +27,9 @@ from jobs.delta.warehouse import TableFile
 from jobs.gold.hosts import with_hosts
 from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
-from jobs.silver.reader import END_OF_LOG, SilverFiles, numbers_by_group
+from jobs.silver.reader import SilverFiles
+from jobs.silver.row_groups import END_OF_LOG
+from jobs.silver.rows import numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES

@@ -32,7 +32,7 @@ from jobs.queries.caveats import (
     with_notes,
 )
 from jobs.queries.unread_assignments import unread_groups, unread_text
-from jobs.silver.reader import rows_of
+from jobs.silver.rows import rows_of
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
 
 COLUMNS: Final[tuple[str, ...]] = (

@@ -24,8 +24,10 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
 from jobs.gold.share_reader import configs
 from jobs.settings import Settings, first_night, place_words
+from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
-from jobs.silver.reader import SilverFiles, group_lives, rows_of
+from jobs.silver.reader import SilverFiles
+from jobs.silver.rows import rows_of
 from schemas.consumer_offsets import TOPIC as GROUPS_LOG
 from schemas.share_group_state import TOPIC as SHARES_LOG
 from schemas.tables.declare import Table

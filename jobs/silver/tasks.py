@@ -57,7 +57,8 @@ from jobs.delta.warehouse import TableFile
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
 from jobs.silver.privacy import HostPseudonyms
-from jobs.silver.reader import SilverFiles, is_of_groups
+from jobs.silver.reader import SilverFiles
+from jobs.silver.rows import is_of_groups
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table

@@ -20,7 +20,8 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.delta.warehouse import Warehouse
-from jobs.silver.reader import SilverFiles, group_lives
+from jobs.silver.bundles import group_lives
+from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of

@@ -14,7 +14,8 @@ from coordinator_core.inference.owners import REVOKED
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.delta.warehouse import Warehouse
-from jobs.silver.reader import SilverFiles, group_lives
+from jobs.silver.bundles import group_lives
+from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.group_truth import EXPIRED, LEFT, GroupTruth, read_group_truth

@@ -9,7 +9,7 @@ import pytest
 from coordinator_core.log.batch import build_batch
 from jobs.gold import audit_groups
 from jobs.gold.group_checkpoints import SavedGroups
-from jobs.silver import reader as silver_reader
+from jobs.silver import bundles as silver_bundles
 from tests.cases.harness import Ledger
 from tests.coordinator_core.test_key_buckets import commit
 from tests.jobs.builders import write_segment
@@ -32,11 +32,11 @@ def test_a_group_without_new_commits_keeps_its_own_whatever_others_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New commits of others that are read a few groups at a time take nothing from it."""
-    monkeypatch.setattr(silver_reader, "BUNDLE_WEIGHT_MAX", 20)
+    monkeypatch.setattr(silver_bundles, "BUNDLE_WEIGHT_MAX", 20)
 
     def of_new_commits(*arguments: Any, **options: Any) -> Iterator[Set[str] | None]:
         # a file of silver may name groups of which it has no commits, or not
-        for some in silver_reader.bundles(*arguments, **options):
+        for some in silver_bundles.bundles(*arguments, **options):
             if some != {"a"}:
                 yield some
 

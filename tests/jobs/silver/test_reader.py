@@ -14,8 +14,11 @@ from jobs.delta.arrow_columns import codes_of, indices_in, ordered_codes, togeth
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import PartWriter
 from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.silver import bundles, row_groups
 from jobs.silver import reader as silver_reader
-from jobs.silver.reader import SilverFiles, group_lives, is_of_groups, rows_of
+from jobs.silver.bundles import group_lives
+from jobs.silver.reader import SilverFiles
+from jobs.silver.rows import is_of_groups, rows_of
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -158,7 +161,7 @@ def test_groups_are_known_of_which_nothing_is_there_but_how_they_began() -> None
         GROUP_MEMBERS: rows_in(GROUP_MEMBERS, {"group_id": "joined"}),
         MEMBER_ASSIGNMENTS: rows_in(MEMBER_ASSIGNMENTS).slice(0, 0),
     }
-    found = silver_reader.beginnings(rows)
+    found = bundles.beginnings(rows)
     assert found == {"begun": Beginning(5, 7, 1000, 3000), "silent": Beginning(7, 7, 1000, -1)}
 
 
@@ -182,7 +185,7 @@ def test_lives_are_the_same_however_many_fit_into_memory(
         commits.append(commits[0] | {"group_id": "of another log partition", "log_partition": 4})
         warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=version)
     files = SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)
-    monkeypatch.setattr(silver_reader, "BUNDLE_WEIGHT_MAX", weight_max)
+    monkeypatch.setattr(bundles, "BUNDLE_WEIGHT_MAX", weight_max)
     expected = {"a": ([1, 4], [12, 42]), "b": ([1, 4], [10, 13, 40, 43]), "c": ([1, 4], []), "d": ([], [11, 41])}
     for only in (None, {"a", "d"}, {"b"}, {"nobody"}, {"of another log partition"}):
         lives = {life.group_id: life for life in group_lives(files, 3, only)}
@@ -242,13 +245,13 @@ def test_log_partitions_that_share_a_row_group_are_told_apart(
     warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=1)
     files = SilverFiles({GROUP_EVENTS.full_name: tuple(warehouse.files(GROUP_EVENTS))})
     reads: list[int] = []
-    read = silver_reader._OpenFile.read_row_group
+    read = row_groups.OpenFile.read_row_group
 
     def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
         reads.append(index)
         return read(self, index, columns)
 
-    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    monkeypatch.setattr(row_groups.OpenFile, "read_row_group", counted)
     for partition in range(3):
         found = files.read(GROUP_EVENTS, ("group_id", "log_offset"), partition, from_log_offset=1).to_pydict()
         assert sorted(zip(*found.values(), strict=True)) == [(f"g{partition}", offset) for offset in (1, 2, 3)]
@@ -278,13 +281,13 @@ def test_row_groups_without_rows_of_wanted_groups_are_not_read(
         warehouse.write(GROUP_EVENTS, rows_in(GROUP_EVENTS, *rows), app_id="a", version=version)
     files = SilverFiles({table.full_name: tuple(warehouse.files(table)) for table in GROUP_TABLES})
     widths: list[int] = []
-    read = silver_reader._OpenFile.read_row_group
+    read = row_groups.OpenFile.read_row_group
 
     def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
         widths.append(len(columns))
         return read(self, index, columns)
 
-    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    monkeypatch.setattr(row_groups.OpenFile, "read_row_group", counted)
     assert [[row.log_offset for row in life.events] for life in group_lives(files, 3, {"g"})] == [[0]]
     assert sorted(widths) == [3, 3, 3, len(EventRow._fields) + 1]
 
@@ -303,14 +306,14 @@ def test_row_groups_that_ended_before_a_place_are_passed_over(
     )
     target = warehouse.target(GROUP_MEMBERS)
     values = {"cluster_id": CLUSTER, "is_settled": True}
-    read = silver_reader._OpenFile.read_row_group
+    read = row_groups.OpenFile.read_row_group
     reads: list[int] = []
 
     def counted(self: Any, index: int, columns: list[str]) -> pa.Table:
         reads.append(index)
         return read(self, index, columns)
 
-    monkeypatch.setattr(silver_reader._OpenFile, "read_row_group", counted)
+    monkeypatch.setattr(row_groups.OpenFile, "read_row_group", counted)
     for version, (rows_max, wanted) in enumerate(((2, [1, 2, 3]), (None, [0])), 1):
         with PartWriter(target, "part", values, row_group_rows_max=rows_max) as part:
             part.write(rows)

@@ -1,0 +1,293 @@
+"""Groups of one log partition, as many at a time as fit into memory."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.days import UNKNOWN_TYPE
+from coordinator_core.inference.group_past import GroupedCommits
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
+from jobs.delta.arrow_columns import (
+    codes_of,
+    columns_read,
+    epoch_ms_column,
+    indices_in,
+    numbers_of,
+    ordered_codes,
+    together,
+)
+from jobs.delta.arrow_schemas import text_columns
+from jobs.silver.commits import commits_by_group
+from jobs.silver.needed import NOTHING_SETTLED, SettledGroups, all_ended_by, events_from
+from jobs.silver.reader import SilverFiles
+from jobs.silver.row_groups import LOG_OFFSET
+from jobs.silver.rows import Row, groups_in, rows_of, sortable
+from jobs.spark.worker_memory import give_back
+from schemas.tables.declare import Table
+from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, OFFSET_COMMITS
+
+GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
+    GROUP_GENERATIONS: GenerationRow,
+    GROUP_MEMBERS: MemberRow,
+    MEMBER_ASSIGNMENTS: AssignmentRow,
+    GROUP_EVENTS: EventRow,
+}
+"""What there is of a group beside its commits."""
+
+
+@dataclass(slots=True)
+class GroupBundle:
+    """What silver holds of some groups of one log partition of `__consumer_offsets`."""
+
+    log_partition: int
+    commits: GroupedCommits
+    rows: Mapping[Table, pa.Table]
+    """By the tables of `GROUP_ROWS`, in no order. `lives` lets go of both: they may be many."""
+
+    def beginnings(self) -> dict[str, Beginning]:
+        """Of groups of which there is nothing beside commits but how they began."""
+        return beginnings(self.rows)
+
+    def known(self) -> Set[str]:
+        """Groups of which there are other rows than commits."""
+        return {group_id for rows in self.rows.values() for group_id in groups_in(rows)}
+
+    def lives(self, left_out: Set[str] = frozenset(), also: Set[str] = frozenset()) -> Iterator[GroupLife]:
+        """Of all groups of which there are rows, by group id, but for some; and of some, be there rows or not."""
+        generations = _by_group(self.rows, GROUP_GENERATIONS, GenerationRow, left_out)
+        members = _by_group(self.rows, GROUP_MEMBERS, MemberRow, left_out)
+        assignments = _by_group(self.rows, MEMBER_ASSIGNMENTS, AssignmentRow, left_out)
+        events = _by_group(self.rows, GROUP_EVENTS, EventRow, left_out)
+        commits, slices = self.commits.commits, self.commits.slices()
+        self.commits, self.rows = GroupedCommits.of(()), {}
+        with_commits = {group_id for group_id, rows in slices.items() if rows.start < rows.stop}
+        for group_id in sorted({*generations, *members, *assignments, *events, *with_commits, *also} - left_out):
+            yield GroupLife(
+                group_id,
+                self.log_partition,
+                tuple(generations.pop(group_id, ())),
+                tuple(members.pop(group_id, ())),
+                tuple(assignments.pop(group_id, ())),
+                tuple(events.pop(group_id, ())),
+                commits.taken(slices[group_id]) if group_id in with_commits else GroupCommits(),
+            )
+
+
+def group_ids(files: SilverFiles, log_partition: int) -> list[str]:
+    """All groups of one log partition of `__consumer_offsets`, in order."""
+    return sorted({group_id for table in GROUP_WEIGHTS for group_id in files.group_ids(table, log_partition)})
+
+
+def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
+    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
+    for bundle in group_bundles(files, log_partition, only):
+        yield from bundle.lives()
+
+
+def group_bundles(
+    files: SilverFiles, log_partition: int, only: Set[str] | None = None, *, from_log_offset: int = 0
+) -> Iterator[GroupBundle]:
+    """All groups of one log partition of `__consumer_offsets`, or `only` some.
+
+    So many are read at a time as fit into memory; a larger one alone. `from_log_offset`: no commits were before.
+    """
+    if only is not None and not only:
+        return
+    for some in bundles(files, log_partition, only, GROUP_WEIGHTS, from_log_offset=from_log_offset):
+        commits = commits_by_group(files, log_partition, some, from_log_offset)
+        if len(commits.group) > BUNDLE_WEIGHT_MAX:
+            give_back()
+        rows = _group_rows(files, log_partition, some)
+        yield GroupBundle(log_partition, commits, rows)
+        del commits, rows  # before more is read
+
+
+def bundles_with(
+    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits, settled: SettledGroups
+) -> Iterator[tuple[Set[str], GroupBundle]]:
+    """As `group_bundles`, with commits that are read already; and which of `only` each bundle is of, whether there are
+    rows of them or not. Of groups that are `settled`, what is not needed is left out."""
+    weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
+    for some in bundles(files, log_partition, only, weights, settled=settled) if only else ():
+        wanted = some or set()
+        rows = _group_rows(files, log_partition, some, settled)
+        yield wanted, GroupBundle(log_partition, commits.of_some(wanted), rows)
+
+
+def _group_rows(
+    files: SilverFiles, log_partition: int, only: Set[str] | None, settled: SettledGroups = NOTHING_SETTLED
+) -> Mapping[Table, pa.Table]:
+    return {
+        table: _rows_of_groups(files, table, row._fields, log_partition, only, settled)
+        for table, row in GROUP_ROWS.items()
+    }
+
+
+ROW_WEIGHT: Final = 16
+"""A row as Python's values takes as much memory as so many commits as columns."""
+GROUP_WEIGHTS: Final = {
+    GROUP_GENERATIONS: ROW_WEIGHT,
+    GROUP_MEMBERS: ROW_WEIGHT,
+    MEMBER_ASSIGNMENTS: ROW_WEIGHT,
+    GROUP_EVENTS: ROW_WEIGHT,
+    OFFSET_COMMITS: 1,
+}
+BUNDLE_WEIGHT_MAX: Final = 4_000_000
+"""Of the groups that are read at a time: about 250 MB."""
+
+
+def bundles(
+    files: SilverFiles,
+    log_partition: int,
+    only: Set[str] | None,
+    weights: Mapping[Table, int],
+    *,
+    from_log_offset: int = 0,
+    settled: SettledGroups = NOTHING_SETTLED,
+) -> Iterator[Set[str] | None]:
+    """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
+
+    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `settled`: which of
+    `only` some do not need all of their rows.
+    """
+    begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
+    if (
+        sum(
+            weight * files.row_count_max(table, log_partition, from_log_offset=begins[table])
+            for table, weight in weights.items()
+        )
+        <= BUNDLE_WEIGHT_MAX
+    ):
+        yield only
+        return
+    weight_of: Counter[str] = Counter()
+    for table, weight in weights.items():
+        begin = max(begins[table], events_from(table, only, settled))
+        if only is None:
+            counts = _row_counts(files, table, log_partition, begin)
+        else:
+            ended_after = all_ended_by(table, only, settled)
+            counts = files.needed_counts(
+                table, log_partition, only, settled, from_log_offset=begin, ended_after=ended_after
+            )
+        weight_of.update({group_id: weight * count for group_id, count in counts.items()})
+    bundle: set[str] = set()
+    filled = 0
+    for group_id in sorted(weight_of if only is None else only):
+        if bundle and filled + weight_of[group_id] > BUNDLE_WEIGHT_MAX:
+            yield bundle
+            bundle, filled = set(), 0
+        bundle.add(group_id)
+        filled += weight_of[group_id]
+    yield bundle
+
+
+def _row_counts(files: SilverFiles, table: Table, log_partition: int, from_log_offset: int) -> Counter[str]:
+    """The rows of each group, of all."""
+    counts: Counter[str] = Counter()
+    columns = ["group_id", LOG_OFFSET] if from_log_offset else ["group_id"]
+    for rows in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=from_log_offset):
+        group, group_ids = codes_of(rows["group_id"])
+        of_groups = np.bincount(group, minlength=len(group_ids)).tolist()
+        counts.update(dict(zip(group_ids, of_groups, strict=True)))
+    return counts
+
+
+def _rows_of_groups(
+    files: SilverFiles,
+    table: Table,
+    columns: Sequence[str],
+    log_partition: int,
+    only: Set[str] | None,
+    settled: SettledGroups,
+) -> pa.Table:
+    """Rows of a table that are needed, in no order; texts as they are stored."""
+    texts = text_columns(table, columns)
+    begin, ended_after = events_from(table, only, settled), all_ended_by(table, only, settled)
+    pieces = files.iterate(
+        table,
+        columns,
+        log_partition,
+        texts,
+        from_log_offset=begin,
+        ended_after=ended_after,
+        only=only,
+        settled=settled,
+    )
+    parts = list(pieces)
+    return together(parts) if parts else columns_read(table, columns, texts).empty_table()
+
+
+def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
+    """Of groups of which there are no other rows than of a beginning (see `inference.plain`)."""
+    generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
+    if not generations.num_rows:
+        return {}
+    group, group_ids = codes_of(generations["group_id"])
+    is_beginning = (
+        (numbers_of(generations["generation"]) == 0)
+        & (numbers_of(generations["member_count"]) == 0)
+        & (numbers_of(generations["to_log_offset"]) < 0)
+        & (indices_in(generations["group_type"], (UNKNOWN_TYPE,)) == 0)
+        & (np.bincount(group, minlength=len(group_ids))[group] == 1)
+    )
+    others = {group_id for table in (GROUP_MEMBERS, MEMBER_ASSIGNMENTS) for group_id in groups_in(rows[table])}
+    newest_ms: dict[str, int] = {}
+    created: dict[tuple[str, int], int] = {}
+    """By group and time: the last place in the log where it was created then."""
+    if events.num_rows:
+        of_event, with_events = codes_of(events["group_id"])
+        kind = indices_in(events["event_type"], BEGINNING_EVENTS)
+        others.update(with_events[code] for code in np.unique(of_event[kind < 0]).tolist())
+        log_offset, at_ms = numbers_of(events["log_offset"]), epoch_ms_column(events["at"])
+        order = np.lexsort((numbers_of(events["event_index"]), log_offset, of_event))
+        texts = [with_events[code] for code in of_event[order].tolist()]
+        times = at_ms[order].tolist()
+        newest_ms = dict(zip(texts, times, strict=True))
+        is_created = (kind[order] == BEGINNING_EVENTS.index("GROUP_CREATED")).tolist()
+        places = zip(zip(texts, times, strict=True), log_offset[order].tolist(), is_created, strict=True)
+        created = {at: place for at, place, is_one in places if is_one}
+    begun = np.flatnonzero(is_beginning)
+    columns = (
+        [group_ids[code] for code in group[begun].tolist()],
+        numbers_of(generations["from_log_offset"])[begun].tolist(),
+        epoch_ms_column(generations["valid_from"])[begun].tolist(),
+    )
+    return {
+        text: Beginning(min(created.get((text, ms), place), place), place, ms, newest_ms.get(text, -1))
+        for text, place, ms in zip(*columns, strict=True)
+        if text not in others
+    }
+
+
+def _by_group(
+    of_tables: Mapping[Table, pa.Table], table: Table, row_class: type[Row], left_out: Set[str]
+) -> dict[str, list[Row]]:
+    """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
+    columns, rows = row_class._fields, of_tables[table]
+    if left_out and rows.num_rows:
+        group, group_ids = codes_of(rows["group_id"])
+        is_left_out = np.array([group_id in left_out for group_id in group_ids], np.bool_)[group]
+        rows = rows.filter(pa.array(~is_left_out))
+    if not rows.num_rows:
+        return {}
+    place = "log_offset" if "log_offset" in columns else "from_log_offset"
+    key = [column.name for column in table.columns if column.is_key and column.name in columns]
+    names = dict.fromkeys(("group_id", place, *key))
+    group, group_ids = ordered_codes(rows["group_id"])
+    order = np.lexsort([sortable(rows[name]) for name in names][::-1])
+    bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1)).tolist()
+    found = list(rows_of(rows, row_class, order))
+    # filtered rows keep the texts of all
+    return {
+        group_id: found[begin:end]
+        for group_id, (begin, end) in zip(group_ids, pairwise(bounds), strict=True)
+        if end > begin
+    }

@@ -1,0 +1,97 @@
+"""Which rows of a group an audit needs: those that are open, and those that can still change a verdict."""
+
+from collections.abc import Mapping, Set
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.inference.settled import Settled
+from coordinator_core.log.chunk import I64, BoolArray
+from jobs.delta.arrow_columns import codes_of, numbers_of
+from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
+from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, LogPartitions
+from schemas.tables.declare import Table
+from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS
+
+TEXT_BYTES: Final = 100
+"""About as much memory does a text take with its number."""
+
+
+class SharedGroups:
+    """Of which groups the rows of a row group are, and the place in the log that tells whether each is needed."""
+
+    def __init__(self, table: Table, rows: pa.Table) -> None:
+        self._table = table
+        self._group, self._group_ids = codes_of(rows["group_id"])
+        self._numbers = {group_id: number for number, group_id in enumerate(self._group_ids)}
+        self._place = _places_of(table, rows)
+        self._log_partitions = LogPartitions(numbers_of(rows[LOG_PARTITION]))
+        self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(self._group_ids) * TEXT_BYTES
+
+    def needed_counts(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> dict[str, int]:
+        """How many rows of a log partition are needed of each of some groups."""
+        is_needed = self.needed(log_partition, group_ids, settled)
+        if not is_needed.any():
+            return {}
+        counts = np.bincount(self._group[self._log_partitions.rows_of(log_partition)][is_needed])
+        return {self._group_ids[number]: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
+
+    def needed(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> BoolArray:
+        """Which rows of a log partition are needed of some groups."""
+        own = self._log_partitions.rows_of(log_partition)
+        group, place = self._group[own], self._place[own]
+        if not len(group):
+            return np.zeros(0, np.bool_)
+        after = np.full(len(self._numbers), END_OF_LOG)
+        for group_id in group_ids & self._numbers.keys():
+            after[self._numbers[group_id]] = _needed_after(self._table, settled.get(group_id))
+        is_needed: BoolArray = place > after[group]
+        return is_needed
+
+
+class NeededFrom(NamedTuple):
+    """Places in the log which tell what of a group is needed, as those of `Settled` do."""
+
+    generation_at: int
+    """What ended there, or before, is not."""
+    events_from: int
+    """Events from here on are."""
+
+
+OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
+"""How a group stands now, and no more of it."""
+SettledGroups = Mapping[str, Settled | NeededFrom]
+"""By group id, what of it is needed; of others all is."""
+NOTHING_SETTLED: Final[SettledGroups] = {}
+
+
+def _needed_after(table: Table, settled: Settled | NeededFrom | None) -> int:
+    """Behind which place in the log the rows of a group are needed; -1: all are."""
+    if settled is None:
+        return -1
+    return settled.events_from - 1 if table is GROUP_EVENTS else settled.generation_at
+
+
+def _places_of(table: Table, rows: pa.Table) -> I64:
+    """Of each row the place in the log that tells whether it is needed; what is so still is behind all of it."""
+    places = numbers_of(rows[place_column(table)])
+    return np.where(places < 0, END_OF_LOG, places)
+
+
+def events_from(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+    """From which place in the log on events of some groups are needed; 0: all are, or it is another table."""
+    if table is not GROUP_EVENTS or only is None or not only <= settled.keys():
+        return 0
+    return min((settled[group_id].events_from for group_id in only), default=0)
+
+
+def all_ended_by(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+    """Of some groups no row is needed that ended until this place in the log; -1: all are, or it is another table."""
+    if table in (GROUP_EVENTS, OFFSET_COMMITS) or only is None or not only <= settled.keys():
+        return -1
+    return min((settled[group_id].generation_at for group_id in only), default=-1)
+
+
+def place_column(table: Table) -> str:
+    return LOG_OFFSET if table in (GROUP_EVENTS, OFFSET_COMMITS) else TO_LOG_OFFSET
