@@ -17,6 +17,7 @@ from jobs.cli.capture import capture
 from jobs.cli.describe import describe
 from jobs.cli.export_segments import export_segments
 from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
+from jobs.cli.history import groups, history
 from jobs.cli.maintain import maintain
 from jobs.cli.nightly import nightly
 from jobs.cli.outcome import DONE, FAILED
@@ -87,6 +88,8 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "simulate": simulate,
     "describe": describe,
     "owner": owner,
+    "groups": groups,
+    "history": history,
     "restore": restore,
     "verify": verify,
     "report": report,

@@ -15,6 +15,8 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "audit": "Why groups rebalanced, odd commits, what was given up.",
     "describe": "What Kafka's tools would have printed, at any time.",
     "owner": "Who owned a partition, at any time.",
+    "groups": "Which groups there are, and which need somebody.",
+    "history": "What happened to a group, a line an event.",
     "restore": "The committed offsets of a group as they were.",
     "whatif": "A group's history under other settings.",
     "report": "One HTML file that opens offline, with charts.",
@@ -87,6 +89,14 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("Which pod held orders-17 at 03:12?", "owner --topic orders --partition 17 --at 2026-11-20T03:12:00Z"),
         ("Last night, by this machine's clock?", "owner --topic orders --partition 17 --at 'yesterday 03:12'"),
         ("And who has it now?", "owner --topic orders --partition 17"),
+    ),
+    "groups": (
+        ("Which groups need somebody?", "groups --needs-attention"),
+        ("Since yesterday, those of one team:", "groups --match orders --from yesterday"),
+    ),
+    "history": (
+        ("What happened to a group last night?", "history --group orders --from 'yesterday 22:00' --to 'today 06:00'"),
+        ("For another program:", "history --group orders --format json"),
     ),
     "restore": (
         ("A dry run: what would change?", "restore --group orders --at 2026-11-20T02:00:00Z"),

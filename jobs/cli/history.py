@@ -1,0 +1,86 @@
+"""The jobs history and groups: their options, and how they are run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import optional_moment, reading_settings, span_of
+from jobs.cli.options import (
+    ClusterOption,
+    DebugOption,
+    FormatOption,
+    FromOption,
+    TimezoneOption,
+    ToOption,
+    WarehouseOption,
+)
+from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli_enums import Format
+
+
+def history(
+    group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group id.")],
+    from_time: FromOption = None,
+    to_time: ToOption = None,
+    timezone: TimezoneOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """What happened to a group: rebalances and why, odd commits, redeliveries, records given up; a line each."""
+
+    def job() -> int:
+        from jobs.queries.group_history import run_history  # noqa: PLC0415
+
+        settings = reading_settings(warehouse, cluster_id)
+        from_ms, to_ms = span_of(from_time, to_time, timezone)
+        tables = open_tables("history", settings)
+        run_history(
+            tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
+        )
+        for remark in remarks_in_log(tables, settings, None, [group]):
+            say(remark)
+        return DONE
+
+    run_job(job, debug)
+
+
+def groups(
+    match: Annotated[
+        str | None, typer.Option("--match", metavar="TEXT", help="Only groups with this in their id.")
+    ] = None,
+    needs_attention: Annotated[
+        bool, typer.Option("--needs-attention", help="Only groups whose verdict is not OK.")
+    ] = False,
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Count from then on. [default: the last day of the log]"),
+    ] = None,
+    timezone: TimezoneOption = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """Which groups there are, and which need somebody: a verdict and why, for the last day of the log."""
+
+    def job() -> int:
+        from jobs.queries.group_history import run_groups  # noqa: PLC0415
+
+        settings = reading_settings(warehouse, cluster_id)
+        from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
+        run_groups(
+            tables,
+            settings.cluster_id,
+            from_ms=from_ms,
+            match=match,
+            needs_attention=needs_attention,
+            output_format=output_format,
+        )
+        for remark in remarks_in_log(tables, settings, None):
+            say(remark)
+        return DONE
+
+    run_job(job, debug)

@@ -1,0 +1,106 @@
+"""What happened to a group, and which groups need somebody: of a recording of a real broker."""
+
+from io import StringIO
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from jobs.errors import ArgumentError
+from jobs.queries.group_history import LINE_CHARACTERS_MAX, OK, WARN, events_of, group_lines, run_groups, run_history
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.conftest import RECORDINGS
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """One night."""
+    ledger = Ledger(tmp_path_factory.mktemp("history") / "warehouse")
+    ledger.night(RECORDINGS / "full-a" / "logs")
+    return ledger
+
+
+def count(ledger: Ledger, table: str, group_id: str) -> int:
+    """Rows of a group."""
+    return int(ledger.table(table).filter(pc.field("group_id") == group_id).num_rows)
+
+
+def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
+    """Rebalances and odd commits one by one; records to which the same happened at once together."""
+    events = events_of(ledger.warehouse, CLUSTER_ID, "s05-limit", from_ms=None, to_ms=None)
+    assert [event.at_ms for event in events] == sorted(event.at_ms for event in events)
+    kinds = [event.event for event in events]
+    assert kinds.count("rebalance") == count(ledger, "gold.rebalances", "s05-limit") == 3
+    told = sum(int(e.text.split()[1]) if " records " in e.text else 1 for e in events if e.event == "given up")
+    assert told == count(ledger, "gold.archived_records", "s05-limit") == 16
+    commits = events_of(ledger.warehouse, CLUSTER_ID, "c08-simple", from_ms=None, to_ms=None)
+    assert sum(event.event == "commit REWIND" for event in commits) == 11
+
+
+def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
+    """At most 120 characters; a text that was cut ends in dots, and JSON has it whole."""
+
+    def printed(output_format: str) -> list[str]:
+        out = StringIO()
+        run_history(
+            ledger.warehouse,
+            CLUSTER_ID,
+            group_id="c01-range",
+            from_ms=None,
+            to_ms=None,
+            output_format=output_format,
+            out=out,
+        )
+        return out.getvalue().splitlines()
+
+    lines = printed("table")
+    assert max(map(len, lines)) == LINE_CHARACTERS_MAX and any(line.endswith("...") for line in lines)
+    assert len(printed("json")) == len(lines) and not any("..." in line for line in printed("json"))
+
+
+def test_a_span_is_half_open(ledger: Ledger) -> None:
+    """From is inclusive, to exclusive; a group that is not there is an error."""
+    events = events_of(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=None, to_ms=None)
+    first, last = events[2].at_ms, events[5].at_ms
+    assert events_of(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=first, to_ms=last) == events[2:5]
+    with pytest.raises(ArgumentError, match="no group 'nope'"):
+        events_of(ledger.warehouse, CLUSTER_ID, "nope", from_ms=None, to_ms=None)
+
+
+def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
+    """Each with its reason; transaction markers are no records that were given up."""
+    lines = group_lines(ledger.warehouse, CLUSTER_ID)
+    verdicts = [line.verdict for line in lines]
+    assert verdicts == sorted(verdicts, reverse=True) and {OK, WARN} == set(verdicts)
+    by_group = {line.group_id: line for line in lines}
+    assert by_group["k10-empty-switch"].why == "6 in storms"
+    assert by_group["c08-simple"].why == "11 rewinds"
+    markers = ledger.table("gold.archived_records").filter(pc.field("likely_cause") == "TRANSACTION_MARKER")
+    assert markers.num_rows and by_group["s10-readcommitted"].given_up_count == 20
+    assert all(bool(line.why) == (line.verdict != OK) for line in lines)
+    out = StringIO()
+    run_groups(
+        ledger.warehouse,
+        CLUSTER_ID,
+        from_ms=None,
+        match="S05",
+        needs_attention=True,
+        output_format="csv",
+        out=out,
+    )
+    header, row = out.getvalue().splitlines()
+    assert header.startswith("group,type,state,") and row.startswith("s05-limit,SHARE,Empty,0,")
+
+
+def test_counts_begin_where_they_are_asked_to(ledger: Ledger) -> None:
+    """After the last rebalance there is none."""
+    last_ms = max(
+        event.at_ms for event in events_of(ledger.warehouse, CLUSTER_ID, "k03-static", from_ms=None, to_ms=None)
+    )
+    (line,) = group_lines(ledger.warehouse, CLUSTER_ID, from_ms=last_ms + 1, match="k03-static")
+    assert (line.rebalance_count, line.verdict) == (0, OK)
+
+
+def test_an_empty_warehouse_has_no_groups(tmp_path: Path) -> None:
+    """And no error."""
+    assert group_lines(Ledger(tmp_path / "warehouse").warehouse, CLUSTER_ID) == []
