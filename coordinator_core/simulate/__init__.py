@@ -11,6 +11,8 @@ else moves time, and ties go by the order of scheduling, so a run is a function 
 * `cluster.Cluster` is the brokers: it routes a request to the broker which leads the coordinator's partition, drives
   the coordinators' timers and tasks, and moves leaders when a broker goes. Coordinators and their logs of real record
   batches are those of `coordinator_core.runtime`.
+* `other_logs` writes `__cluster_metadata` (topics, partitions, configs of topics and groups) and `__transaction_state`:
+  whoever replays the logs judges by the scenario's own settings.
 * `topics.Topics` is the data: the end offset of a partition is a function of time, since nobody looks at payloads.
   Poison records, retention and transactions are known by offset.
 * `clients/` has the clients, one file a kind, pure state machines: see `clients/__init__.py` for their contract.
@@ -64,7 +66,7 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   `end_share.jsonl`: the share coordinators: group, topic_id, partition, state_epoch, start_offset, state_batches.
 
 What is simplified: payloads do not exist; consumers read at a steady rate, so `owners` has ranges and no single polls;
-the transaction coordinator has no log; controllers elect after a fixed time; clients look coordinators up in one round
-trip. Two session timers which end in the same millisecond in one group may be told in another order where heartbeats
-are left out.
+`__cluster_metadata` and `__transaction_state` are on one broker that never fails, and say nothing of leaders that
+change; controllers elect after a fixed time; clients look coordinators up in one round trip. Two session timers which
+end in the same millisecond in one group may be told in another order where heartbeats are left out.
 """

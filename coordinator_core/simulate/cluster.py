@@ -29,12 +29,14 @@ from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.draw import java_uuid
 from coordinator_core.simulate.internal_topic import InternalTopic
 from coordinator_core.simulate.observe import ObservedMachine, ObservedMachines
+from coordinator_core.simulate.other_logs import MetadataLog, TransactionLogs
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import ClusterSpec
 from coordinator_core.simulate.topics import Topics
-from coordinator_core.simulate.transactions import Transactions
+from coordinator_core.simulate.transactions import Transaction, Transactions
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.transaction_state import TransactionStatus
 
 DETECTION_MS: Final = 2000
 """From a broker's death to the election of other leaders."""
@@ -134,7 +136,14 @@ class Cluster:
             listener=ShareListener(self),
             make_runtime=self._share_runtime,
         )
-        self.transactions = Transactions(loop, self._write_marker, transaction_version=spec.transaction_version)
+        self.metadata = MetadataLog(spec, loop)
+        self.transaction_logs = TransactionLogs(spec, loop)
+        self.transactions = Transactions(
+            loop,
+            self._write_marker,
+            transaction_version=spec.transaction_version,
+            on_change=self._write_transaction,
+        )
         self.groups.start()
         self.shares.start()
 
@@ -281,6 +290,18 @@ class Cluster:
         self._request_id += 1
         self._asked[self._request_id] = (leader, answered, again)
         self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, self._request_id))
+
+    def _write_transaction(self, transaction: Transaction, status: TransactionStatus) -> None:
+        """A transactional id is in another state: the transaction coordinator writes it into its log."""
+        group_id = transaction.group_id
+        self.transaction_logs.write(
+            transaction.transactional_id,
+            status,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            () if group_id is None else ((OFFSETS_TOPIC, self.partition_of(group_id)),),
+            transaction.started_ms,
+        )
 
     # --- sessions, for `beats` ---
 

@@ -142,7 +142,10 @@ class Faults:
     def _add_partitions(self, spec: FaultSpec) -> None:
         assert spec.topic is not None and spec.partitions is not None
         fault = self._tell(spec, topic=spec.topic, partitions=spec.partitions)
+        before = self._stage.topics.partition_count(spec.topic, self._loop.now_ms)
         self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
+        topic_id = self._stage.topics.topic_id(spec.topic)
+        self._stage.cluster.metadata.add_partitions(spec.topic, topic_id, range(before, spec.partitions))
         self._stage.cluster.update_metadata([spec.topic])
         for group in self._stage.scenario.groups:
             if spec.topic in group.topics:

@@ -339,10 +339,11 @@ class ShareLeaders:
         served.deadline_ms = None
         while (expired := expire_lock(served.partition, self._loop.now_ms)) is not None:
             lock, write = expired
-            if write is not None:
+            for batch in () if write is None else write.state_batches:
+                # Not the whole range of the lock: of the rest the member has said what became of it.
                 facts = {
-                    "first_offset": lock.first_offset,
-                    "last_offset": lock.last_offset,
+                    "first_offset": batch.first_offset,
+                    "last_offset": batch.last_offset,
                     "member_id": lock.member_id,
                 }
                 self._tell("lock_timeouts", served, None, facts)

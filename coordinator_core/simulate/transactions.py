@@ -1,6 +1,6 @@
 """The transaction coordinator, as far as offsets go: producer ids, epochs, time-outs, and markers in the groups' logs.
 
-Its own log is not simulated. With transaction version 2 a marker carries the epoch after the one of its records, and
+`on_change` writes its log. With transaction version 2 a marker carries the epoch after the one of its records, and
 the producer goes on with that; a transaction that is fenced or timed out is aborted under a new epoch in any version.
 """
 
@@ -13,24 +13,29 @@ from coordinator_core.coordinator.records import Producer
 from coordinator_core.offsets.messages import TxnOffsetCommitRequest
 from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.other_logs import TRANSACTION_TIMEOUT_MS
+from schemas.transaction_state import TransactionStatus
 
-TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""transaction.timeout.ms of the producers."""
 FIRST_PRODUCER_ID: Final = 1000
 
 Respond = Callable[[ProducerResponse], None]
 WriteMarker = Callable[[str, Producer, bool, Callable[[], None]], None]
 """(group, producer, is it a commit, what to do once the marker is committed)."""
+OnChange = Callable[["Transaction", TransactionStatus], None]
+"""Called with every new state of a transactional id."""
 
 
 @dataclass(slots=True)
 class Transaction:
     """What is known of a transactional id."""
 
+    transactional_id: str
     producer_id: int
     producer_epoch: int = 0
     group_id: str | None = None
     """The group whose offsets the open transaction commits; None while none is open."""
+    started_ms: int = -1
+    """When the open transaction, or the last one, began."""
     token: int = 0
     """Goes up with every end: an older time-out is void."""
     waiting: list[Callable[[], None]] = field(default_factory=list)
@@ -41,8 +46,16 @@ class Transaction:
 class Transactions:
     """All transactional ids of the cluster."""
 
-    def __init__(self, loop: EventLoop, write_marker: WriteMarker, *, transaction_version: int) -> None:
+    def __init__(
+        self,
+        loop: EventLoop,
+        write_marker: WriteMarker,
+        *,
+        transaction_version: int,
+        on_change: OnChange = lambda transaction, status: None,
+    ) -> None:
         self._loop = loop
+        self._on_change = on_change
         self._write_marker = write_marker
         self._bumps = transaction_version >= 2
         self._by_id: dict[str, Transaction] = {}
@@ -51,13 +64,15 @@ class Transactions:
         """InitProducerId: whoever had the id before is fenced, and what he had begun is aborted."""
         transaction = self._by_id.get(request.transactional_id)
         if transaction is None:
-            transaction = Transaction(FIRST_PRODUCER_ID + len(self._by_id))
+            transaction = Transaction(request.transactional_id, FIRST_PRODUCER_ID + len(self._by_id))
             self._by_id[request.transactional_id] = transaction
+            self._on_change(transaction, TransactionStatus.EMPTY)
             respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch))
             return
 
         def fenced() -> None:
             transaction.producer_epoch += 1
+            self._on_change(transaction, TransactionStatus.EMPTY)
             respond(ProducerResponse(transaction.producer_id, transaction.producer_epoch))
 
         if transaction.is_ending:
@@ -74,6 +89,8 @@ class Transactions:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if transaction.group_id is None:
             transaction.group_id = request.group_id
+            transaction.started_ms = self._loop.now_ms
+            self._on_change(transaction, TransactionStatus.ONGOING)
             self._loop.after(TRANSACTION_TIMEOUT_MS, self._time_out, transaction, transaction.token)
         return None
 
@@ -92,16 +109,21 @@ class Transactions:
         )
 
     def _end(self, transaction: Transaction, *, is_commit: bool, bumps: bool, on_done: Callable[[], None]) -> None:
-        group_id, transaction.group_id = transaction.group_id, None
+        group_id = transaction.group_id
         transaction.token += 1
         transaction.producer_epoch += bumps
         if group_id is None:
             on_done()
             return
         transaction.is_ending = True
+        status = TransactionStatus.PREPARE_COMMIT if is_commit else TransactionStatus.PREPARE_ABORT
+        self._on_change(transaction, status)
+        transaction.group_id = None
 
         def marked() -> None:
             transaction.is_ending = False
+            status = TransactionStatus.COMPLETE_COMMIT if is_commit else TransactionStatus.COMPLETE_ABORT
+            self._on_change(transaction, status)
             on_done()
             waiting, transaction.waiting = transaction.waiting, []
             for go_on in waiting:

@@ -17,11 +17,15 @@ from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.draw import kafka_uuid, stream
 from coordinator_core.simulate.faults import Faults
+from coordinator_core.simulate.other_logs import METADATA_TOPIC_ID
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import GroupSpec, Scenario
 from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 
 HOST_BLOCK = 250
 """Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
@@ -89,6 +93,7 @@ class World:
     def run(self) -> Summary:
         """Run to the end of the scenario, and write the truth."""
         start_ms, end_ms = self.scenario.start_ms, self.scenario.end_ms
+        self._write_metadata()
         self._tell_topics(start_ms)
         for spec in self.scenario.groups:
             for group_id in spec.group_ids():
@@ -115,12 +120,39 @@ class World:
         )
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
-        """The logs of the internal topics, each with its topic's id."""
-        for internal in (self.cluster.groups, self.cluster.shares):
-            topic_id = kafka_uuid(stream(self.seed, "topic", internal.topic))
-            if internal is self.cluster.groups or any(log.end_offset for log in internal.logs):
-                for log in internal.logs:
-                    yield log, topic_id
+        """The logs of the internal topics which the cluster has, each with its topic's id."""
+        yield self.cluster.metadata.log, METADATA_TOPIC_ID
+        for topic, logs in self._internal_topics():
+            topic_id = self._internal_topic_id(topic)
+            for log in logs:
+                yield log, topic_id
+
+    def _internal_topics(self) -> Iterator[tuple[str, list[PartitionLog]]]:
+        """Those which somebody has asked for: brokers make internal topics at their first use."""
+        protocols = {spec.protocol for spec in self.scenario.groups}
+        yield OFFSETS_TOPIC, self.cluster.groups.logs
+        if "share" in protocols:
+            yield SHARE_TOPIC, self.cluster.shares.logs
+        if self._has_transactions:
+            yield TRANSACTIONS_TOPIC, self.cluster.transaction_logs.logs
+
+    @property
+    def _has_transactions(self) -> bool:
+        return any(spec.commits == "transactional" for spec in self.scenario.groups)
+
+    def _internal_topic_id(self, topic: str) -> str:
+        return kafka_uuid(stream(self.seed, "topic", topic))
+
+    def _write_metadata(self) -> None:
+        """What the controller has written before the scenario starts."""
+        controller = self.cluster.metadata
+        controller.set_up(self.scenario.groups)
+        for topic, logs in self._internal_topics():
+            configs = [("cleanup.policy", "compact"), ("segment.bytes", str(self.scenario.cluster.segment_bytes))]
+            controller.make_topic(topic, self._internal_topic_id(topic), len(logs), configs)
+        for spec in self.scenario.topics:
+            retention = [] if spec.retention_ms is None else [("retention.ms", str(spec.retention_ms))]
+            controller.make_topic(spec.name, self.topics.topic_id(spec.name), spec.partitions, retention)
 
     # --- clients ---
 

@@ -81,8 +81,9 @@ class Simulated:
 
     @property
     def log_ends(self) -> dict[str, int]:
-        """End offset (exclusive) by `<topic>-<partition>`."""
-        return {f"{line['topic']}-{line['partition']}": line["end_offset"] for line in self.truth("log_ends")}
+        """End offset (exclusive) of the coordinators' logs, by `<topic>-<partition>`."""
+        lines = (line for line in self.truth("log_ends") if line["topic"] in DECODERS)
+        return {f"{line['topic']}-{line['partition']}": line["end_offset"] for line in lines}
 
     def segments(self, topic: str) -> list[Path]:
         """The segments of a topic, in order."""
@@ -90,14 +91,15 @@ class Simulated:
 
     def indexes(self) -> list[Path]:
         """The index files of all segments."""
-        return sorted([*self.logs.glob("*/*.index"), *self.logs.glob("*/*.timeindex")])
+        patterns = [f"{topic}-*/*.{kind}" for topic in DECODERS for kind in ("index", "timeindex")]
+        return sorted(path for pattern in patterns for path in self.logs.glob(pattern))
 
     def topics(self) -> list[BrokerTopic]:
         """Internal and data topics as they were at the end."""
         folders: dict[str, dict[int, Path]] = defaultdict(dict)
         for folder in self.logs.iterdir():
-            if folder.is_dir():
-                topic, _, partition = folder.name.rpartition("-")
+            topic, _, partition = folder.name.rpartition("-")
+            if topic in DECODERS:
                 folders[topic][int(partition)] = folder
         internal = [
             BrokerTopic(topic, _topic_id(by_partition[0]), _leader_epochs(by_partition), INTERNAL_CONFIGS)

@@ -69,6 +69,8 @@ class Replayed:
         scenario = root / "whatif.toml"
         scenario.write_text(SCENARIO.format(limit=5), encoding="utf-8")
         simulate(str(scenario), str(root / "out"))
+        # As where nobody captures the metadata log: settings are assumed.
+        shutil.rmtree(root / "out" / "logs" / "__cluster_metadata-0")
         self.settings: Settings = load_settings(
             {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
             environment={},

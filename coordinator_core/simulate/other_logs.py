@@ -1,0 +1,164 @@
+"""The two other internal logs of a cluster: `__cluster_metadata` and `__transaction_state`.
+
+The controller's log has what topics are called, how many partitions they have, and how topics and groups are
+configured: who replays the coordinators' logs judges by it. What a scenario says of all brokers (`[cluster]`) is a
+config of each group here: brokers have theirs in files, which are in no log.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from coordinator_core import codec
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.lookup import transactional_id_partition
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.scenario import ClusterSpec, GroupSpec
+from schemas import cluster_metadata as metadata
+from schemas import transaction_state as transactions
+from schemas.wire import Message
+
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""Uuid.METADATA_TOPIC_ID: the same in every cluster."""
+CONTROLLER_ID: Final = 1
+AGE_MS: Final = 60_000
+"""The cluster was set up so long before the scenario starts."""
+BATCH_RECORDS_MAX: Final = 500
+REPLICAS_MAX: Final = 3
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""transaction.timeout.ms of the producers."""
+
+
+class MetadataLog:
+    """`__cluster_metadata`-0, as the controller writes it."""
+
+    def __init__(self, spec: ClusterSpec, loop: EventLoop) -> None:
+        self.log = PartitionLog(metadata.TOPIC, 0, (CONTROLLER_ID,))
+        self._spec = spec
+        self._loop = loop
+
+    def set_up(self, groups: Sequence[GroupSpec]) -> None:
+        """What the cluster was configured to before anybody came: features, and the configs of groups."""
+        at_ms = self._loop.now_ms - AGE_MS
+        levels = {"group.version": 1, "share.version": 1, "transaction.version": self._spec.transaction_version}
+        features = [
+            _record(metadata.FEATURE_LEVEL_RECORD, name=name, feature_level=level) for name, level in levels.items()
+        ]
+        self._append(features, at_ms)
+        configs = (
+            _config(metadata.ConfigResourceType.GROUP, group_id, name, value)
+            for group in groups
+            for group_id in group.group_ids()
+            for name, value in self._group_configs(group)
+        )
+        self._append(configs, at_ms)
+
+    def make_topic(
+        self, name: str, topic_id: str, partition_count: int, configs: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """A topic that was there before the scenario starts."""
+        at_ms = self._loop.now_ms - AGE_MS
+        records = [_record(metadata.TOPIC_RECORD, name=name, topic_id=topic_id)]
+        records += [_config(metadata.ConfigResourceType.TOPIC, name, key, value) for key, value in configs]
+        records += self._partitions(name, topic_id, range(partition_count))
+        self._append(records, at_ms)
+
+    def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
+        """A topic gets more partitions now."""
+        self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)
+
+    def _partitions(self, name: str, topic_id: str, numbers: range) -> list[bytes]:
+        brokers = self._spec.brokers
+        records = []
+        for number in numbers:
+            first = number if name.startswith("__") else sum(name.encode()) + number
+            replicas = tuple((first + index) % brokers + 1 for index in range(min(REPLICAS_MAX, brokers)))
+            records.append(
+                _record(
+                    metadata.PARTITION_RECORD,
+                    partition_id=number,
+                    topic_id=topic_id,
+                    replicas=replicas,
+                    isr=replicas,
+                    leader=replicas[0],
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+            )
+        return records
+
+    def _group_configs(self, group: GroupSpec) -> Iterable[tuple[str, str]]:
+        spec, settings = self._spec, self._spec.settings
+        if group.protocol == "share":
+            yield "share.session.timeout.ms", str(settings.group_share_session_timeout_ms)
+            yield "share.heartbeat.interval.ms", str(settings.group_share_heartbeat_interval_ms)
+            yield "share.record.lock.duration.ms", str(spec.share_record_lock_duration_ms)
+            yield "share.delivery.count.limit", str(spec.share_delivery_count_limit)
+            yield "share.auto.offset.reset", group.offset_reset
+        elif group.protocol == "consumer":
+            yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)
+            yield "consumer.heartbeat.interval.ms", str(settings.group_consumer_heartbeat_interval_ms)
+
+    def _append(self, values: Iterable[bytes], at_ms: int) -> None:
+        every = list(values)
+        for first in range(0, len(every), BATCH_RECORDS_MAX):
+            part = every[first : first + BATCH_RECORDS_MAX]
+            base_offset = self.log.end_offset
+            records = [Record(base_offset + index, at_ms, None, value) for index, value in enumerate(part)]
+            self.log.append(CONTROLLER_ID, build_batch(records))
+
+
+class TransactionLogs:
+    """`__transaction_state`: what the transaction coordinators write of each transactional id."""
+
+    def __init__(self, spec: ClusterSpec, loop: EventLoop) -> None:
+        numbers = range(spec.transaction_state_partitions)
+        self.logs = [PartitionLog(transactions.TOPIC, number, (CONTROLLER_ID,)) for number in numbers]
+        self._version = spec.transaction_version
+        self._loop = loop
+
+    def write(
+        self,
+        transactional_id: str,
+        status: transactions.TransactionStatus,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]] = (),
+        started_ms: int = -1,
+    ) -> None:
+        """The state of a transactional id from now on."""
+        now_ms = self._loop.now_ms
+        key = codec.make(transactions.TRANSACTION_LOG_KEY, transactional_id=transactional_id)
+        of_topics = [
+            codec.make(transactions.PARTITIONS_SCHEMA, topic=topic, partition_ids=(number,))
+            for topic, number in partitions
+        ]
+        value = codec.make(
+            transactions.TRANSACTION_LOG_VALUE,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            transaction_status=int(status),
+            transaction_partitions=tuple(of_topics) or None,
+            transaction_last_update_timestamp_ms=now_ms,
+            transaction_start_timestamp_ms=started_ms,
+            client_transaction_version=self._version,
+        )
+        log = self.logs[transactional_id_partition(transactional_id, len(self.logs))]
+        record = Record(
+            log.end_offset,
+            now_ms,
+            codec.encode_key(transactions.TOPIC, transactions.TRANSACTION_LOG, key),
+            codec.encode_value(transactions.TOPIC, transactions.TRANSACTION_LOG, 1, value),
+        )
+        log.append(CONTROLLER_ID, build_batch([record]))
+
+
+def _record(message: Message, **values: Any) -> bytes:
+    return codec.encode_metadata(message, codec.make(message, **values), 0)
+
+
+def _config(resource_type: metadata.ConfigResourceType, resource: str, name: str, value: str) -> bytes:
+    return _record(
+        metadata.CONFIG_RECORD, resource_type=int(resource_type), resource_name=resource, name=name, value=value
+    )
