@@ -13,65 +13,43 @@ after any crash. Damaged batches have files of their own: what their headers cla
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import (
-    BEFORE_FIRST,
-    BETWEEN,
-    CoverageKind,
-    CoverageRange,
-    complete_coverage,
-    intersect,
-    merge_coverage,
-    subtract,
-    union,
-)
-from coordinator_core.errors import TruncatedBatch
-from coordinator_core.log.copies import Lineage
 from coordinator_core.log.scan import TORN_TAIL
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.copies import Copies, capture_application, write_rewrites
+from jobs.bronze.copies import Copies, write_rewrites
 from jobs.bronze.coverage import LogPartition
+from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions
-from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture
-from jobs.bronze.retention import dropped_ranges
+from jobs.bronze.plan import TASK_BYTES_MIN, Sources, plan
+from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
+from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, CaptureConflict, application
 from jobs.bronze.tasks import run_task
-from jobs.bronze.work import OFFSET_BYTES, SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
-from jobs.bronze.writer import DAMAGED, CaptureRun, OffsetRange
-from jobs.delta.arrow_schemas import arrow_schema
+from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
+from jobs.bronze.writer import CaptureRun
 from jobs.delta.filesystems import delete_folder
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
-from jobs.errors import SourceError, WarehouseError
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import SourceError
 from jobs.settings import Settings, require_source
-from jobs.sources.segments import PartitionLog, Segment, find_partitions
-from jobs.spark.tasks import TASKS_PER_CORE, run_tasks, tapered
-from schemas.tables import TABLES
-from schemas.tables.declare import Table
+from jobs.sources.segments import find_partitions
+from jobs.spark.tasks import run_tasks, tapered
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
-    from jobs.sources.dumps.source import DumpLog, Unpacked
-
-RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
-COVERAGE: Final = TABLES["bronze.coverage"]
-QUARANTINE: Final = TABLES["bronze.quarantine"]
+    from jobs.sources.dumps.source import Unpacked
 
 TRUNCATED_BATCH: Final = "TRUNCATED_BATCH"
 """Also of a segment that Kafka is writing: its torn tail is no fault."""
-TASK_BYTES_MIN: Final = 64 << 20
-"""As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,106 +86,6 @@ class CaptureSummary:
     def is_clean(self) -> bool:
         """Nothing that captures put into quarantine is open, and nothing of the log is missing."""
         return self.quarantined_count == 0 and self.gap_count == 0
-
-
-class CaptureConflict(WarehouseError):
-    """Another capture of the cluster committed meanwhile. Nothing was doubled and nothing is lost: try again."""
-
-    def __init__(self) -> None:
-        super().__init__("another capture of this cluster ran at the same time: run this one again")
-
-
-@dataclass(frozen=True, slots=True)
-class Bronze:
-    """What bronze has of a cluster, and which captures of it there were: whoever commits after others is refused."""
-
-    cluster_id: str
-    known: Mapping[LogPartition, tuple[OffsetRange, ...]]
-    """Offsets which the files of bronze.record_batches span; ascending, disjoint."""
-    damaged: Mapping[LogPartition, frozenset[int]]
-    """Base offsets of damaged batches."""
-    coverage: Mapping[LogPartition, Sequence[CoverageRange]]
-    versions: Mapping[str, int]
-    """Of the last commit by a capture of this cluster, by full name of the table."""
-    ends: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
-    """First and last offset of the batch at the end of each of those ranges, as they were when this was loaded;
-    ascending. There is none where retention took the batch."""
-    files: Mapping[LogPartition, tuple[TableFile, ...]] = field(default_factory=dict)
-    """Files of bronze.record_batches, as they were when this was loaded."""
-    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
-    """Offsets which retention took out of them."""
-    copies: Copies = field(default_factory=Copies)
-
-    @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As it is now; tables which are not there are made."""
-        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
-        dropped = dropped_ranges(warehouse, cluster_id)
-        files = captured_files(warehouse, cluster_id)
-        known, ends, damaged = _known_offsets(files, dropped)
-        coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
-        copies = Copies.load(warehouse, cluster_id)
-        return cls(cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
-
-    def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
-        """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
-
-        Coverage and files may disagree (a capture crashed, a table was put back to an older version): both must say so.
-        """
-        captured: list[OffsetRange] = []
-        compacted: list[OffsetRange] = []
-        for r in self.coverage.get(partition, ()):
-            if r.kind in SETTLED:
-                (captured if r.kind is CoverageKind.CAPTURED else compacted).append((r.from_offset, r.to_offset))
-        return tuple(union([*intersect(captured, self.known.get(partition, ())), *compacted]))
-
-    def looked_at(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
-        """Offsets of which more is known than that no capture has come by: settled, damaged, or gone from the log."""
-        seen = [
-            (r.from_offset, r.to_offset)
-            for r in self.coverage.get(partition, ())
-            if r.kind is CoverageKind.CORRUPT
-            or (r.kind is CoverageKind.MISSING and r.reason not in (BEFORE_FIRST, BETWEEN))
-        ]
-        return tuple(union([*self.settled(partition), *seen]))
-
-    def after(
-        self,
-        done: Sequence[TaskDone],
-        coverage: Mapping[LogPartition, Sequence[CoverageRange]],
-        versions: Mapping[str, int],
-    ) -> Self:
-        """As it is when what tasks wrote is committed, without reading it again."""
-        known, damaged = dict(self.known), dict(self.damaged)
-        for result in done:
-            for partition, ranges in result.known.items():
-                if ranges:
-                    known[partition] = tuple(union([*known.get(partition, ()), *ranges]))
-            for partition, offsets in result.damaged.items():
-                if offsets:
-                    damaged[partition] = damaged.get(partition, frozenset()) | offsets
-        return replace(self, known=known, damaged=damaged, coverage=coverage, versions=versions)
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The log partitions of all sources, as they are now."""
-
-    segments: Sequence[PartitionLog] = ()
-    live: "Sequence[BrokerLog]" = ()
-    pieces_from: Mapping[LogPartition, int] = field(default_factory=dict)
-    """Where to read those live logs from of which only a piece is there, up to their `next_offset`."""
-    dumps: "Unpacked | None" = None
-
-    @property
-    def all_dumps(self) -> "Sequence[DumpLog]":
-        """Log partitions of dumps."""
-        return self.dumps.logs if self.dumps is not None else ()
-
-
-def application(cluster_id: str) -> str:
-    """The application id of the commits of captures."""
-    return capture_application(cluster_id)
 
 
 def capture(
@@ -346,11 +224,11 @@ def capture_logs(
     # segment is read again until coverage speaks of it.
     versions = dict(bronze.versions)
     copies = _copies_after(bronze, done)
-    quarantine = _Quarantine.load(warehouse, bronze, done)
-    merged = _merged_coverage(
+    quarantine = QuarantineMerge.load(warehouse, bronze, done)
+    merged = merged_coverage(
         bronze, done, copies.lineages, epoch_ms(run.captured_at), quarantine.put_right(bronze.coverage)
     )
-    is_written, still_open = _write_quarantine(warehouse, bronze, done, quarantine, merged, run)
+    is_written, still_open = write_quarantine(warehouse, bronze, done, quarantine, merged, run)
     versions[QUARANTINE.full_name] += is_written
     copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
     copies.write_dumped(warehouse, bronze.cluster_id, app_id, bronze.copies)
@@ -367,7 +245,7 @@ def capture_logs(
             raise CaptureConflict
         bronze_version = committed.version
         versions[RECORD_BATCHES.full_name] = version
-    versions[COVERAGE.full_name] += _write_coverage(warehouse, bronze, merged)
+    versions[COVERAGE.full_name] += write_coverage(warehouse, bronze, merged)
     copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
     holes = tuple(coverage_rows.holes(merged))
     # of all that is open, whether its file was read in this run or not
@@ -448,365 +326,6 @@ def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sourc
                 f"{numbered[topic]} has records of {topic} without offsets, which cannot be put among those of "
                 f"{source or 'another source'}: capture it with a --cluster-id of its own"
             )
-
-
-def plan(
-    sources: Sources, bronze: Bronze, task_bytes_max: int, core_count: int = 1, *, may_cut: bool = True
-) -> list[LogWork]:
-    """The work of a capture: one item a log partition; large ones which only one source has, cut, unless they are to be
-    compared with bronze first.
-
-    Segments are cut between files, and finer where one log partition has most of them, so that no core waits for
-    another; a live log at any offset: a batch belongs where its last offset lies.
-    """
-    segments: dict[LogPartition, list[PartitionLog]] = {}
-    for log in sources.segments:
-        segments.setdefault((log.topic, log.partition), []).append(log)
-    live = {(log.topic, log.partition): log for log in sources.live}
-    dumps: dict[LogPartition, list[DumpLog]] = {}
-    for dump in sources.all_dumps:
-        dumps.setdefault((dump.topic, dump.partition), []).append(dump)
-    items = []
-    for partition in sorted({*segments, *live, *dumps}):
-        item = LogWork(
-            *partition,
-            segments=tuple(segments.get(partition, ())),
-            live=live.get(partition),
-            from_offset=sources.pieces_from.get(partition, 0),
-            is_piece=partition in sources.pieces_from,
-            # rows tell least, so they come last
-            dumps=tuple(sorted(dumps.get(partition, ()), key=lambda dump: dump.is_rows)),
-            known=tuple(bronze.known.get(partition, ())),
-            settled=bronze.settled(partition),
-            damaged=bronze.damaged.get(partition, frozenset()),
-            ends=tuple(bronze.ends.get(partition, ())),
-            files=bronze.files.get(partition, ()),
-            dropped=bronze.dropped.get(partition, ()),
-            read_files=bronze.copies.files.get(partition, {}),
-            lineage=bronze.copies.lineages.get(partition),
-            dumped=tuple(bronze.copies.dumped.get(partition, ())),
-            left_out=tuple(bronze.copies.left_out.get(partition, ())),
-        )
-        items.append(item)
-    share_bytes = sum(item.size_bytes for item in items) // (TASKS_PER_CORE * core_count)
-    segment_bytes_max = min(task_bytes_max, max(share_bytes, TASK_BYTES_MIN))
-    work = []
-    for item in items:
-        bytes_max = segment_bytes_max if item.live is None else task_bytes_max
-        is_compared = bool(item.known) and item.has_unread
-        if item.source_count > 1 or item.dumps or is_compared or not may_cut or item.size_bytes <= bytes_max:
-            work.append(item)
-        elif item.live is None:
-            parts = _cut(item.segments[0], bytes_max)
-            ends = [part.segments[0].base_offset for part in parts[1:]]
-            work += [
-                replace(item, segments=(part,), offset_end=end) for part, end in zip(parts, [*ends, None], strict=True)
-            ]
-        else:
-            work += _cut_live(item, max(1, task_bytes_max // OFFSET_BYTES))
-    return work
-
-
-def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
-    """The same log in parts of at most so many wanted offsets, which lie side by side."""
-    cuts: list[int] = []
-    left = offsets_max
-    for first, last in item.wanted(item.settled):
-        start = first
-        while last - start + 1 > left:
-            start += left
-            cuts.append(start)
-            left = offsets_max
-        left -= last - start + 1
-    starts = [item.from_offset, *cuts]
-    return [replace(item, from_offset=start, offset_end=end) for start, end in zip(starts, [*cuts, None], strict=True)]
-
-
-def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
-    """Files of bronze.record_batches of a cluster that have rows, by log partition."""
-    files: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES):
-        values = file.partition_values
-        if values["cluster_id"] == cluster_id and file.row_count:
-            files.setdefault((values["topic"], values["partition"]), []).append(file)
-    return {partition: tuple(found) for partition, found in files.items()}
-
-
-def _known_offsets(
-    files: Mapping[LogPartition, Sequence[TableFile]], dropped: Mapping[LogPartition, Sequence[OffsetRange]]
-) -> tuple[
-    dict[LogPartition, tuple[OffsetRange, ...]],
-    dict[LogPartition, tuple[OffsetRange, ...]],
-    dict[LogPartition, frozenset[int]],
-]:
-    """Offsets which the files of bronze.record_batches span or spanned, the batches at their ends, and base offsets of
-    damaged batches."""
-    known: dict[LogPartition, list[OffsetRange]] = {partition: list(ranges) for partition, ranges in dropped.items()}
-    last_batches: dict[LogPartition, dict[int, int]] = {}
-    damaged: dict[LogPartition, frozenset[int]] = {}
-    for partition, of_log in files.items():
-        for file in of_log:
-            if file.path.rpartition("/")[2].startswith(DAMAGED):
-                damaged[partition] = damaged.get(partition, frozenset()) | {file.minimum["base_offset"]}
-            else:
-                last_offset = file.maximum["last_offset"]
-                known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
-                last_batches.setdefault(partition, {})[last_offset] = file.maximum["base_offset"]
-    joined = {partition: tuple(union(ranges)) for partition, ranges in known.items()}
-    ends = {
-        partition: tuple((batches[last], last) for _, last in joined[partition] if last in batches)
-        for partition, batches in last_batches.items()
-    }
-    return joined, ends, damaged
-
-
-def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
-    """Consecutive segments of at most `bytes_max` together; a larger segment alone."""
-    parts: list[list[Segment]] = []
-    size_bytes = 0
-    for segment in log.segments:
-        if not parts or size_bytes + segment.size_bytes > bytes_max:
-            parts.append([])
-            size_bytes = 0
-        parts[-1].append(segment)
-        size_bytes += segment.size_bytes
-    return [replace(log, segments=tuple(part)) for part in parts]
-
-
-QUARANTINE_COLUMNS: Final = QUARANTINE.column_names
-
-
-@dataclass(frozen=True, slots=True)
-class _Quarantine:
-    """Rows of bronze.quarantine by what makes them the same row."""
-
-    rows: pa.Table
-    """All that there were."""
-    before: Mapping[tuple[str, ...], dict[str, Any]]
-    """Open ones of what was read again."""
-    others: Mapping[tuple[str, ...], dict[str, Any]]
-    """The others that capture wrote."""
-    found: Mapping[tuple[str, ...], dict[str, Any]]
-    """What this run found."""
-
-    @classmethod
-    def load(cls, warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> Self:
-        """As it was, and what tasks found."""
-        sources = {source: position for result in done for source, position in result.read_sources.items()}
-        old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
-        places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
-        was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
-        is_old = pc.and_(pa.array(was_read, pa.bool_()), pc.is_null(old["resolved_at"]))
-        of_capture = zip(old.to_pylist(), is_old.to_pylist(), is_of_capture(old).to_pylist(), strict=True)
-        before: dict[tuple[str, ...], dict[str, Any]] = {}
-        others: dict[tuple[str, ...], dict[str, Any]] = {}
-        for row, is_again, is_its_own in of_capture:
-            if is_its_own:
-                (before if is_again else others)[_identity(row)] = row
-        return cls(old, before, others, {_identity(row): row for result in done for row in result.quarantine})
-
-    @property
-    def of_replay(self) -> pa.Table:
-        """Rows that replay wrote."""
-        return self.rows.filter(pc.invert(is_of_capture(self.rows)))
-
-    def put_right(
-        self, coverage: Mapping[LogPartition, Sequence[CoverageRange]]
-    ) -> Mapping[LogPartition, Sequence[OffsetRange]]:
-        """Offsets that files which were read again had damaged, and have no more; nothing else that is damaged may
-        have held them."""
-        right: dict[LogPartition, list[OffsetRange]] = {}
-        for it, row in self.before.items():
-            if it not in self.found:
-                right.setdefault((row["topic"], row["partition"]), []).extend(_damaged_by(row, coverage))
-        wrong: dict[LogPartition, list[OffsetRange]] = {}
-        for row in (*self.found.values(), *(it for it in self.others.values() if it["resolved_at"] is None)):
-            wrong.setdefault((row["topic"], row["partition"]), []).extend(_damaged_by(row, coverage))
-        return {place: subtract(ranges, wrong.get(place, ())) for place, ranges in right.items()}
-
-
-def _damaged_by(
-    row: Mapping[str, Any], coverage: Mapping[LogPartition, Sequence[CoverageRange]]
-) -> Sequence[OffsetRange]:
-    """The offsets that something damaged may have held: those of its bytes, or of the damaged batch in coverage."""
-    first, last = row.get("from_offset"), row.get("to_offset")
-    if first is not None and last is not None:
-        return [(first, last)] if first <= last else []
-    offset = row["base_offset"] if row["offset"] is None else row["offset"]
-    ranges = coverage.get((row["topic"], row["partition"]), ())
-    corrupt = [(r.from_offset, r.to_offset) for r in ranges if r.kind is CoverageKind.CORRUPT]
-    return corrupt if offset is None else [(at, to) for at, to in corrupt if at <= offset <= to]
-
-
-def _write_quarantine(
-    warehouse: Warehouse,
-    bronze: Bronze,
-    done: Sequence[TaskDone],
-    quarantine: _Quarantine,
-    coverage: Mapping[LogPartition, Sequence[CoverageRange]],
-    run: CaptureRun,
-) -> tuple[bool, Sequence[dict[str, Any]]]:
-    """Put the rows of the files which were read in place of those they had, add those of answers that are new. Those
-    of what was put right since stay, and say so.
-
-    Nothing is written if nothing changes; was something? And the rows that are open.
-    """
-    before, others, found = quarantine.before, quarantine.others, quarantine.found
-    torn = {_identity(row) for result in done for row in result.quarantine if row["code"] == TruncatedBatch.code}
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    for it, row in found.items():
-        if others.get(it, {}).get("resolved_at") is not None and it not in before:
-            continue  # the same damage was found before, and good bytes are in bronze
-        rows[it] = row | {"seen_at": before.get(it, others.get(it, row))["seen_at"]}
-    for it, row in before.items():
-        if it not in rows and it not in torn and row["code"] != TruncatedBatch.code:
-            rows[it] = row | {
-                "resolved_at": run.captured_at,
-                "resolved_by": f"{row['source']}, read again, is good there",
-            }
-    for it, row in others.items():
-        rows.setdefault(it, row)
-    rows = {it: _resolved(row, coverage, run) for it, row in rows.items()}
-    still_open = [row for row in rows.values() if row["resolved_at"] is None]
-    if rows == {**others, **before}:
-        return False, still_open
-    schema = arrow_schema(QUARANTINE)
-    table = pa.concat_tables(
-        [quarantine.of_replay.cast(schema), pa.Table.from_pylist(list(rows.values()), schema=schema)]
-    )
-    _replace_cluster(warehouse, QUARANTINE, table, bronze)
-    return True, still_open
-
-
-def _resolved(
-    row: dict[str, Any],
-    coverage: Mapping[LogPartition, Sequence[CoverageRange]],
-    run: CaptureRun,
-) -> dict[str, Any]:
-    """The same row; where bronze has good records instead of what it is about, it says so."""
-    row = {name: row.get(name) for name in QUARANTINE_COLUMNS}
-    offset = row["base_offset"] if row["offset"] is None else row["offset"]
-    if row["resolved_at"] is not None or row["topic"] is None:
-        return row
-    ranges = coverage.get((row["topic"], row["partition"]), ())
-    if row["from_offset"] is not None and row["to_offset"] is not None:
-        is_good = not subtract(
-            [(row["from_offset"], row["to_offset"])] if row["from_offset"] <= row["to_offset"] else (),
-            ((r.from_offset, r.to_offset) for r in ranges if r.kind in SETTLED),
-        )
-    elif offset is not None:
-        is_good = any(r.kind in SETTLED and r.from_offset <= offset <= r.to_offset for r in ranges)
-    else:
-        # which offsets the bytes hide is not known: as long as the file is so, they may be some that nothing else has
-        is_good = False
-    if not is_good or row["code"] == OVERLAPPING_BATCH:
-        return row
-    return row | {"resolved_at": run.captured_at, "resolved_by": "bronze has these offsets from a good copy"}
-
-
-def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:
-    names = ("topic", "partition", "source", "stage", "code", "base_offset", "byte_position", "message")
-    return tuple(str(row[name]) for name in names)
-
-
-def _merged_coverage(
-    bronze: Bronze,
-    done: Sequence[TaskDone],
-    lineages: Mapping[LogPartition, Lineage],
-    observed_at_ms: int,
-    put_right: Mapping[LogPartition, Sequence[OffsetRange]],
-) -> dict[LogPartition, Sequence[CoverageRange]]:
-    """What was seen, merged into the coverage of the cluster; nothing is CORRUPT any more where that was put right."""
-    seen: dict[LogPartition, list[CoverageRange]] = {}
-    rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
-    for result in done:
-        for partition, ranges in result.coverage:
-            seen.setdefault(partition, []).extend(ranges)
-        rebuilt |= result.rebuilt
-    merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
-    for partition, observed in seen.items():
-        together = [*_but_right(bronze.coverage.get(partition, ()), put_right.get(partition, ())), *observed]
-        if partition in rebuilt:
-            now = _but_untold(rebuilt[partition], together)
-            together = [*now, *_left_of(together, now)]
-        of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
-        merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
-    return merged
-
-
-def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
-    """The same, but for damage that was put right."""
-    for r in ranges:
-        if r.kind is not CoverageKind.CORRUPT or not right:
-            yield r
-            continue
-        for first, last in subtract([(r.from_offset, r.to_offset)], right):
-            yield replace(r, from_offset=first, to_offset=last)
-
-
-def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[CoverageRange]:
-    """The same, but for holes and damage that only a tail shows which the log does not have any more."""
-    ends: dict[int, int | None] = {}
-    for r in ranges:
-        if r.leader_epoch is None:
-            yield r
-            continue
-        if r.leader_epoch not in ends:
-            ends[r.leader_epoch] = lineage.end_of(r.leader_epoch)
-        end = ends[r.leader_epoch]
-        if end is None or r.to_offset < end:
-            yield r
-        elif r.from_offset < end:
-            yield replace(r, to_offset=end - 1)
-
-
-def _but_untold(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """The same, but for holes of dumps whose records are not told."""
-    untold = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
-    return [
-        replace(r, from_offset=first, to_offset=last)
-        for r in now
-        for first, last in subtract(
-            [(r.from_offset, r.to_offset)], untold if r.reason == coverage_rows.NOT_IN_DUMP else ()
-        )
-    ]
-
-
-def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """What holds still of coverage once batches were taken out of bronze: since when records that are there are known,
-    and what was said of the others."""
-    captured = [(r.from_offset, r.to_offset) for r in now if r.kind is CoverageKind.CAPTURED]
-    left = []
-    for r in before:
-        if r.kind is CoverageKind.CAPTURED:
-            for first, last in intersect([(r.from_offset, r.to_offset)], captured):
-                left.append(CoverageRange(first, last, r.kind, r.observed_at_ms))
-        elif r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
-            left.append(r)  # gaps are made anew where they still are
-    return left
-
-
-def _write_coverage(
-    warehouse: Warehouse, bronze: Bronze, merged: Mapping[LogPartition, Sequence[CoverageRange]]
-) -> bool:
-    """Nothing is written if nothing changes; was something?"""
-    if all(tuple(merged[partition]) == tuple(bronze.coverage.get(partition, ())) for partition in merged):
-        return False
-    _replace_cluster(warehouse, COVERAGE, coverage_rows.to_table(bronze.cluster_id, merged), bronze)
-    return True
-
-
-def _replace_cluster(warehouse: Warehouse, table: Table, rows: pa.Table, bronze: Bronze) -> None:
-    committed = warehouse.write(
-        table,
-        rows,
-        app_id=application(bronze.cluster_id),
-        version=bronze.versions[table.full_name] + 1,
-        mode=OVERWRITE,
-        replace={"cluster_id": bronze.cluster_id},
-    )
-    if committed.skipped:
-        raise CaptureConflict
 
 
 def _topic_counts(done: Sequence[TaskDone]) -> dict[str, TopicCount]:

@@ -35,7 +35,8 @@ from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, as_array
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 
 if TYPE_CHECKING:
-    from jobs.bronze.capture import Bronze, Sources
+    from jobs.bronze.plan import Sources
+    from jobs.bronze.snapshot import Bronze
     from jobs.sources.broker_log import BrokerLog
     from jobs.sources.dumps.source import DumpLog
 

@@ -28,19 +28,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, with_times
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.capture import (
-    Bronze,
-    CaptureConflict,
-    CaptureSummary,
-    Sources,
-    capture,
-    capture_logs,
-    refuse_other_logs,
-)
+from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, SilverTopics, Told
 from jobs.bronze.coverage import HOLE, LOG_START, LogPartition
 from jobs.bronze.identity import check_sources, keep_identities
 from jobs.bronze.log_ends import keep_log_partitions
+from jobs.bronze.plan import Sources
+from jobs.bronze.snapshot import Bronze, CaptureConflict
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps, size_text
 from jobs.delta.filesystems import delete_folder, filesystem_of, spark_uri

@@ -18,8 +18,9 @@ from rich.console import Console
 
 from jobs.bronze import capture as capture_job
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.capture import RECORD_BATCHES, capture
+from jobs.bronze.capture import capture
 from jobs.bronze.coverage import COVERAGE
+from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
@@ -197,7 +198,7 @@ def test_a_stream_takes_all_and_goes_on_where_it_ended(stream: Stream) -> None:
 
 def test_a_micro_batch_that_failed_half_way_doubles_nothing(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are in, coverage is not: the micro-batch runs again."""
-    real = capture_job._write_coverage
+    real = capture_job.write_coverage
     failures = iter([True])
 
     def fails_once(*arguments: Any) -> bool:
@@ -205,7 +206,7 @@ def test_a_micro_batch_that_failed_half_way_doubles_nothing(stream: Stream, monk
             raise OSError("the disk was away for a moment")
         return real(*arguments)
 
-    monkeypatch.setattr(capture_job, "_write_coverage", fails_once)
+    monkeypatch.setattr(capture_job, "write_coverage", fails_once)
     stream.while_running(stream.until_captured)
     assert "interrupted: " in stream.text.getvalue()
     assert stream.kinds() == {"CAPTURED"}

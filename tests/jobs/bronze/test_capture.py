@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind
 from jobs.bronze import capture as capture_job
 from jobs.bronze import tasks as capture_tasks
-from jobs.bronze.capture import RECORD_BATCHES, CaptureSummary, capture
+from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import (
     COMPACTED_TOPICS,
     COVERAGE,
@@ -25,6 +25,7 @@ from jobs.bronze.coverage import (
     from_table,
 )
 from jobs.bronze.export_segments import ExportError, export_segments
+from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import SourceError, WarehouseError
 from jobs.settings import load_settings
@@ -508,7 +509,7 @@ def test_a_crash_between_the_commits_is_made_good(run: Capturing, logs: Path, mo
     write_segment(logs, OFFSETS, 0, 0, batch(0))
     write_segment(logs, OFFSETS, 0, 1, batch(1))
     with monkeypatch.context() as patched:
-        patched.setattr(capture_job, "_write_coverage", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(capture_job, "write_coverage", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             run(logs)
     assert run.offsets() == [0, 1]

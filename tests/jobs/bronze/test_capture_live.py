@@ -10,16 +10,10 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.log.batch import Record, build_batch
-from jobs.bronze.capture import (
-    RECORD_BATCHES,
-    Bronze,
-    CaptureSummary,
-    Sources,
-    capture_logs,
-    find_sources,
-    refuse_other_logs,
-)
+from jobs.bronze.capture import CaptureSummary, capture_logs, find_sources, refuse_other_logs
 from jobs.bronze.coverage import COMPACTION, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, from_table
+from jobs.bronze.plan import Sources
+from jobs.bronze.snapshot import RECORD_BATCHES, Bronze
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, SourceError

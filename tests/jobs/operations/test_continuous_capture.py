@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage
-from jobs.bronze.capture import Bronze, Sources, plan, refuse_other_logs
+from jobs.bronze.capture import refuse_other_logs
 from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START
+from jobs.bronze.plan import Sources, plan
+from jobs.bronze.snapshot import Bronze
 from jobs.bronze.work import SETTLED_READ_MAX, LogWork
 from jobs.console.durations import parse_duration
 from jobs.errors import SettingsError, SourceError

@@ -1,0 +1,109 @@
+"""Merges what a capture saw into bronze.coverage."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from coordinator_core.coverage import (
+    BEFORE_FIRST,
+    BETWEEN,
+    CoverageKind,
+    CoverageRange,
+    complete_coverage,
+    intersect,
+    merge_coverage,
+    subtract,
+)
+from coordinator_core.log.copies import Lineage
+from jobs.bronze import coverage as coverage_rows
+from jobs.bronze.coverage import LogPartition
+from jobs.bronze.snapshot import COVERAGE, Bronze, replace_cluster
+from jobs.bronze.work import TaskDone
+from jobs.bronze.writer import OffsetRange
+from jobs.delta.warehouse import Warehouse
+
+
+def merged_coverage(
+    bronze: Bronze,
+    done: Sequence[TaskDone],
+    lineages: Mapping[LogPartition, Lineage],
+    observed_at_ms: int,
+    put_right: Mapping[LogPartition, Sequence[OffsetRange]],
+) -> dict[LogPartition, Sequence[CoverageRange]]:
+    """What was seen, merged into the coverage of the cluster; nothing is CORRUPT any more where that was put right."""
+    seen: dict[LogPartition, list[CoverageRange]] = {}
+    rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
+    for result in done:
+        for partition, ranges in result.coverage:
+            seen.setdefault(partition, []).extend(ranges)
+        rebuilt |= result.rebuilt
+    merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
+    for partition, observed in seen.items():
+        together = [*_but_right(bronze.coverage.get(partition, ()), put_right.get(partition, ())), *observed]
+        if partition in rebuilt:
+            now = _but_untold(rebuilt[partition], together)
+            together = [*now, *_left_of(together, now)]
+        of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
+        merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
+    return merged
+
+
+def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
+    """The same, but for damage that was put right."""
+    for r in ranges:
+        if r.kind is not CoverageKind.CORRUPT or not right:
+            yield r
+            continue
+        for first, last in subtract([(r.from_offset, r.to_offset)], right):
+            yield replace(r, from_offset=first, to_offset=last)
+
+
+def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[CoverageRange]:
+    """The same, but for holes and damage that only a tail shows which the log does not have any more."""
+    ends: dict[int, int | None] = {}
+    for r in ranges:
+        if r.leader_epoch is None:
+            yield r
+            continue
+        if r.leader_epoch not in ends:
+            ends[r.leader_epoch] = lineage.end_of(r.leader_epoch)
+        end = ends[r.leader_epoch]
+        if end is None or r.to_offset < end:
+            yield r
+        elif r.from_offset < end:
+            yield replace(r, to_offset=end - 1)
+
+
+def _but_untold(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
+    """The same, but for holes of dumps whose records are not told."""
+    untold = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
+    return [
+        replace(r, from_offset=first, to_offset=last)
+        for r in now
+        for first, last in subtract(
+            [(r.from_offset, r.to_offset)], untold if r.reason == coverage_rows.NOT_IN_DUMP else ()
+        )
+    ]
+
+
+def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> list[CoverageRange]:
+    """What holds still of coverage once batches were taken out of bronze: since when records that are there are known,
+    and what was said of the others."""
+    captured = [(r.from_offset, r.to_offset) for r in now if r.kind is CoverageKind.CAPTURED]
+    left = []
+    for r in before:
+        if r.kind is CoverageKind.CAPTURED:
+            for first, last in intersect([(r.from_offset, r.to_offset)], captured):
+                left.append(CoverageRange(first, last, r.kind, r.observed_at_ms))
+        elif r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
+            left.append(r)  # gaps are made anew where they still are
+    return left
+
+
+def write_coverage(
+    warehouse: Warehouse, bronze: Bronze, merged: Mapping[LogPartition, Sequence[CoverageRange]]
+) -> bool:
+    """Nothing is written if nothing changes; was something?"""
+    if all(tuple(merged[partition]) == tuple(bronze.coverage.get(partition, ())) for partition in merged):
+        return False
+    replace_cluster(warehouse, COVERAGE, coverage_rows.to_table(bronze.cluster_id, merged), bronze)
+    return True

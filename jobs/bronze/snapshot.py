@@ -1,0 +1,158 @@
+"""What bronze has of a cluster, read once before a capture is planned."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+import pyarrow as pa
+
+from coordinator_core.coverage import BEFORE_FIRST, BETWEEN, CoverageKind, CoverageRange, intersect, union
+from jobs.bronze import coverage as coverage_rows
+from jobs.bronze.copies import Copies, capture_application
+from jobs.bronze.coverage import LogPartition
+from jobs.bronze.retention import dropped_ranges
+from jobs.bronze.work import SETTLED, TaskDone
+from jobs.bronze.writer import DAMAGED, OffsetRange
+from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
+from jobs.errors import WarehouseError
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+
+RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
+COVERAGE: Final = TABLES["bronze.coverage"]
+QUARANTINE: Final = TABLES["bronze.quarantine"]
+
+
+class CaptureConflict(WarehouseError):
+    """Another capture of the cluster committed meanwhile. Nothing was doubled and nothing is lost: try again."""
+
+    def __init__(self) -> None:
+        super().__init__("another capture of this cluster ran at the same time: run this one again")
+
+
+@dataclass(frozen=True, slots=True)
+class Bronze:
+    """What bronze has of a cluster, and which captures of it there were: whoever commits after others is refused."""
+
+    cluster_id: str
+    known: Mapping[LogPartition, tuple[OffsetRange, ...]]
+    """Offsets which the files of bronze.record_batches span; ascending, disjoint."""
+    damaged: Mapping[LogPartition, frozenset[int]]
+    """Base offsets of damaged batches."""
+    coverage: Mapping[LogPartition, Sequence[CoverageRange]]
+    versions: Mapping[str, int]
+    """Of the last commit by a capture of this cluster, by full name of the table."""
+    ends: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    """First and last offset of the batch at the end of each of those ranges, as they were when this was loaded;
+    ascending. There is none where retention took the batch."""
+    files: Mapping[LogPartition, tuple[TableFile, ...]] = field(default_factory=dict)
+    """Files of bronze.record_batches, as they were when this was loaded."""
+    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    """Offsets which retention took out of them."""
+    copies: Copies = field(default_factory=Copies)
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+        """As it is now; tables which are not there are made."""
+        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
+        dropped = dropped_ranges(warehouse, cluster_id)
+        files = captured_files(warehouse, cluster_id)
+        known, ends, damaged = _known_offsets(files, dropped)
+        coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
+        copies = Copies.load(warehouse, cluster_id)
+        return cls(cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
+
+    def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
+        """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
+
+        Coverage and files may disagree (a capture crashed, a table was put back to an older version): both must say so.
+        """
+        captured: list[OffsetRange] = []
+        compacted: list[OffsetRange] = []
+        for r in self.coverage.get(partition, ()):
+            if r.kind in SETTLED:
+                (captured if r.kind is CoverageKind.CAPTURED else compacted).append((r.from_offset, r.to_offset))
+        return tuple(union([*intersect(captured, self.known.get(partition, ())), *compacted]))
+
+    def looked_at(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
+        """Offsets of which more is known than that no capture has come by: settled, damaged, or gone from the log."""
+        seen = [
+            (r.from_offset, r.to_offset)
+            for r in self.coverage.get(partition, ())
+            if r.kind is CoverageKind.CORRUPT
+            or (r.kind is CoverageKind.MISSING and r.reason not in (BEFORE_FIRST, BETWEEN))
+        ]
+        return tuple(union([*self.settled(partition), *seen]))
+
+    def after(
+        self,
+        done: Sequence[TaskDone],
+        coverage: Mapping[LogPartition, Sequence[CoverageRange]],
+        versions: Mapping[str, int],
+    ) -> Self:
+        """As it is when what tasks wrote is committed, without reading it again."""
+        known, damaged = dict(self.known), dict(self.damaged)
+        for result in done:
+            for partition, ranges in result.known.items():
+                if ranges:
+                    known[partition] = tuple(union([*known.get(partition, ()), *ranges]))
+            for partition, offsets in result.damaged.items():
+                if offsets:
+                    damaged[partition] = damaged.get(partition, frozenset()) | offsets
+        return replace(self, known=known, damaged=damaged, coverage=coverage, versions=versions)
+
+
+def application(cluster_id: str) -> str:
+    """The application id of the commits of captures."""
+    return capture_application(cluster_id)
+
+
+def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
+    """Files of bronze.record_batches of a cluster that have rows, by log partition."""
+    files: dict[LogPartition, list[TableFile]] = {}
+    for file in warehouse.files(RECORD_BATCHES):
+        values = file.partition_values
+        if values["cluster_id"] == cluster_id and file.row_count:
+            files.setdefault((values["topic"], values["partition"]), []).append(file)
+    return {partition: tuple(found) for partition, found in files.items()}
+
+
+def _known_offsets(
+    files: Mapping[LogPartition, Sequence[TableFile]], dropped: Mapping[LogPartition, Sequence[OffsetRange]]
+) -> tuple[
+    dict[LogPartition, tuple[OffsetRange, ...]],
+    dict[LogPartition, tuple[OffsetRange, ...]],
+    dict[LogPartition, frozenset[int]],
+]:
+    """Offsets which the files of bronze.record_batches span or spanned, the batches at their ends, and base offsets of
+    damaged batches."""
+    known: dict[LogPartition, list[OffsetRange]] = {partition: list(ranges) for partition, ranges in dropped.items()}
+    last_batches: dict[LogPartition, dict[int, int]] = {}
+    damaged: dict[LogPartition, frozenset[int]] = {}
+    for partition, of_log in files.items():
+        for file in of_log:
+            if file.path.rpartition("/")[2].startswith(DAMAGED):
+                damaged[partition] = damaged.get(partition, frozenset()) | {file.minimum["base_offset"]}
+            else:
+                last_offset = file.maximum["last_offset"]
+                known.setdefault(partition, []).append((file.minimum["base_offset"], last_offset))
+                last_batches.setdefault(partition, {})[last_offset] = file.maximum["base_offset"]
+    joined = {partition: tuple(union(ranges)) for partition, ranges in known.items()}
+    ends = {
+        partition: tuple((batches[last], last) for _, last in joined[partition] if last in batches)
+        for partition, batches in last_batches.items()
+    }
+    return joined, ends, damaged
+
+
+def replace_cluster(warehouse: Warehouse, table: Table, rows: pa.Table, bronze: Bronze) -> None:
+    committed = warehouse.write(
+        table,
+        rows,
+        app_id=application(bronze.cluster_id),
+        version=bronze.versions[table.full_name] + 1,
+        mode=OVERWRITE,
+        replace={"cluster_id": bronze.cluster_id},
+    )
+    if committed.skipped:
+        raise CaptureConflict
