@@ -9,15 +9,14 @@ have none, T is one or more places (`coordinator_core.moments`), and what holds 
 coordinator topic got more partitions, a group is where Kafka looks for it (`jobs.silver.homes`).
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial, reduce
 from operator import and_, itemgetter
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
@@ -47,7 +45,9 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
-from jobs.errors import JobError
+from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
+from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
+from jobs.queries.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
@@ -62,22 +62,8 @@ from schemas.tables.silver import (
     SHARE_PARTITION_STATES,
 )
 
-CLASSIC: Final = "CLASSIC"
-CONSUMER: Final = "CONSUMER"
-SHARE: Final = "SHARE"
-STREAMS: Final = "STREAMS"
-
-DEFAULT_ASSIGNOR: Final = "uniform"
-"""First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
-ask for."""
-INITIAL_ASSIGNMENT_EPOCH: Final = 1
-"""Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
-STABLE_MEMBER: Final = "STABLE"
-
 SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
 """A sampled log end which is older than this says nothing of the lag now, by default."""
-
-COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset", "log_partition")
 COMMIT_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome", "change")
 INTERVAL_COLUMNS: Final = ("valid_from", "valid_to", "to_log_offset")
 ASSIGNMENT_COLUMNS: Final = (
@@ -105,17 +91,6 @@ SHARE_STATE_COLUMNS: Final = (
 )
 SHARE_STATE_TEXTS: Final = ("group_id", "topic_id", "topic", "record_kind")
 COMMIT_VALUES: Final = ("applied_at", "committed_offset", "leader_epoch", "topic_id", "change")
-PAST_COLUMNS: Final = (
-    "group_id",
-    "log_partition",
-    "log_offset",
-    "event_index",
-    "event_type",
-    "at",
-    "generation",
-    "member_id",
-    "details",
-)
 RECORD_TIMES: Final = (
     (GROUP_EVENTS, "log_offset", "at"),
     (GROUP_GENERATIONS, "from_log_offset", "valid_from"),
@@ -128,100 +103,10 @@ CLOCK_ROWS_MAX: Final = 5_000_000
 for: of more of them the groups' own records decide, which are few."""
 GROUPS_LOG: Final = consumer_offsets.TOPIC
 SHARES_LOG: Final = share_group_state.TOPIC
-
 LogPartition = tuple[str, int]
 """(topic, partition)"""
-Row = Mapping[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class NoSuchGroupError(JobError):
-    """Groups that were asked for by name are not there at that time."""
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-
-class SampledEnd(NamedTuple):
-    """The end of a source topic's log when it was asked."""
-
-    end_offset: int
-    sampled_at_ms: int
-
-
-class Untimed(NamedTuple):
-    """Records of a log partition that have no time, and nothing that places them before or after a moment."""
-
-    first_offset: int
-    last_offset: int
-    record_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A committed offset in force. `topic_id` is None where the record holds none."""
-
-    offset: int
-    leader_epoch: int | None
-    topic_id: str | None
-    committed_at_ms: int | None
-    """None where its record has no time."""
-    log_partition: int = -1
-    """Of `__consumer_offsets`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a group. Partitions ascend; of streams groups, the "topic" is the subtopology."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    member_epoch: int | None
-    """None in classic groups."""
-    uses_classic_protocol: bool | None
-    """Of consumer groups alone, else None."""
-    assigned: tuple[TopicPartition, ...]
-    """What it holds, what it must still give up included, as Admin shows it."""
-    target: tuple[TopicPartition, ...]
-    is_unread: bool = False
-    """Its assignment cannot be read: nobody can say what it holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShareStart:
-    """What the share coordinator stores of one share partition: None where no offset is set yet."""
-
-    start_offset: int | None
-    leader_epoch: int | None
-    delivery_complete_count: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group at a time."""
-
-    group_id: str
-    group_type: str
-    state: str
-    """As Kafka spells it."""
-    protocol_type: str | None
-    assignor: str | None
-    group_epoch: int | None
-    """None in classic groups, as `assignment_epoch`."""
-    assignment_epoch: int | None
-    members: tuple[Member, ...] = ()
-    """By member id."""
-    offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
-    log_partition: int = -1
-    """Of `__consumer_offsets`."""
 
 
 class SilverAt:
@@ -329,9 +214,9 @@ class SilverAt:
         newest = self._newest_commits() if with_offsets else None
         left = self.left_behind()
         generations = left.present(self.open_rows(GROUP_GENERATIONS))
-        members = _by_group(left.present(self.open_rows(GROUP_MEMBERS)))
+        members = by_group(left.present(self.open_rows(GROUP_MEMBERS)))
         held = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
-        assignments = _by_group(left.present(held))
+        assignments = by_group(left.present(held))
         pasts = self._pasts({row["group_id"]: row["log_partition"] for row in generations})
         offsets = {} if newest is None else _committed(newest, left)
         starts = self._share_starts() if with_offsets else {}
@@ -362,7 +247,7 @@ class SilverAt:
 
     def _newest_commits(self) -> pa.Table:
         """The commit or deletion of each group, log partition and partition that took effect last."""
-        return _newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
+        return newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
 
     def left_behind(self) -> LeftBehind:
         """Log partitions of `__consumer_offsets` whose records of a group are of the past by then, since the topic got
@@ -566,7 +451,7 @@ class SilverAt:
             later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, self._is_later(pc.field("log_offset")))
             is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
             rows = dicts_of(self.scan(GROUP_EVENTS, PAST_COLUMNS, is_telling, is_changed))
-            events = _by_group(row for row in rows if row["log_partition"] == groups.get(row["group_id"]))
+            events = by_group(row for row in rows if row["log_partition"] == groups.get(row["group_id"]))
         return {group_id: Past(events.get(group_id, ()), self._is_past) for group_id in groups}
 
     def _is_past(self, event: Row) -> bool:
@@ -612,14 +497,6 @@ class SilverAt:
         return self._by_place(SHARES_LOG, rows, "log_offset", is_holding, "to_log_offset")
 
 
-TARGET_COMPUTED: Final = "TARGET_COMPUTED"
-MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
-MEMBER_LEFT: Final = "MEMBER_LEFT"
-ANEW: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
-TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
-"""Events which change an epoch or the state of a group or a member."""
-
-
 def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
     """A time as the tables have it."""
     return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
@@ -639,13 +516,6 @@ def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
                 yield waiting.popleft().result()
         if waiting:
             yield waiting.popleft().result()
-
-
-def _by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row["group_id"]].append(row)
-    return groups
 
 
 def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:
@@ -705,169 +575,3 @@ def _by_log_partition(parts: Sequence[tuple[str, I64, I64, I64]]) -> dict[LogPar
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
             found[topic, int(numbers[first])] = (offsets[first:last], times[first:last])
     return found
-
-
-def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Of applied commits, with the columns `COMMIT_KEY`, those which took effect last of their group and partition."""
-    return _newest_of((pa.Table.from_batches([batch]), np.arange(batch.num_rows)) for batch in commits)
-
-
-def _newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
-    """As `newest_commits`, of some rows of each part."""
-    held = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
-    if not held:
-        return pa.table({})
-    rows = pa.concat_tables(held)
-    return rows.take(pa.array(_newest(rows, np.arange(rows.num_rows))))
-
-
-def _newest(rows: pa.Table, chosen: I64) -> I64:
-    """Those of the chosen rows which took effect last of their group and partition."""
-    group, _ = codes_of(rows["group_id"])
-    topic, topics = codes_of(rows["topic"])
-    partition, applied_at = (numbers_of(rows[name])[chosen] for name in ("partition", "applied_log_offset"))
-    if np.any(applied_at[1:] < applied_at[:-1]):
-        order = np.argsort(applied_at, kind="stable")
-        chosen, partition = chosen[order], partition[order]
-    group = _by_log_partitions(group, rows, chosen)
-    # two steps: no product of three is sure to fit
-    _, owner = distinct(group[chosen] * len(topics) + topic[chosen])
-    keys, key = distinct(numbered_pairs(owner, partition))
-    # of several values for one index numpy keeps the last
-    last = np.zeros(len(keys), np.int64)
-    last[key] = chosen
-    return np.sort(last)
-
-
-def _by_log_partitions(group: I64, rows: pa.Table, chosen: I64) -> I64:
-    """Groups by number, those with rows in several log partitions by one a log partition."""
-    numbers = numbers_of(rows["log_partition"])
-    places = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
-    places[group[chosen]] = numbers[chosen]
-    if np.array_equal(places[group[chosen]], numbers[chosen]):
-        return group
-    _, owner = distinct(numbered_pairs(group[chosen], numbers[chosen]))
-    numbered = np.zeros(len(group), np.int64)
-    numbered[chosen] = owner
-    return numbered
-
-
-class Past:
-    """What the events of one group tell of epochs and states at a moment, given those before it and those after it."""
-
-    def __init__(self, events: Iterable[Row], is_past: Callable[[Row], bool]) -> None:
-        events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
-        self._until = [event for event in events if is_past(event)]
-        self._later = [event for event in events if not is_past(event)]
-        self.reconciled: dict[str, Row] = {}
-        """The newest reconciled state of each member."""
-        for event in self._until:
-            if event["event_type"] == MEMBER_RECONCILED:
-                self.reconciled[event["member_id"]] = event
-            elif event["event_type"] == MEMBER_LEFT:
-                self.reconciled.pop(event["member_id"], None)
-
-    def is_settled(self, row: Row, member_id: str | None = None) -> bool:
-        """Did nothing happen to the group (or to one member) between the time and the end of a row's stretch? Then
-        what the row says of its end held at the time as well."""
-        to_log_offset = row["to_log_offset"]
-        return not any(
-            (to_log_offset is None or event["log_offset"] < to_log_offset)
-            and (member_id is None or event["member_id"] == member_id)
-            for event in self._later
-        )
-
-    def assignment_epoch(self) -> int:
-        """Epoch of the target assignment."""
-        epoch = INITIAL_ASSIGNMENT_EPOCH
-        for event in self._until:
-            if event["event_type"] in ANEW:
-                epoch = INITIAL_ASSIGNMENT_EPOCH
-            elif event["event_type"] == TARGET_COMPUTED:
-                epoch = event["generation"]
-        return epoch
-
-
-def members_of(
-    rows: Sequence[Row], assignments: Sequence[Row], past: Past, unread_members: Sequence[str] | None = None
-) -> Iterator[Member]:
-    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
-    `unread_members`: as the generation of the moment tells."""
-    unread = frozenset(unread_members or ())
-    held: dict[str, set[TopicPartition]] = defaultdict(set)
-    target: dict[str, set[TopicPartition]] = defaultdict(set)
-    for row in assignments:
-        if row["task_type"] in (None, "ACTIVE"):
-            kind = target if row["assignment"] == "TARGET" else held
-            kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
-    for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
-        member_id, epoch = row["member_id"], row["member_epoch"]
-        if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
-            epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0
-        yield Member(
-            member_id,
-            row["instance_id"],
-            row["client_id"] or "",
-            row["client_host"] or "",
-            epoch,
-            bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
-            tuple(sorted(held[member_id])),
-            tuple(sorted(target[member_id])),
-            member_id in unread,
-        )
-
-
-def group_of(
-    row: Row,
-    members: tuple[Member, ...],
-    asked_assignors: Iterable[str | None],
-    past: Past,
-    offsets: Mapping[TopicPartition, CommittedOffset],
-    starts: Mapping[TopicPartition, ShareStart],
-) -> Group:
-    """A group at a moment, by the row of silver.group_generations which holds then."""
-    group_type, state = row["group_type"], row["state"]
-    assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
-    if not past.is_settled(row):
-        if group_type == CLASSIC:
-            state, assignor = ("Stable", assignor) if members else ("Empty", None)
-        else:
-            assignment_epoch = past.assignment_epoch()
-            state = _modern_state(row, members, past.reconciled, assignment_epoch)
-    if group_type == CONSUMER:
-        assignor = _voted(asked_assignors) or DEFAULT_ASSIGNOR
-    return Group(
-        row["group_id"],
-        group_type,
-        state,
-        row["protocol_type"],
-        assignor,
-        None if group_type == CLASSIC else row["generation"],
-        None if group_type == CLASSIC else assignment_epoch,
-        members,
-        offsets,
-        starts,
-        row.get("log_partition", -1),
-    )
-
-
-def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, Row], assignment_epoch: int) -> str:
-    """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
-    if not members:
-        return "Empty"
-    if row["group_type"] == SHARE:
-        return "Stable"
-    if row["generation"] > assignment_epoch:
-        return "Assigning"
-    newest = [reconciled.get(member.member_id) for member in members]
-    is_stable = all(
-        event is not None and event["details"]["state"] == STABLE_MEMBER and event["generation"] == assignment_epoch
-        for event in newest
-    )
-    return "Stable" if is_stable else "Reconciling"
-
-
-def _voted(asked: Iterable[str | None]) -> str | None:
-    """The assignor most members ask for."""
-    counts = Counter(name for name in asked if name is not None)
-    return max(counts, key=lambda name: (counts[name], name)) if counts else None

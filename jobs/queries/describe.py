@@ -19,21 +19,19 @@ from coordinator_core.java.hash_codes import string_order
 from jobs.cli_enums import Tool, View
 from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import (
+from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
+from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
+from jobs.queries.group_model import (
     CLASSIC,
     CONSUMER,
-    GROUPS_LOG,
-    SAMPLE_AGE_MAX_MS,
     SHARE,
     STREAMS,
     Group,
     Member,
     NoSuchGroupError,
     SampledEnd,
-    SilverAt,
     TopicPartition,
 )
-from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 
 TOOL_OF_TYPE: Final = {CLASSIC: Tool.CONSUMER, CONSUMER: Tool.CONSUMER, SHARE: Tool.SHARE, STREAMS: Tool.STREAMS}
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})

@@ -21,7 +21,7 @@ from coordinator_core.java.hash_codes import string_order
 from jobs.console.output import Value, printable, time_text, write_answers
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import GROUPS_LOG, STREAMS, SilverAt
+from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import (
     LOG_POSITION,
     Caveat,
@@ -31,6 +31,7 @@ from jobs.queries.caveats import (
     twice,
     with_notes,
 )
+from jobs.queries.group_model import STREAMS
 from jobs.queries.unread_assignments import unread_groups, unread_text
 from jobs.silver.rows import rows_of
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS

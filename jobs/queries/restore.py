@@ -20,8 +20,9 @@ from jobs.console.output import Value, csv_line, printable, write_answers
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
-from jobs.queries.as_of import GROUPS_LOG, SHARE, CommittedOffset, Group, NoSuchGroupError, SilverAt, TopicPartition
+from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
+from jobs.queries.group_model import SHARE, CommittedOffset, Group, NoSuchGroupError, TopicPartition
 from schemas.tables.silver import TOPICS
 
 COLUMNS: Final[tuple[str, ...]] = (

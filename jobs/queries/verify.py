@@ -35,7 +35,7 @@ from jobs.console.command_name import command
 from jobs.console.output import Value, write_answers
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SettingsError
-from jobs.queries.as_of import CLASSIC, CONSUMER, SHARE, STREAMS
+from jobs.queries.group_model import CLASSIC, CONSUMER, SHARE, STREAMS
 from jobs.queries.verify_ledger import (
     NOTHING,
     GroupHistory,

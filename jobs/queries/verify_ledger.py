@@ -16,19 +16,10 @@ import pyarrow.compute as pc
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import (
-    CLASSIC,
-    CONSUMER,
-    SHARE,
-    STREAMS,
-    TELLING,
-    Past,
-    Row,
-    SilverAt,
-    group_of,
-    members_of,
-    newest_commits,
-)
+from jobs.queries.as_of import SilverAt
+from jobs.queries.group_model import CLASSIC, CONSUMER, SHARE, STREAMS, Row
+from jobs.queries.group_state import TELLING, Past, group_of, members_of
+from jobs.queries.newest_commits import newest_commits
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

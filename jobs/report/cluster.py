@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import texts_of
-from jobs.queries.as_of import SHARE
 from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Hole
+from jobs.queries.group_model import SHARE
 from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, literal, select

@@ -19,8 +19,8 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
-from jobs.queries.as_of import NoSuchGroupError
 from jobs.queries.audit_report import Hole, Span, completeness
+from jobs.queries.group_model import NoSuchGroupError
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
 from jobs.report.groups import GroupFacts, group_pictures, read_groups
 from jobs.report.page import Page, Section, Tile, render

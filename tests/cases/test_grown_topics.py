@@ -19,8 +19,9 @@ from jobs.operations.erase import erase, erased_ids
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import SilverAt, TopicPartition
+from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import findings
+from jobs.queries.group_model import TopicPartition
 from jobs.queries.owner import owners_at
 from jobs.queries.sql import Catalogue
 from jobs.queries.verify import Asked, verify

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from jobs.cli_enums import Tool, View
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import Group, SilverAt, TopicPartition
+from jobs.queries.as_of import SilverAt
 from jobs.queries.describe import CONSUMER_PROTOCOLS, Description, assignment_text, describe, write_descriptions
+from jobs.queries.group_model import Group, TopicPartition
 from schemas.tables.bronze import COVERAGE
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_id_of

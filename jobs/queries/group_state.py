@@ -1,0 +1,170 @@
+"""The state of a group and of its members at one time, from its rows and events until then."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from coordinator_core.java.hash_codes import string_order
+from jobs.queries.group_model import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    CommittedOffset,
+    Group,
+    Member,
+    Row,
+    ShareStart,
+    TopicPartition,
+)
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
+ask for."""
+INITIAL_ASSIGNMENT_EPOCH: Final = 1
+"""Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
+STABLE_MEMBER: Final = "STABLE"
+PAST_COLUMNS: Final = (
+    "group_id",
+    "log_partition",
+    "log_offset",
+    "event_index",
+    "event_type",
+    "at",
+    "generation",
+    "member_id",
+    "details",
+)
+TARGET_COMPUTED: Final = "TARGET_COMPUTED"
+MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
+MEMBER_LEFT: Final = "MEMBER_LEFT"
+ANEW: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
+TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
+"""Events which change an epoch or the state of a group or a member."""
+
+
+def by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["group_id"]].append(row)
+    return groups
+
+
+class Past:
+    """What the events of one group tell of epochs and states at a moment, given those before it and those after it."""
+
+    def __init__(self, events: Iterable[Row], is_past: Callable[[Row], bool]) -> None:
+        events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
+        self._until = [event for event in events if is_past(event)]
+        self._later = [event for event in events if not is_past(event)]
+        self.reconciled: dict[str, Row] = {}
+        """The newest reconciled state of each member."""
+        for event in self._until:
+            if event["event_type"] == MEMBER_RECONCILED:
+                self.reconciled[event["member_id"]] = event
+            elif event["event_type"] == MEMBER_LEFT:
+                self.reconciled.pop(event["member_id"], None)
+
+    def is_settled(self, row: Row, member_id: str | None = None) -> bool:
+        """Did nothing happen to the group (or to one member) between the time and the end of a row's stretch? Then
+        what the row says of its end held at the time as well."""
+        to_log_offset = row["to_log_offset"]
+        return not any(
+            (to_log_offset is None or event["log_offset"] < to_log_offset)
+            and (member_id is None or event["member_id"] == member_id)
+            for event in self._later
+        )
+
+    def assignment_epoch(self) -> int:
+        """Epoch of the target assignment."""
+        epoch = INITIAL_ASSIGNMENT_EPOCH
+        for event in self._until:
+            if event["event_type"] in ANEW:
+                epoch = INITIAL_ASSIGNMENT_EPOCH
+            elif event["event_type"] == TARGET_COMPUTED:
+                epoch = event["generation"]
+        return epoch
+
+
+def members_of(
+    rows: Sequence[Row], assignments: Sequence[Row], past: Past, unread_members: Sequence[str] | None = None
+) -> Iterator[Member]:
+    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
+    `unread_members`: as the generation of the moment tells."""
+    unread = frozenset(unread_members or ())
+    held: dict[str, set[TopicPartition]] = defaultdict(set)
+    target: dict[str, set[TopicPartition]] = defaultdict(set)
+    for row in assignments:
+        if row["task_type"] in (None, "ACTIVE"):
+            kind = target if row["assignment"] == "TARGET" else held
+            kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
+    for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
+        member_id, epoch = row["member_id"], row["member_epoch"]
+        if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
+            epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0
+        yield Member(
+            member_id,
+            row["instance_id"],
+            row["client_id"] or "",
+            row["client_host"] or "",
+            epoch,
+            bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
+            tuple(sorted(held[member_id])),
+            tuple(sorted(target[member_id])),
+            member_id in unread,
+        )
+
+
+def group_of(
+    row: Row,
+    members: tuple[Member, ...],
+    asked_assignors: Iterable[str | None],
+    past: Past,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    starts: Mapping[TopicPartition, ShareStart],
+) -> Group:
+    """A group at a moment, by the row of silver.group_generations which holds then."""
+    group_type, state = row["group_type"], row["state"]
+    assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
+    if not past.is_settled(row):
+        if group_type == CLASSIC:
+            state, assignor = ("Stable", assignor) if members else ("Empty", None)
+        else:
+            assignment_epoch = past.assignment_epoch()
+            state = _modern_state(row, members, past.reconciled, assignment_epoch)
+    if group_type == CONSUMER:
+        assignor = _voted(asked_assignors) or DEFAULT_ASSIGNOR
+    return Group(
+        row["group_id"],
+        group_type,
+        state,
+        row["protocol_type"],
+        assignor,
+        None if group_type == CLASSIC else row["generation"],
+        None if group_type == CLASSIC else assignment_epoch,
+        members,
+        offsets,
+        starts,
+        row.get("log_partition", -1),
+    )
+
+
+def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, Row], assignment_epoch: int) -> str:
+    """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
+    if not members:
+        return "Empty"
+    if row["group_type"] == SHARE:
+        return "Stable"
+    if row["generation"] > assignment_epoch:
+        return "Assigning"
+    newest = [reconciled.get(member.member_id) for member in members]
+    is_stable = all(
+        event is not None and event["details"]["state"] == STABLE_MEMBER and event["generation"] == assignment_epoch
+        for event in newest
+    )
+    return "Stable" if is_stable else "Reconciling"
+
+
+def _voted(asked: Iterable[str | None]) -> str | None:
+    """The assignor most members ask for."""
+    counts = Counter(name for name in asked if name is not None)
+    return max(counts, key=lambda name: (counts[name], name)) if counts else None
