@@ -169,6 +169,39 @@ def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue
     return _make_value((version, plan.value, _run(_codec(plan.value, version).read, data, 2)[0]))
 
 
+def has_unknown_tags(value: CoordinatorValue) -> bool:
+    """Whether a value, or a struct in it, has tagged fields that its declaration does not know."""
+    return _is_flexible(value.message, value.version) and _has_unknown_tags(value.fields, value.message)
+
+
+@cache
+def _is_flexible(message: wire.Message, version: int) -> bool:
+    return version in wire.version_range(message.flexible, wire.message_versions(message)[-1])
+
+
+def _has_unknown_tags(fields: Struct, declaration: wire.Message | wire.Struct) -> bool:
+    if fields.unknown_tags:
+        return True
+    for name, kind, is_array in _nested(declaration):
+        inner = getattr(fields, name)
+        for each in (inner or ()) if is_array else (inner,):
+            if each is not None and _has_unknown_tags(each, kind):
+                return True
+    return False
+
+
+@cache
+def _nested(declaration: wire.Message | wire.Struct) -> tuple[tuple[str, wire.Struct, bool], ...]:
+    """(Attribute, declaration, is it an array) of the structs of a struct."""
+    found = []
+    for field in declaration.fields:
+        is_array = isinstance(field.kind, wire.Array)
+        kind = field.kind.element if isinstance(field.kind, wire.Array) else field.kind
+        if isinstance(kind, wire.Struct):
+            found.append((field.name, kind, is_array))
+    return tuple(found)
+
+
 def encode_key(topic: str, record_type: int, fields: Struct) -> bytes:
     """The key of a record: its type and its fields in version 0, the only one keys have."""
     key, _ = _messages(topic, record_type)

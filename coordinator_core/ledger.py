@@ -15,6 +15,8 @@ class LedgerCounts:
     quarantined_count: int = 0
     not_used_count: int = 0
     """Records of a known type that tells nothing of what the ledger keeps: most of the metadata log."""
+    unknown_field_count: int = 0
+    """Of those decoded: records with tagged fields that no declaration knows, as a later release writes them."""
 
     def __add__(self, other: "LedgerCounts") -> "LedgerCounts":
         return LedgerCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(LedgerCounts)))

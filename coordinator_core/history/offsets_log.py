@@ -94,6 +94,7 @@ class _Others(NamedTuple):
     decoded_count: int
     tombstone_count: int
     unknown_type_count: int
+    unknown_field_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class OffsetsLogReplay:
             tombstone_count=lane.counts.tombstone_count + others.tombstone_count,
             control_count=lane.counts.control_count if self._counts_markers else 0,
             unknown_type_count=others.unknown_type_count,
+            unknown_field_count=lane.counts.unknown_field_count + others.unknown_field_count,
             quarantined_count=lane.counts.quarantined_count
             + (len(others.findings) - others.unknown_type_count)
             + unreadable_record_count(chunk),
@@ -194,7 +196,7 @@ def _decode_others(
 ) -> _Others:
     """Decode records of groups into their operations."""
     findings: list[Finding] = []
-    decoded_count = tombstone_count = unknown_count = 0
+    decoded_count = tombstone_count = unknown_count = unknown_field_count = 0
     data, records, rows = memoryview(chunk.data), chunk.records, lane.others  # type: ignore[arg-type]
     for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
         rows.tolist(),
@@ -214,7 +216,9 @@ def _decode_others(
             value: Struct | None = None
             if value_length >= 0:
                 payload = data[value_position : value_position + value_length].tobytes()
-                value = codec.decode_value(TOPIC, record_type, payload).fields
+                decoded = codec.decode_value(TOPIC, record_type, payload)
+                value = decoded.fields
+                unknown_field_count += codec.has_unknown_tags(decoded)
         except DecodeError as error:
             unknown_count += isinstance(error, UnknownRecordType)
             findings.append(
@@ -234,7 +238,7 @@ def _decode_others(
         else:
             decoded_count += 1
         operations.add(operation, group_id, timestamp_ms, _make_record((offset, record_type, key, value)))
-    return _Others(findings, decoded_count, tombstone_count, unknown_count)
+    return _Others(findings, decoded_count, tombstone_count, unknown_count, unknown_field_count)
 
 
 def _decode_key(data: bytes) -> _Key:

@@ -6,7 +6,7 @@ silver has no table of its own for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from coordinator_core import codec
@@ -106,13 +106,16 @@ class ClusterMetadataReplay:
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """What this chunk settled."""
         settled: list[Settled] = []
+        unknown_field_count = 0
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
+            nonlocal unknown_field_count
             if value is None:
                 return True
             if codec.metadata_record_type(value) in NOT_USED:
                 return False
             decoded = codec.decode_metadata(value)
+            unknown_field_count += codec.has_unknown_tags(decoded)
             fields = decoded.fields
             made: Settled | None = None
             match decoded.message.record_type:
@@ -136,6 +139,7 @@ class ClusterMetadataReplay:
             return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=False)
+        counts = replace(counts, unknown_field_count=unknown_field_count)
         return SimpleLogOutput(
             tuple(item for item in settled if isinstance(item, TopicName)),
             tuple(item for item in settled if isinstance(item, TopicDeleted)),
@@ -151,14 +155,19 @@ class TransactionStateReplay:
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """Findings and counts."""
+        unknown_field_count = 0
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
+            nonlocal unknown_field_count
             decoded = codec.decode_key(transaction_state.TOPIC, key or b"")
             if value is not None:
-                codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
+                unknown_field_count += codec.has_unknown_tags(
+                    codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
+                )
             return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
+        counts = replace(counts, unknown_field_count=unknown_field_count)
         return SimpleLogOutput((), (), (), (), findings, counts)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.codec import decode_key, decode_value, uuid_bytes, uuid_text
+from coordinator_core.codec import decode_key, decode_value, has_unknown_tags, uuid_bytes, uuid_text
 from coordinator_core.errors import CoreError, DecodeError
 from coordinator_core.interning import NO_KEYS, Interned, Interner, InternTable
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -127,6 +127,8 @@ class LaneCounts:
     quarantined_count: int
     other_count: int
     """Records of other types, known or not: whoever reads `others` counts them."""
+    unknown_field_count: int = 0
+    """Of the values: those with tagged fields that no declaration knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class OffsetLane:
         self._topic_ids = Interner.of(start.topic_ids)
         self._key_arrays = KeyArrays._make(column.copy() for column in start.key_arrays)
         self._group_touched = start.group_touched.copy()
+        self._unknown_field_count = 0
         self._group_names: list[str] = []
         self._topic_names: list[str] = []
         self._topic_id_texts: list[str] = []
@@ -239,6 +242,7 @@ class OffsetLane:
         )
         operation_last_offset = operation_last_offset[:operation_count].copy()
         others = np.flatnonzero(kinds <= fast.KIND_GROUP_TOMBSTONE)
+        unknown_field_count, self._unknown_field_count = self._unknown_field_count, 0
         return LaneOutput(
             commits=self._emit(data, np.frombuffer(bytes(pool), np.uint8), rows, row_count),
             others=others,
@@ -251,7 +255,7 @@ class OffsetLane:
                 timestamp_ms=touches.timestamp_ms[:touch_count].copy(),
             ),
             findings=findings,
-            counts=_counts(kinds),
+            counts=_counts(kinds, unknown_field_count),
         )
 
     def finish(self) -> CommitColumns:
@@ -371,7 +375,9 @@ class OffsetLane:
             key = decode_key(TOPIC, payload)
             if value_length >= 0:
                 payload = _bytes_at(chunk.data, chunk.records.value_position[record], value_length)
-                value = decode_value(TOPIC, key.record_type, payload).fields
+                decoded = decode_value(TOPIC, key.record_type, payload)
+                value = decoded.fields
+                self._unknown_field_count += has_unknown_tags(decoded)
         except DecodeError as error:
             return Finding(
                 stage="VALUE",
@@ -520,7 +526,7 @@ def _gather(data: U8, pool: U8, rows: RowArrays) -> tuple[I32 | I64, U8]:
     return starts.astype(np.int32) if starts[-1] <= _INT32_MAX else starts, out
 
 
-def _counts(kinds: I8) -> LaneCounts:
+def _counts(kinds: I8, unknown_field_count: int) -> LaneCounts:
     by_kind = np.bincount(kinds, minlength=fast.KIND_QUARANTINED + 1).tolist()
     return LaneCounts(
         record_count=len(kinds),
@@ -529,6 +535,7 @@ def _counts(kinds: I8) -> LaneCounts:
         control_count=by_kind[fast.KIND_CONTROL],
         quarantined_count=by_kind[fast.KIND_QUARANTINED],
         other_count=by_kind[fast.KIND_OTHER] + by_kind[fast.KIND_GROUP_TOMBSTONE],
+        unknown_field_count=unknown_field_count,
     )
 
 

@@ -182,6 +182,8 @@ class LaneCounts:
     control: int = 0
     unknown_type: int = 0
     quarantined: int = 0
+    unknown_field: int = 0
+    """Of the decoded ones: with tagged fields that no declaration knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,7 @@ class ShareStateLane:
             fields=np.zeros(fast.KEY_COLUMNS, np.int64),
         )
         self._quarantined: list[Finding] = []
+        self._unknown_field_count = 0
         self._is_finished = False
         if after is not None:
             self._take_over(after)
@@ -462,7 +465,11 @@ class ShareStateLane:
                 raise NullNotAllowed("a record of a coordinator's log has a key")
             key = codec.decode_key(TOPIC, raw_key)
             payload = raw_value or b""
-            value = None if raw_value is None else _canonical_value(key.record_type, raw_value)
+            value = None
+            if raw_value is not None:
+                decoded = codec.decode_value(TOPIC, key.record_type, raw_value)
+                value = _canonical_value(decoded)
+                self._unknown_field_count += codec.has_unknown_tags(decoded)
         except DecodeError as error:
             self._quarantined.append(
                 Finding(
@@ -500,6 +507,7 @@ class ShareStateLane:
                 control=int(sizes[fast.N_CONTROL]),
                 unknown_type=int(sizes[fast.N_UNKNOWN_TYPE]),
                 quarantined=len(self._quarantined),
+                unknown_field=self._unknown_field_count,
             ),
             findings=(*self._quarantined, *self._replay_findings()),
         )
@@ -515,6 +523,7 @@ class ShareStateLane:
         sizes[fast.N_STATES] = len(kept)
         sizes[fast.N_CHANGED] = len(changed)
         self._quarantined = []
+        self._unknown_field_count = 0
         return output
 
     def _dictionary(self) -> KeyDictionary:
@@ -603,14 +612,15 @@ def _bytes(data: U8, position: int, length: int) -> bytes | None:
     return None if length < 0 else data[position : position + length].tobytes()
 
 
-def _canonical_value(record_type: int, raw: bytes) -> bytes:
-    """Decode a value and encode it anew, without tags which this code does not know."""
-    decoded = codec.decode_value(TOPIC, record_type, raw)
+def _canonical_value(decoded: codec.CoordinatorValue) -> bytes:
+    """Encode a value as this code would, without tags which it does not know."""
     fields = {f.name: getattr(decoded.fields, f.name) for f in decoded.message.fields}
     fields["state_batches"] = tuple(
         codec.make(STATE_BATCH, **{f.name: getattr(batch, f.name) for f in STATE_BATCH.fields})
         for batch in decoded.fields.state_batches
     )
+    record_type = decoded.message.record_type
+    assert record_type is not None, "a value of a record"
     return codec.encode_value(TOPIC, record_type, decoded.version, codec.make(decoded.message, **fields))
 
 

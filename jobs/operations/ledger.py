@@ -12,6 +12,14 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
     return reduce(add, counts.values(), LedgerCounts())
 
 
+def unknown_fields_line(counts: LedgerCounts) -> str:
+    """Says that a later release of Kafka wrote more than this version reads."""
+    return (
+        f"{counts.unknown_field_count:,} records have fields that this version does not know, of a later Kafka: bronze "
+        "has their bytes, silver has what is known; upgrade Groupledger, then run replay --rebuild"
+    )
+
+
 def ledger_line(counts: LedgerCounts) -> str:
     """`9 records in = 4 decoded + 1 tombstones + 1 control + 2 not used + 1 unknown type + 0 quarantined`."""
     line = (

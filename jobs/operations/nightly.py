@@ -15,7 +15,7 @@ from jobs.console.command_name import command
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit import audit
-from jobs.operations.ledger import ledger_line, total
+from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
 from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
@@ -196,6 +196,8 @@ def tell_replay(
     steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
+    if all_counts.unknown_field_count:
+        steps.say(unknown_fields_line(all_counts))
     steps.facts["replayed"] = {
         "is_new": not summary.skipped,
         "row_counts": dict(sorted(summary.row_counts.items())),

@@ -421,6 +421,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
                 tombstone_count=output.counts.tombstones,
                 control_count=output.counts.control,
                 unknown_type_count=output.counts.unknown_type,
+                unknown_field_count=output.counts.unknown_field,
                 quarantined_count=output.counts.quarantined + unreadable_record_count(chunk),
             ),
         )

@@ -54,6 +54,12 @@ RUNS = Table(
         ),
         Column("bronze_versions", MapOf(STRING, BIGINT), "Delta version of tables of bronze when the run ended."),
         Column(
+            "unknown_field_count",
+            BIGINT,
+            "Of the values decoded: those with tagged fields that no declaration knows, as a later release of Kafka "
+            "writes them. Bronze has them byte for byte. Null: not counted yet.",
+        ),
+        Column(
             "foreign_versions",
             MapOf(STRING, BIGINT),
             "Tables that somebody else than the project's jobs wrote into since all was made anew, each with the Delta "

@@ -240,7 +240,9 @@ TAGGED_BATCH = VALUE[:-2] + b"\x01\x05\x01x" + VALUE[-1:]
 LEDGER = [
     pytest.param(Raw(KEY, VALUE), LaneCounts(decoded=1), None, id="update"),
     pytest.param(Raw(KEY + b"behind", VALUE + b"behind"), LaneCounts(decoded=1), None, id="bytes-behind"),
-    pytest.param(Raw(KEY, TAGGED_BATCH), LaneCounts(decoded=1), None, id="a-batch-with-an-unknown-tag"),
+    pytest.param(
+        Raw(KEY, TAGGED_BATCH), LaneCounts(decoded=1, unknown_field=1), None, id="a-batch-with-an-unknown-tag"
+    ),
     pytest.param(Raw(KEY, VALUE, is_control=True), LaneCounts(control=1), None, id="control"),
     pytest.param(
         Raw(b"\x00\x02" + KEY[2:], VALUE), LaneCounts(unknown_type=1), "UNKNOWN_RECORD_TYPE", id="unknown-type"
@@ -390,7 +392,7 @@ def test_a_finished_lane_takes_no_more() -> None:
 
 def test_a_codec_which_contradicts_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the codec encodes, the loop must read."""
-    monkeypatch.setattr(lane_module, "_canonical_value", lambda record_type, raw: b"\x00")
+    monkeypatch.setattr(lane_module, "_canonical_value", lambda decoded: b"\x00")
     with pytest.raises(LaneError):
         ShareStateLane().feed(chunk_of([(0, 0, Raw(KEY, TAGGED_BATCH))]))
 
