@@ -7,7 +7,7 @@ A file has `name`, `start` (a time with an offset), `duration`, and the tables `
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -20,6 +20,8 @@ T = TypeVar("T")
 UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 
+LOCK_DURATION_MS: Final = (1000, 3_600_000)
+"""group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms an hour."""
 PARTITIONS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 5000
 GROUPS_MAX: Final = 100_000
@@ -163,6 +165,73 @@ the topic has `partitions` from now on.
 """
 
 
+FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
+    "crash": ("member", "duration"),
+    "stop": ("member", "duration"),
+    "slow_poll": ("member",),
+    "pause": ("member",),
+    "producer_stall": ("partition",),
+}
+"""Fault -> the keys which it may have besides; any other key would do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Where a key of a group does something."""
+
+    protocols: tuple[str, ...]
+    why: str
+    """Why not elsewhere, as the end of a sentence."""
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Another key -> its values with which this one does something; `acknowledge` counts in share groups only."""
+
+
+COMMITTING: Final = ("classic", "consumer")
+SHARE_ONLY: Final = ("share",)
+GROUP_KEYS: Final[Mapping[str, Use]] = {
+    "assignors": Use(COMMITTING, "whose partitions the broker assigns by its one assignor"),
+    "static": Use(COMMITTING, "whose members have no group.instance.id"),
+    "session_timeout": Use(("classic",), "where brokers set it (group.consumer.session.timeout.ms, group.share...)"),
+    "heartbeat_interval": Use(
+        ("classic",), "where brokers set it (group.consumer.heartbeat.interval.ms, group.share...)"
+    ),
+    "commits": Use(COMMITTING, "which commits no offsets"),
+    "commit_interval": Use(COMMITTING, "which commits no offsets", {"commits": ("auto", "transactional")}),
+    "abort_every": Use(COMMITTING, "which commits no offsets", {"commits": ("transactional",)}),
+    "rate": Use(COMMITTING, "whose members handle what a poll gives (max_poll_records, poll_interval)"),
+    "on_poison": Use((*COMMITTING, "share"), "", {"acknowledge": ("explicit",)}),
+    "acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
+    "max_poll_records": Use(SHARE_ONLY, "whose members read at a rate (rate)"),
+    "release_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
+}
+"""Key of `[[group]]` -> where it does something; the other keys do in every group."""
+
+LEAST: Final[Mapping[str, int]] = {
+    "group_consumer_assignment_interval_ms": 0,
+    "group_consumer_regex_refresh_interval_ms": 10_000,
+    "group_initial_rebalance_delay_ms": 0,
+    "group_share_assignment_interval_ms": 0,
+    "group_streams_acceptable_recovery_lag": 0,
+    "group_streams_assignment_interval_ms": 0,
+    "group_streams_initial_rebalance_delay_ms": 0,
+    "group_streams_num_standby_replicas": 0,
+    "group_streams_num_warmup_replicas": 0,
+    "offset_metadata_max_bytes": 0,
+}
+"""Setting of the group coordinator -> the least that it may be; of every other number that is 1."""
+MOST: Final[Mapping[str, int]] = {"group_share_max_size": 1000}
+"""Setting -> the most that it may be; of every other number that is what fits into 31 bits."""
+SERVER_ASSIGNORS: Final = ("uniform", "range")
+MIGRATION_POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")
+BELOW: Final = (
+    ("group_consumer_heartbeat_interval_ms", "group_consumer_session_timeout_ms"),
+    ("group_share_heartbeat_interval_ms", "group_share_session_timeout_ms"),
+    ("group_streams_heartbeat_interval_ms", "group_streams_session_timeout_ms"),
+    ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+)
+"""Pairs of settings of which the first must be below the second (GroupCoordinatorConfig of Kafka)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A whole scenario file."""
@@ -233,7 +302,28 @@ def _table(kind: type[T], value: Any, place: Place) -> T:
         needed = spec.default is MISSING and spec.default_factory is MISSING
         if needed and spec.name not in values:
             raise place.key(_key_of(kind, spec.name)).error("is missing: add it")
-    return kind(**values)
+    made = kind(**values)
+    if isinstance(made, GroupSpec):
+        _check_given(made, value.keys(), place)
+    return made
+
+
+def _check_given(group: GroupSpec, given: Collection[str], place: Place) -> None:
+    """Every key that a group is given does something there: a key without effect is a misunderstanding."""
+    for key, use in GROUP_KEYS.items():
+        if key not in given:
+            continue
+        if group.protocol not in use.protocols:
+            raise place.key(key).error(
+                f"does nothing in a {group.protocol} group, {use.why}: leave it out, or set protocol to "
+                f"{' or '.join(use.protocols)}"
+            )
+        for needed, values in use.needs.items():
+            if (group.protocol == "share" or needed != "acknowledge") and getattr(group, needed) not in values:
+                raise place.key(key).error(
+                    f"does nothing with {needed} = {getattr(group, needed)!r}: leave it out, or set {needed} to "
+                    f"{' or '.join(map(repr, values))}"
+                )
 
 
 def _key_of(kind: type, name: str) -> str:
@@ -314,6 +404,13 @@ def _positive_duration(value: Any, place: Place) -> int:
     return duration_ms
 
 
+def _lock_duration(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if not LOCK_DURATION_MS[0] <= duration_ms <= LOCK_DURATION_MS[1]:
+        raise place.error('must be from "1s" to "1h": brokers refuse any other (share.record.lock.duration.ms)')
+    return duration_ms
+
+
 def _latency(value: Any, place: Place) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise place.error('must be two durations, as ["1ms", "5ms"]')
@@ -335,9 +432,38 @@ def _settings(value: Any, place: Place) -> GroupCoordinatorConfig:
     if any(isinstance(item, dict) for item in value.values()):
         raise place.error('put the names of settings in quotes, as "group.max.size" = 100')
     try:
-        return config_of(value)
+        config = config_of(value)
     except UnknownSetting as error:
         raise place.error(str(error)) from error
+    _check_settings(config, place)
+    return config
+
+
+def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
+    """A broker would not start with a setting out of its range."""
+    for spec in fields(config):
+        number, name = getattr(config, spec.name), spec.name.replace("_", ".")
+        if isinstance(number, bool) or not isinstance(number, int):
+            continue
+        least, most = LEAST.get(spec.name, 1), MOST.get(spec.name, 2**31 - 1)
+        if not least <= number <= most:
+            raise place.key(f'"{name}"').error(
+                f"must be a whole number from {least} to {most}: brokers refuse {number}"
+            )
+    for lower, upper in BELOW:
+        low, high = getattr(config, lower), getattr(config, upper)
+        if low >= high:
+            names = lower.replace("_", "."), upper.replace("_", ".")
+            raise place.key(f'"{names[0]}"').error(
+                f"must be below {names[1]} ({high}), and is {low}: change one of them"
+            )
+    for assignor in config.group_consumer_assignors:
+        if assignor not in SERVER_ASSIGNORS:
+            raise place.key('"group.consumer.assignors"').error(f"must be among {', '.join(SERVER_ASSIGNORS)}")
+    if config.group_share_assignors != ("simple",):
+        raise place.key('"group.share.assignors"').error("must be simple: share groups have no other")
+    if config.group_consumer_migration_policy not in MIGRATION_POLICIES:
+        raise place.key('"group.consumer.migration.policy"').error(f"must be one of {', '.join(MIGRATION_POLICIES)}")
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -369,8 +495,8 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "compression"): _one_of("none", "gzip", "snappy", "lz4", "zstd"),
     ("ClusterSpec", "retention_check_interval_ms"): _positive_duration,
     ("ClusterSpec", "transaction_version"): _count(0, 2),
-    ("ClusterSpec", "share_record_lock_duration_ms"): _positive_duration,
-    ("ClusterSpec", "share_delivery_count_limit"): _count(2, 100),
+    ("ClusterSpec", "share_record_lock_duration_ms"): _lock_duration,
+    ("ClusterSpec", "share_delivery_count_limit"): _count(2, 25),
     ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
     ("ClusterSpec", "settings"): _settings,
     ("TopicSpec", "name"): _topic_name,
@@ -449,13 +575,18 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         if assignor not in known.get(group.protocol, ()):
             text = ", ".join(known[group.protocol]) if group.protocol in known else "none: share groups have but one"
             raise place.key("assignors").error(f"must be among {text}")
+    if group.protocol == "consumer" and len(group.assignors) > 1:
+        raise place.key("assignors").error("takes one in a consumer group (group.remote.assignor): name one")
+    if len(set(group.assignors)) < len(group.assignors) or len(set(group.topics)) < len(group.topics):
+        key = "topics" if len(set(group.topics)) < len(group.topics) else "assignors"
+        raise place.key(key).error("has a name twice: name each once")
     if group.on_poison not in POISON_OF[group.protocol]:
         raise place.key("on_poison").error(
             f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
         )
     if group.protocol == "share" and group.commits == "transactional":
         raise place.key("commits").error("share groups commit no offsets: leave it out")
-    if group.heartbeat_interval_ms >= group.session_timeout_ms:
+    if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
         raise place.key("heartbeat_interval").error("must be below session_timeout")
     settings = scenario.cluster.settings
     shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
@@ -470,6 +601,13 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
     for key in FAULT_KEYS[fault.kind]:
         if key not in given:
             raise place.key(key).error(f"is missing: {fault.kind} needs it")
+    usable = {"kind", "at", "every", *FAULT_KEYS[fault.kind], *FAULT_KEYS_MORE.get(fault.kind, ())}
+    for key in sorted(given - usable):
+        raise place.key(key).error(
+            f"does nothing for {fault.kind}, which takes {', '.join(sorted(usable))}: leave it out"
+        )
+    if fault.at_ms >= scenario.duration_ms:
+        raise place.key("at").error("is not before the end of the scenario: the fault would never strike")
     if fault.group is not None:
         specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
         if not specs:
@@ -478,6 +616,13 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
             raise place.key("member").error(f"group {fault.group!r} has members 0 to {specs[0].members - 1}")
     if fault.topic is not None and fault.topic not in topics:
         raise place.key("topic").error(f"there is no topic {fault.topic!r}")
+    if fault.topic is not None and fault.partition is not None:
+        grown = [
+            it.partitions or 0 for it in scenario.faults if it.kind == "add_partitions" and it.topic == fault.topic
+        ]
+        count = max(topics[fault.topic].partitions, *grown, 0)
+        if fault.partition >= count:
+            raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
     if fault.broker is not None and fault.broker > scenario.cluster.brokers:
         raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
     if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:

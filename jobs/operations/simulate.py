@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, ClassVar, Final, Self
 
 from coordinator_core.log.write import (
     SegmentRules,
@@ -39,6 +39,12 @@ SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 
 class SimulateError(JobError):
     """The simulation cannot be made."""
+
+
+class ScenarioFileError(SimulateError):
+    """The scenario file cannot be read, or is none: names the file, the key and what to do. Nothing was written."""
+
+    exit_code: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +137,22 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Wri
 
 def read_scenario(scenario_file: str) -> Scenario:
     """The scenario of a file; one that is not there is looked for among those that come with the project, so that
-    `scenarios/bad-day.toml` is right in any folder. Raises SimulateError, which says what to do."""
+    `scenarios/bad-day.toml` is right in any folder. Raises ScenarioFileError, which says what to do."""
     path = Path(scenario_file).expanduser()
     if not path.exists() and (PROJECT_ROOT / path).is_file():
         path = PROJECT_ROOT / path
     try:
         if path.stat().st_size > SCENARIO_BYTES_MAX:
-            raise SimulateError(f"{scenario_file} is larger than any scenario: name a TOML file")
+            raise ScenarioFileError(f"{scenario_file} is larger than any scenario: name a TOML file")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SimulateError(f"cannot read the scenario {scenario_file}: {error.strerror}") from error
+        raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SimulateError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
+        raise ScenarioFileError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
     try:
         return parse_scenario(text, path.name)
     except ScenarioError as error:
-        raise SimulateError(str(error)) from error
+        raise ScenarioFileError(str(error)) from error
 
 
 def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> int:

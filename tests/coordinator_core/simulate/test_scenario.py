@@ -3,7 +3,15 @@
 import pytest
 
 from coordinator_core.simulate.errors import ScenarioError
-from coordinator_core.simulate.scenario import READERS, ClusterSpec, FaultSpec, GroupSpec, TopicSpec, parse_scenario
+from coordinator_core.simulate.scenario import (
+    GROUP_KEYS,
+    READERS,
+    ClusterSpec,
+    FaultSpec,
+    GroupSpec,
+    TopicSpec,
+    parse_scenario,
+)
 
 HEAD = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1h"\n'
 TOPIC = '[[topic]]\nname = "t"\n'
@@ -51,7 +59,7 @@ WRONG = (
     (
         "share commits",
         HEAD + TOPIC + GROUP + 'protocol = "share"\ncommits = "transactional"\n',
-        r"commits: share groups commit no offsets",
+        r"commits: does nothing in a share group, which commits no offsets: leave it out",
     ),
     ("setting", HEAD + '[cluster.settings]\n"group.max" = 1\n', r"cluster\.settings: no coordinator setting is called"),
     (
@@ -84,6 +92,95 @@ WRONG = (
     ),
 )
 """(what is wrong, text, what the error says)."""
+
+SHARE = GROUP + 'protocol = "share"\n'
+CONSUMER = GROUP + 'protocol = "consumer"\n'
+SETTINGS = "[cluster.settings]\n"
+CRASH = '[[fault]]\nkind = "crash"\nat = "1m"\ngroup = "g"\n'
+
+WITHOUT_EFFECT = (
+    (SHARE, "rate = 10.0", "rate: does nothing in a share group, whose members handle"),
+    (SHARE, 'session_timeout = "30s"', "session_timeout: does nothing in a share group, where brokers set it"),
+    (SHARE, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a share group"),
+    (SHARE, 'commits = "none"', "commits: does nothing in a share group, which commits no offsets"),
+    (SHARE, 'commit_interval = "1s"', "commit_interval: does nothing in a share group"),
+    (SHARE, "abort_every = 3", "abort_every: does nothing in a share group"),
+    (SHARE, "static = true", "static: does nothing in a share group, whose members have no group.instance.id"),
+    (SHARE, 'assignors = ["simple"]', "assignors: does nothing in a share group"),
+    (SHARE, 'on_poison = "reject"', "on_poison: does nothing with acknowledge = 'implicit': .* set acknowledge to"),
+    (SHARE, "release_every = 5", "release_every: does nothing with acknowledge = 'implicit'"),
+    (SHARE + 'acknowledge = "explicit"\n', 'on_poison = "stuck"', "on_poison: must be one of skip, reject, release"),
+    (GROUP, 'acknowledge = "explicit"', "acknowledge: does nothing in a classic group, which acknowledges no records"),
+    (GROUP, "release_every = 5", "release_every: does nothing in a classic group.*set protocol to share"),
+    (GROUP, "max_poll_records = 5", "max_poll_records: does nothing in a classic group"),
+    (GROUP, "abort_every = 5", "abort_every: does nothing with commits = 'auto': .* 'transactional'"),
+    (GROUP + 'commits = "none"\n', 'commit_interval = "1s"', "commit_interval: does nothing with commits = 'none'"),
+    (CONSUMER, 'session_timeout = "30s"', "session_timeout: does nothing in a consumer group"),
+    (CONSUMER, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a consumer group"),
+    (CONSUMER, "max_poll_records = 5", "max_poll_records: does nothing in a consumer group"),
+    (CONSUMER, 'assignors = ["uniform", "range"]', r"assignors: takes one in a consumer group"),
+    (CONSUMER, 'assignors = ["sticky"]', "assignors: must be among uniform, range"),
+    (GROUP, 'assignors = ["range", "range"]', "assignors: has a name twice"),
+    (
+        GROUP + CRASH,
+        "offset = 5",
+        "offset: does nothing for crash, which takes at, duration, every, group, kind, member",
+    ),
+    (GROUP + CRASH, 'topic = "t"', "topic: does nothing for crash"),
+    (GROUP + CRASH, "broker = 1", "broker: does nothing for crash"),
+    (GROUP + CRASH.replace("1m", "2h"), "", r"fault\[0\]\.at: is not before the end of the scenario"),
+    (
+        GROUP,
+        '[[fault]]\nkind = "poison"\nat = "1m"\ntopic = "t"\npartition = 1\noffset = 5',
+        r"fault\[0\]\.partition: topic 't' has partitions 0 to 0",
+    ),
+)
+"""(tables, one line more, what the error says)."""
+
+OUT_OF_RANGE = (
+    ('"group.share.max.size" = -3', "must be a whole number from 1 to 1000: brokers refuse -3"),
+    ('"group.share.max.size" = 1001', "must be a whole number from 1 to 1000"),
+    ('"group.consumer.heartbeat.interval.ms" = 0', "must be a whole number from 1 to"),
+    ('"group.share.heartbeat.interval.ms" = 0', "must be a whole number from 1 to"),
+    ('"group.share.heartbeat.interval.ms" = 45000', r"must be below group.share.session.timeout.ms \(45000\)"),
+    ('"group.consumer.session.timeout.ms" = 5000', r"heartbeat.interval.ms\": must be below"),
+    ('"group.min.session.timeout.ms" = 1800000', "must be below group.max.session.timeout.ms"),
+    ('"group.max.size" = 0', "must be a whole number from 1 to"),
+    ('"group.initial.rebalance.delay.ms" = -1', "must be a whole number from 0 to"),
+    ('"offsets.retention.minutes" = 0', "must be a whole number from 1 to"),
+    ('"group.consumer.assignors" = "sticky"', "must be among uniform, range"),
+    ('"group.share.assignors" = "uniform"', "must be simple"),
+    ('"group.consumer.migration.policy" = "maybe"', "must be one of disabled, downgrade, upgrade, bidirectional"),
+)
+"""(a line of `[cluster.settings]`, what the error says)."""
+
+CLUSTER = (
+    ("share_delivery_count_limit = 100", "must be a whole number from 2 to 25"),
+    ("share_delivery_count_limit = 1", "must be a whole number from 2 to 25"),
+    ('share_record_lock_duration = "10ms"', 'must be from "1s" to "1h"'),
+    ('share_record_lock_duration = "2h"', 'must be from "1s" to "1h"'),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((HEAD + TOPIC + tables + line + "\n", said) for tables, line, said in WITHOUT_EFFECT),
+        *((HEAD + SETTINGS + line + "\n", said) for line, said in OUT_OF_RANGE),
+        *((HEAD + "[cluster]\n" + line + "\n", said) for line, said in CLUSTER),
+    ],
+)
+def test_a_key_without_effect_or_out_of_range_is_refused(text: str, said: str) -> None:
+    """In one line, which names the key and says what it may be."""
+    with pytest.raises(ScenarioError, match=said) as caught:
+        parse_scenario(text, "f.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_there_are_sixty_wrong_files() -> None:
+    """Each key that has effect only somewhere is in one of them."""
+    assert len(WRONG) + len(WITHOUT_EFFECT) + len(OUT_OF_RANGE) + len(CLUSTER) >= 60
+    assert GROUP_KEYS.keys() <= {line.partition(" = ")[0] for _, line, _ in WITHOUT_EFFECT}
 
 
 @pytest.mark.parametrize(("text", "said"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])

@@ -18,7 +18,7 @@ from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
-from jobs.operations.simulate import SimulateError, simulate
+from jobs.operations.simulate import ScenarioFileError, SimulateError, simulate
 from jobs.settings import load_settings
 from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
@@ -215,7 +215,7 @@ def test_a_file_that_is_no_scenario_is_named(tmp_path: Path) -> None:
     """The error names the file, the key, and what to do."""
     path = tmp_path / "wrong.toml"
     path.write_text('name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "5 minutes"\n')
-    with pytest.raises(SimulateError, match=r"wrong\.toml: duration: must be a duration, as"):
+    with pytest.raises(ScenarioFileError, match=r"wrong\.toml: duration: must be a duration, as"):
         simulate(str(path), str(tmp_path / "out"))
     with pytest.raises(SimulateError, match=r"cannot read the scenario .*missing\.toml"):
         simulate(str(tmp_path / "missing.toml"), str(tmp_path / "out"))
