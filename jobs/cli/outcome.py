@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -41,10 +41,14 @@ def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, ou
     if output_format is SummaryFormat.JSON:
         from jobs.console.output import json_line  # noqa: PLC0415
 
-        started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        facts = {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
-        typer.echo(json_line(facts), nl=False)
+        typer.echo(json_line(facts_of(job, run, steps, code)), nl=False)
     return code
+
+
+def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> dict[str, Any]:
+    """What a job did, for another program."""
+    started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
 
 
 def run_job(job: Callable[[], int], debug: bool) -> None:

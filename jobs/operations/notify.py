@@ -1,0 +1,96 @@
+"""What a night found, handed to where people are: a file for another program, or a command that posts it.
+
+`FILE.json` gets one JSON object, and `FILE.md` beside it the same for a chat. Anything else is a command: it gets the
+object on stdin, and the Markdown in the environment. A notification that cannot be delivered is said, and changes
+nothing else.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.console.command_name import command
+from jobs.console.output import json_line, printable
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.group_history import OK, GroupLine, group_lines
+from jobs.settings import Settings, option_words
+
+FILE_ENDING: Final = ".json"
+MARKDOWN: Final = "GROUPLEDGER_MARKDOWN"
+"""Variable of the environment of a command."""
+GROUPS_MAX: Final = 10
+COMMAND_SECONDS_MAX: Final = 60
+SHELL: Final = "/bin/sh"
+OUTCOMES: Final[Mapping[int, str]] = {0: "done", 3: "done, but something is missing or could not be read"}
+
+
+def attention(warehouse: Warehouse, cluster_id: str) -> list[GroupLine]:
+    """Groups whose verdict is not OK, those that need somebody first."""
+    return [line for line in group_lines(warehouse, cluster_id) if line.verdict != OK]
+
+
+def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupLine]) -> dict[str, Any]:
+    """The facts of a night and the groups that need somebody, as one JSON object; its names stay."""
+    shown = [
+        {"group_id": it.group_id, "group_type": it.group_type, "verdict": it.verdict, "why": it.why} for it in groups
+    ]
+    return {**facts, "groups": shown}
+
+
+def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupLine], settings: Settings) -> str:
+    """The same for a chat. Names of groups are code: no chat takes one for a mention or a link."""
+    outcome = OUTCOMES.get(facts["exit_code"], "failed")
+    lines = [f"**Groupledger, cluster {_code(settings.cluster_id)}: {outcome}**", ""]
+    if "error" in facts:
+        return "\n".join([*lines, _code(facts["error"]), ""])
+    lines += [facts["found"]["headline"], ""]
+    if groups:
+        lines += ["| group | verdict | why |", "| --- | --- | --- |"]
+        lines += [f"| {_code(it.group_id)} | {it.verdict} | {it.why} |" for it in groups[:GROUPS_MAX]]
+        if len(groups) > GROUPS_MAX:
+            lines += ["", f"and {len(groups) - GROUPS_MAX:,} groups more"]
+        lines += ["", _code(command("groups --needs-attention" + option_words(settings)))]
+    return "\n".join([*lines, ""])
+
+
+def _code(text: str) -> str:
+    """Within a table, too."""
+    return "`" + printable(text).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[[str], None]) -> None:
+    """Write the files, or run the command; what keeps it from that is said."""
+    try:
+        if target.endswith(FILE_ENDING):
+            path = Path(target).expanduser()
+            _write(path, json_line(facts))
+            _write(path.with_suffix(".md"), markdown)
+            return
+        done = subprocess.run(
+            [SHELL, "-c", target],
+            input=json_line(facts),
+            env={**os.environ, MARKDOWN: markdown},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        say(f"the notification was not delivered, all else is done: {printable(str(error))}")
+        return
+    if done.returncode:
+        said = printable(done.stderr.strip().rpartition("\n")[2])
+        say(f"the notification was not delivered, all else is done: exit code {done.returncode} of {target!r}: {said}")
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".notify-", delete=False, encoding="utf-8") as out:
+        out.write(text)
+    Path(out.name).chmod(0o644)
+    Path(out.name).replace(path)
