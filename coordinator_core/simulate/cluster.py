@@ -5,6 +5,7 @@ later the controller elects new leaders. Broker-internal calls (persister, trans
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
@@ -358,11 +359,16 @@ class Cluster:
         config = RuntimeConfig(
             append_linger_ms=self.spec.append_linger_ms, codec_id=Codec[self.spec.compression.upper()]
         )
-        kind = ObservedMachines(self.spec.settings, self.chronicle, self._partition_of_machine)
+        settings = replace(self.spec.settings, kafka_version=self.spec.kafka_version)
+        kind = ObservedMachines(settings, self.chronicle, self._partition_of_machine)
         return CoordinatorRuntime(broker_id, kind, config, self._topics.image(self.image_version))
 
     def _share_runtime(self, broker_id: int) -> CoordinatorRuntime:
-        kind = ShareMachines(ShareCoordinatorConfig(self.spec.share_snapshot_update_records_per_snapshot))
+        kind = ShareMachines(
+            ShareCoordinatorConfig(
+                self.spec.share_snapshot_update_records_per_snapshot, kafka_version=self.spec.kafka_version
+            )
+        )
         return CoordinatorRuntime(broker_id, kind, RuntimeConfig(), self._topics.image(self.image_version))
 
     def _partition_of_machine(self, machine: ObservedMachine) -> int:

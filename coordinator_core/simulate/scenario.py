@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig, UnknownSetting, config_of
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, UnknownKafkaVersion, kafka_version
 from coordinator_core.simulate.errors import ScenarioError
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ class ClusterSpec:
     share_record_lock_duration_ms: int = 30_000
     share_delivery_count_limit: int = 5
     share_snapshot_update_records_per_snapshot: int = 500
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """`kafka_version = "4.4"`: the release whose rules the coordinators follow."""
     settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
     """`[cluster.settings]`: settings of the group coordinator by Kafka's names, each in quotes."""
 
@@ -466,6 +469,15 @@ def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
         raise place.key('"group.consumer.migration.policy"').error(f"must be one of {', '.join(MIGRATION_POLICIES)}")
 
 
+def _kafka_version(value: Any, place: Place) -> KafkaVersion:
+    if not isinstance(value, str):
+        raise place.error('must be a release in quotes, as "4.4"')
+    try:
+        return kafka_version(value)
+    except UnknownKafkaVersion as error:
+        raise place.error(str(error)) from error
+
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -499,6 +511,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "share_delivery_count_limit"): _count(2, 25),
     ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
     ("ClusterSpec", "settings"): _settings,
+    ("ClusterSpec", "kafka_version"): _kafka_version,
     ("TopicSpec", "name"): _topic_name,
     ("TopicSpec", "partitions"): _count(1, PARTITIONS_MAX),
     ("TopicSpec", "rate"): _rate,

@@ -67,6 +67,12 @@ WRONG = (
         HEAD + "[cluster.settings]\ngroup.max.size = 1\n",
         r"put the names of settings in quotes",
     ),
+    (
+        "unknown release",
+        HEAD + '[cluster]\nkafka_version = "5.0"\n',
+        r"cluster\.kafka_version: no Kafka version '5\.0' is known: use one of 4\.0",
+    ),
+    ("no release", HEAD + "[cluster]\nkafka_version = 4.4\n", r"must be a release in quotes"),
     ("latency", HEAD + '[cluster]\nlatency = ["5ms", "1ms"]\n', r"cluster\.latency: the first duration must not"),
     ("fault key", HEAD + '[[fault]]\nkind = "crash"\nat = "1m"\n', r"fault\[0\]\.group: is missing: crash needs it"),
     ("fault kind", HEAD + '[[fault]]\nkind = "flood"\nat = "1m"\n', r"fault\[0\]\.kind: must be one of crash"),

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_core.simulate.scenario import FAULT_KEYS, parse_scenario
-from tests.coordinator_core.simulate.worlds import SCENARIOS, run_file, run_text
+from tests.coordinator_core.simulate.worlds import SCENARIOS, Run, run_file, run_text
 
 SHORT = (("rolling-deploy", 12), ("bad-day", 22), ("consumer-protocol", 28), ("share-poison", 16), ("exactly-once", 8))
 """Scenario -> minutes of it."""
@@ -31,6 +31,30 @@ def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
     assert first.log_bytes() == again.log_bytes()
     assert first.truth == again.truth
     assert first.log_bytes() != other.log_bytes()
+
+
+def test_a_scenario_runs_as_a_release_of_kafka() -> None:
+    """Transactional commits have topic ids since 4.4; a scenario that names no release runs as 4.3."""
+    group = GROUP + 'commits = "transactional"\ncommit_interval = "1s"\n'
+    runs = [
+        run_text(group, minutes=2, head={"brokers = 3": f"brokers = 3\n{line}"})
+        for line in ("", 'kafka_version = "4.3"', 'kafka_version = "4.4"')
+    ]
+    default, as_43, as_44 = (run.log_bytes() for run in runs)
+    assert default == as_43 != as_44
+    offsets = [_committed_ids(run) for run in runs[1:]]
+    assert offsets[0] == {None}
+    assert None not in offsets[1]
+
+
+def _committed_ids(run: Run) -> set[str | None]:
+    """Topic ids of what is committed, by the coordinators that are there at the end."""
+    return {
+        committed.topic_id
+        for runtime in run.world.cluster.groups.runtimes.values()
+        for coordinator in runtime.coordinators.values()
+        for committed in coordinator.machine.coordinator.shard.offsets.offsets.values()
+    }
 
 
 def test_one_more_group_changes_nothing_in_the_others() -> None:
