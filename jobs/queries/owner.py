@@ -1,7 +1,7 @@
 """owner: who owned a partition at a time, in every group that reads it.
 
 The rule is that of gold.partition_owners, over the rows of this one partition: the audit need not have run. Share
-groups have no owners: several of their members may read one partition.
+groups have no owners, as several of their members may read one partition: they are named with these members.
 """
 
 import sys
@@ -51,6 +51,12 @@ COLUMNS: Final[tuple[str, ...]] = (
 )
 
 
+SHARE: Final = "SHARE"
+CURRENT: Final = "CURRENT"
+NAMED_MAX: Final = 20
+"""Members of a share group that are named in a remark."""
+
+
 class Owner(NamedTuple):
     """Who owned the partition, and the log partition that says so."""
 
@@ -60,6 +66,14 @@ class Owner(NamedTuple):
     """Where in the log it was so, if the log has the time more than once and the owners were not the same."""
 
 
+class ShareReader(NamedTuple):
+    """A member of a share group to which the partition was assigned."""
+
+    group_id: str
+    member_id: str
+    client_id: str | None
+
+
 class Owners(NamedTuple):
     """The owners at a time, and what else is to be said."""
 
@@ -67,6 +81,10 @@ class Owners(NamedTuple):
     is_known: bool
     """Was any group ever assigned the partition?"""
     caveats: tuple[Caveat, ...]
+    share_readers: Sequence[ShareReader]
+    """Members of share groups that read it then, by group and member."""
+    share_groups: Sequence[str]
+    """Share groups that were ever assigned it."""
     unread: Sequence[str]
     """Groups of which bytes that say what was assigned, or to what a member subscribed, could not be read."""
 
@@ -83,14 +101,18 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
     """Who owned a partition at a time (None: the newest), by group and in the order of the log. Where the log has the
     time more than once, who owned it each time."""
     everybody = SilverAt(warehouse, cluster_id, at_ms)
+    lives = list(_lives(everybody, topic, partition))
     ever = [
         Owner(row, life.log_partition)
-        for life in _lives(everybody, topic, partition)
+        for life in lives
         for row in partition_owners(life)
         if row.topic == topic and row.partition == partition
     ]
     ever.sort(key=lambda it: (string_order(it.row.group_id), it.row.from_log_offset, it.row.member_id))
-    passages = everybody.of_groups({it.row.group_id for it in ever}).passages(with_offsets=False)
+    shares = [(row, life) for life in lives for row in life.assignments if row.group_type == SHARE]
+    share_groups = sorted({row.group_id for row, _ in shares}, key=string_order)
+    groups = {it.row.group_id for it in ever}.union(share_groups)
+    passages = everybody.of_groups(groups).passages(with_offsets=False)
     newest = passages[-1]
     found: dict[str, list[list[Owner]]] = {}
     for passage in passages:
@@ -111,11 +133,28 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
     if several:
         caveats.append(twice(newest, several))
     unread = unread_groups(everybody, *((everybody.holds(),) if ever else ()), topic=topic)
-    return Owners(owners, bool(ever), tuple(caveats), unread)
+    left = newest.left_behind()
+    readers = {
+        ShareReader(row.group_id, row.member_id, _client_id(life, row.member_id))
+        for row, life in shares
+        if row.assignment == CURRENT
+        and not left.is_past(row.group_id, life.log_partition)
+        and _is_so(row, life.log_partition, newest)
+    }
+    in_order = sorted(readers, key=lambda it: (string_order(it.group_id), it.member_id))
+    return Owners(owners, bool(ever), tuple(caveats), in_order, share_groups, unread)
+
+
+def _client_id(life: GroupLife, member_id: str) -> str | None:
+    return next((row.client_id for row in reversed(life.members) if row.member_id == member_id), None)
 
 
 def _holds(owner: Owner, passage: SilverAt) -> bool:
-    row, end = owner.row, passage.log_end((GROUPS_LOG, owner.log_partition))
+    return _is_so(owner.row, owner.log_partition, passage)
+
+
+def _is_so(row: OwnerRow | AssignmentRow, log_partition: int, passage: SilverAt) -> bool:
+    end = passage.log_end((GROUPS_LOG, log_partition))
     if end is not None:
         return row.from_log_offset < end and (row.to_log_offset is None or row.to_log_offset >= end)
     if passage.at_ms is None:
@@ -190,10 +229,19 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
     if found.unread:
         told = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
         yield f"{told}{unread_text(found.unread)}"
-    elif not found.is_known:
+    elif not found.is_known and not found.share_groups:
         yield f"no group was ever assigned {place}, as far as the log tells"
-    elif not found.owners:
+    elif found.is_known and not found.owners:
         yield "nobody owned it then, as far as the log tells"
+    for group_id in found.share_groups:
+        group = f"share group {printable(group_id)[:100]}"
+        of_group = [it for it in found.share_readers if it.group_id == group_id]
+        if not of_group:
+            yield f"{group} was assigned {place}, but no member of it at that time"
+            continue
+        names = [f"{printable(it.member_id)} (client {printable(it.client_id or '')})" for it in of_group[:NAMED_MAX]]
+        more = f" and {len(of_group) - NAMED_MAX} more" if len(of_group) > NAMED_MAX else ""
+        yield f"{group} reads {place} with {', '.join(names)}{more}: a share partition has no single owner"
 
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:

@@ -94,6 +94,24 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
         assert run_owner(warehouse, CLUSTER, **asked) == [remark]
 
 
+def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Warehouse) -> None:
+    """Several members may read a share partition: it has no single owner, and is not unassigned."""
+    share = {"group_type": "SHARE", "topic_id": "T", "topic": "t"}
+    rows = [held("jobs", "a", 1, 3, **share), held("jobs", "b", 2, None, **share)]
+    target = held("jobs", "c", 2, None, **share) | {"assignment": "TARGET"}
+    write(warehouse, {ASSIGNMENTS: [*rows, target], MEMBERS: [member(row) for row in rows]})
+
+    def remarks(minute: float) -> list[str]:
+        asked = {"topic": "t", "partition": 0, "at_ms": at_ms(minute), "output_format": "table"}
+        return run_owner(warehouse, CLUSTER, **asked)
+
+    place, end = "partition 0 of topic t", "a share partition has no single owner"
+    assert remarks(0.5) == [f"share group jobs was assigned {place}, but no member of it at that time"]
+    assert remarks(1) == [f"share group jobs reads {place} with a (client pod): {end}"]
+    assert remarks(2) == [f"share group jobs reads {place} with a (client pod), b (client pod): {end}"]
+    assert remarks(3) == [f"share group jobs reads {place} with b (client pod): {end}"]
+
+
 @pytest.mark.parametrize(
     ("timestamp_ms", "text"),
     [(0, "1970-01-01T00:00:00.000Z"), (1767225600007, "2026-01-01T00:00:00.007Z"), (None, None)],
