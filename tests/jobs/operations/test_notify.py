@@ -53,7 +53,7 @@ def test_a_command_gets_the_object_and_the_markdown(tmp_path: Path) -> None:
     ("target", "said"),
     [
         ("echo first >&2; echo no such channel >&2; exit 3", "exit code 3 of"),
-        ("/dev/null/night.json", "Not a directory"),
+        ("/dev/null/night.json", "/dev/null"),
         ("x\0y", "null byte"),
     ],
 )
