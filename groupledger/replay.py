@@ -40,8 +40,8 @@ from jobs.delta.core_tables import (
     share_states_table,
     share_transitions_table,
 )
-from jobs.silver.replay import LEARNED_FROM
 from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from jobs.silver.topic_names import LEARNED_FROM
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

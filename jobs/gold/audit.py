@@ -59,8 +59,8 @@ from jobs.silver.checkpoints import (
 )
 from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
+from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
-from jobs.silver.replay import captured_files
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.spark.tasks import run_tasks, tapered
 from schemas.tables.bronze import COVERAGE, END_OFFSETS

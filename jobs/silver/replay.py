@@ -15,12 +15,10 @@ whose task did not know a name that another one learned.
 """
 
 import dataclasses
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -28,17 +26,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import union
-from coordinator_core.history.rows import TopicName
-from coordinator_core.history.simple_log import ConfigChanged
 from coordinator_core.ledger import LedgerCounts
-from jobs.bronze.admin_snapshots import ADMIN, ToldConfig, told_configs, told_topics, told_versions
-from jobs.bronze.copies import NO_REWRITES, Rewrites, last_capture
-from jobs.bronze.partition_counts import merged, partition_count_rows, told_counts
+from jobs.bronze.admin_snapshots import told_configs, told_topics, told_versions
+from jobs.bronze.copies import Rewrites, last_capture
+from jobs.bronze.partition_counts import partition_count_rows, told_counts
 from jobs.bronze.quarantine import is_of_capture, open_count
 from jobs.bronze.retention import dropped_ranges
 from jobs.console.command_name import command
-from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes, source_versions
@@ -49,33 +44,19 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.errors import WarehouseError
 from jobs.settings import place_words
-from jobs.silver.checkpoints import (
-    EarlierStand,
-    LogPartition,
-    OffsetRange,
-    SavedLog,
-    Step,
-    Watermark,
-    bronze_ranges,
-    earlier_stands,
-    log_name,
-    read_watermarks,
-    saved_logs,
-    step_of,
-    watermark_of,
-    watermarks_table,
-)
+from jobs.silver.checkpoints import Step, log_name, read_watermarks, saved_logs, watermarks_table
+from jobs.silver.configs import config_rows, logged_changes
 from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
+from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rewritten_files, take_misnamed, task_bins
 from jobs.silver.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
+from jobs.silver.plan import DRIVER_TABLES, REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
 from jobs.silver.tasks import (
     METADATA_TOPIC,
-    NAMED_TABLES,
     OFFSETS_TOPIC,
     SHARE_TOPIC,
-    TABLES_OF_TOPIC,
     TRANSACTION_TOPIC,
     Carried,
     LogFiles,
@@ -83,7 +64,8 @@ from jobs.silver.tasks import (
     ReplayWork,
     replay_logs,
 )
-from jobs.spark.tasks import run_tasks, tapered
+from jobs.silver.topic_names import Names, name_by_id, name_rows, read_names, topic_rows, with_learned
+from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -97,23 +79,6 @@ from schemas.tables.silver import (
 from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
-TASK_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Log partitions of one task together; a larger one has a task of its own."""
-
-MADE_ANEW: Final = frozenset({Step.AFRESH, Step.GO_BACK})
-"""Where rows of runs before are made anew."""
-
-LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
-"""Sources of a topic id's name, the surest first."""
-DELETED: Final = "DELETED"
-IN_USE: Final = "IN_USE"
-PARTITIONS: Final = "PARTITIONS"
-"""In state.names: rows that tell when a topic was deleted, under which name silver has rows of its id, and how many
-partitions it got."""
-
-DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, COORDINATOR_PARTITIONS, CONFIGS)
-"""Small ones, which the driver writes from what all tasks found."""
-REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
 ALL_TABLES: Final = (
     STARTS,
     *REPLAY_TABLES,
@@ -128,47 +93,6 @@ ALL_TABLES: Final = (
     RUNS,
 )
 """What a run writes: state.starts first, state.runs last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run does: with each log partition, and with the rows of the runs before."""
-
-    steps: Mapping[LogPartition, Step]
-    logs: tuple[LogFiles, ...]
-    """Those to be replayed, by topic and partition."""
-    watermarks: Mapping[LogPartition, Watermark]
-    """Of all log partitions, once the run is done."""
-    again: frozenset[LogPartition] = frozenset()
-    """Those of which runs before made rows that this one makes anew."""
-    earlier: Mapping[LogPartition, EarlierStand] = dataclasses.field(default_factory=dict)
-    """From where those go on that go back."""
-
-    @property
-    def is_afresh(self) -> bool:
-        """Nothing of the runs before is kept."""
-        return all(step is Step.AFRESH for step in self.steps.values())
-
-    def made(self, *steps: Step) -> dict[str, frozenset[int]]:
-        """By topic, the log partitions with which one of some steps is done."""
-        of_topic: dict[str, set[int]] = {}
-        for (topic, partition), step in self.steps.items():
-            if step in steps:
-                of_topic.setdefault(topic, set()).add(partition)
-        return {topic: frozenset(partitions) for topic, partitions in of_topic.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What is known of topic ids."""
-
-    learned: tuple[TopicName, ...] = ()
-    """Each name of an id from each source, at its earliest time."""
-    deleted: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    in_use: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    """Topic id -> the name under which silver has its rows."""
-    partition_counts: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
-    """Topic id and time (epoch ms) -> number of partitions by the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,31 +131,33 @@ def replay(
     Raises WarehouseError when another replay of the cluster is at work.
     """
     with only_one(warehouse, "replay", cluster_id, since=started_at):
-        return _replay(
-            session,
-            warehouse,
-            cluster_id,
-            run_id,
-            started_at,
-            batch_decompressed_bytes_max,
-            cut_records_min,
-            rebuild,
-            hosts,
-        )
+        job = _Job(session, warehouse, cluster_id, batch_decompressed_bytes_max, cut_records_min, hosts)
+        return _replay(job, run_id, started_at, rebuild=rebuild)
 
 
-def _replay(
-    session: SparkSession,
-    warehouse: Warehouse,
-    cluster_id: str,
-    run_id: str,
-    started_at: datetime,
-    batch_decompressed_bytes_max: int,
-    cut_records_min: int,
-    rebuild: bool,
-    hosts: HostPseudonyms | None,
-) -> ReplaySummary:
-    whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all steps of a replay need."""
+
+    session: SparkSession
+    warehouse: Warehouse
+    cluster_id: str
+    batch_decompressed_bytes_max: int
+    cut_records_min: int
+    hosts: HostPseudonyms | None
+
+    @property
+    def app_id(self) -> str:
+        """The application id of its commits."""
+        return replay_application(self.cluster_id)
+
+    def newest_run(self) -> WholeRun:
+        """The last whole run."""
+        return WholeRun.newest(self.warehouse, self.cluster_id, is_writer=True)
+
+
+def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> ReplaySummary:
+    warehouse, cluster_id, whole = job.warehouse, job.cluster_id, job.newest_run()
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
     broken = broken_off(warehouse, cluster_id, whole)
     # silver of a version that kept no keys cannot say where they are
@@ -243,56 +169,37 @@ def _replay(
             # parts of it may be there: only what replaces everything is sure to put them right
             is_rebuild = True
         else:
-            plan = _plan(
-                warehouse,
-                cluster_id,
-                broken.bronze_version,
-                whole,
-                -1 if broken.capture_version is None else broken.capture_version,
-                is_rebuild=broken.is_rebuild,
-            )
-            _refuse_to_forget(warehouse, cluster_id, plan)
-            repeated = _run(
-                session,
-                warehouse,
-                cluster_id,
-                broken,
-                whole,
-                plan,
-                batch_decompressed_bytes_max,
-                cut_records_min,
-                hosts,
-            )
-            whole = WholeRun.newest(warehouse, cluster_id, is_writer=True)
-            is_rebuild = False
+            repeated, whole, is_rebuild = _repeat(job, broken, whole), job.newest_run(), False
     # before the version of bronze: what this capture changed is in that one, too
     capture_version = last_capture(warehouse, cluster_id)
     bronze_version = warehouse.version(RECORD_BATCHES)
     told = told_versions(warehouse)
     is_told_more = sum(told) != whole.told_version
-    going_on = (
-        None if is_rebuild else _plan(warehouse, cluster_id, bronze_version, whole, capture_version, is_rebuild=False)
-    )
+    going_on = None if is_rebuild else _plan(job, bronze_version, whole, capture_version, is_rebuild=False)
     if going_on is not None and not (going_on.logs or is_told_more or _is_elsewhere(warehouse, cluster_id, whole)):
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
         return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
-    app_id = replay_application(cluster_id)
-    versions = warehouse.ensure_all(ALL_TABLES, app_id)
-    plan = going_on or _plan(warehouse, cluster_id, bronze_version, whole, capture_version, is_rebuild=True)
+    versions = warehouse.ensure_all(ALL_TABLES, job.app_id)
+    plan = going_on or _plan(job, bronze_version, whole, capture_version, is_rebuild=True)
     if not plan.steps:
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
     if not rebuild:
         _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild, capture_version=capture_version)
-    if warehouse.write(STARTS, start.table(cluster_id), app_id=app_id, version=version).skipped:
+    if warehouse.write(STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
-    summary = _run(
-        session, warehouse, cluster_id, start, whole, plan, batch_decompressed_bytes_max, cut_records_min, hosts
-    )
-    return dataclasses.replace(summary, replaced_version=other)
+    return dataclasses.replace(_run(job, start, whole, plan), replaced_version=other)
+
+
+def _repeat(job: _Job, broken: Start, whole: WholeRun) -> ReplaySummary:
+    """Repeat a run that broke off."""
+    capture_version = -1 if broken.capture_version is None else broken.capture_version
+    plan = _plan(job, broken.bronze_version, whole, capture_version, is_rebuild=broken.is_rebuild)
+    _refuse_to_forget(job.warehouse, job.cluster_id, plan)
+    return _run(job, broken, whole, plan)
 
 
 def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> bool:
@@ -315,74 +222,85 @@ def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None
         )
 
 
-def _plan(
-    warehouse: Warehouse,
-    cluster_id: str,
-    bronze_version: int,
-    whole: WholeRun,
-    capture_version: int,
-    *,
-    is_rebuild: bool,
-) -> Plan:
-    files = captured_files(warehouse, cluster_id, bronze_version)
+def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int, *, is_rebuild: bool) -> Plan:
     return make_plan(
-        files,
+        captured_files(job.warehouse, job.cluster_id, bronze_version),
         {} if is_rebuild else read_watermarks(whole),
         {} if is_rebuild else saved_logs(whole),
-        dropped_ranges(warehouse, cluster_id),
-        earlier_runs(warehouse, cluster_id, whole),
-        Rewrites.load(warehouse, cluster_id, capture_version),
+        dropped_ranges(job.warehouse, job.cluster_id),
+        earlier_runs(job.warehouse, job.cluster_id, whole),
+        Rewrites.load(job.warehouse, job.cluster_id, capture_version),
     )
 
 
-def _run(
-    session: SparkSession,
-    warehouse: Warehouse,
-    cluster_id: str,
-    start: Start,
-    whole: WholeRun,
-    plan: Plan,
-    batch_decompressed_bytes_max: int,
-    cut_records_min: int,
-    hosts: HostPseudonyms | None,
-) -> ReplaySummary:
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What the tasks of a run did, and the names of topic ids that are known then."""
+
+    done: list[ReplayDone]
+    before: Names
+    names: Names
+    topics: list[dict[str, Any]]
+    name_of: Mapping[str, str]
+    """Topic id -> topic."""
+    is_renamed: bool
+    """A topic id has another name than silver gave it so far."""
+    rewritten: Mapping[str, tuple[TableFile, ...]]
+    """By table, files of settled rows that were written again."""
+
+
+def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
     """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
     a table that has this run already is left alone. `plan`: what follows from them."""
-    app_id, version = replay_application(cluster_id), start.replay_version
+    former = {} if plan.is_afresh else former_files(whole)
+    results = _run_tasks(job, start, whole, plan, former)
+    committed = _commit(job, start, plan, former, results, _driver_rows(job, start, whole, plan, results))
+    quarantined = _commit_quarantine(
+        job.warehouse, results.done, job.cluster_id, job.app_id, start.replay_version, plan
+    )
+    counts = dict.fromkeys(sorted({topic for topic, _ in plan.steps}), LedgerCounts())
+    counts |= _summed(task.counts for task in results.done)
+    _commit_run(job, start, whole, plan, results, counts, {name: item.version for name, item in committed.items()})
+    row_counts = {table.full_name: committed[table.full_name].row_count for table in SILVER_TABLES}
+    return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False)
+
+
+def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
+    """Both rounds: groups with what teaches names, then share states and rows whose names were learned meanwhile."""
+    session, warehouse = job.session, job.warehouse
     targets = {table.full_name: warehouse.target(table) for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)}
-    former = {} if plan.is_afresh else _former_files(whole)
-    before = Names() if plan.is_afresh else _read_names(whole)
-    told = told_topics(warehouse, cluster_id, start.told_topics_version)
+    before = Names() if plan.is_afresh else read_names(whole)
+    told = told_topics(warehouse, job.cluster_id, start.told_topics_version)
     work = ReplayWork(
-        cluster_id=cluster_id,
+        cluster_id=job.cluster_id,
         number=0,
         logs=(),
         targets=targets,
         seen_at_ms=epoch_ms(start.started_at),
-        batch_decompressed_bytes_max=batch_decompressed_bytes_max,
-        names=_name_of(_topic_rows(before, *told)),
+        batch_decompressed_bytes_max=job.batch_decompressed_bytes_max,
+        names=name_by_id(topic_rows(before, *told)),
         unsettled=SilverFiles({name: files[False] for name, files in former.items()}),
-        replay_version=version,
-        hosts=hosts,
+        replay_version=start.replay_version,
+        hosts=job.hosts,
     )
 
     def round_of(*topics: str) -> list[LogFiles]:
-        rule = CutRule(cut_records_min, batch_decompressed_bytes_max)
+        rule = CutRule(job.cut_records_min, job.batch_decompressed_bytes_max)
         return cut_hot_logs(session, [log for log in plan.logs if log.topic in topics], rule)
 
     first = round_of(*FIRST_ROUND)
     second = round_of(SHARE_TOPIC)
 
     done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
-    names = _with_learned(before, done)
-    topics = _topic_rows(names, *told)
-    name_of = _name_of(topics)
+    names = with_learned(before, done)
+    topics = topic_rows(names, *told)
+    name_of = name_by_id(topics)
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
-    rewritten = {} if plan.is_afresh else _rewritten(warehouse, plan, former, is_renamed=is_renamed)
+    rewritten = {} if plan.is_afresh else rewritten_files(warehouse, plan, former, is_renamed=is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled=SilverFiles({}))
     works = _works(session, naming, second)
-    misnamed = _take_misnamed(done, name_of, targets[MEMBER_ASSIGNMENTS.full_name].folder)
-    carried = _carried(session, plan, former, rewritten)
+    misnamed = take_misnamed(done, name_of, targets[MEMBER_ASSIGNMENTS.full_name].folder)
+    carried = carried_rows(session, plan, former, rewritten)
     if misnamed:
         carried.append(Carried(misnamed))
     works += [dataclasses.replace(naming, carried=rows) for rows in carried]
@@ -390,41 +308,61 @@ def _run(
     done += run_tasks(session, replay_logs, works, "share state")
     for _, _, file in misnamed:
         delete_file(file.path)
+    return _Results(done, before, names, topics, name_of, is_renamed, rewritten)
 
-    changes = _logged_changes(done, whole, plan)
-    configs = _config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
+
+def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: _Results) -> dict[Table, pa.Table]:
+    """All rows of the tables that the driver writes."""
+    warehouse, cluster_id, done = job.warehouse, job.cluster_id, results.done
+    changes = logged_changes(done, whole, plan)
+    configs = config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
     counts_over_time = partition_count_rows(
-        names.partition_counts,
+        results.names.partition_counts,
         told_counts(warehouse, cluster_id, start.told_topics_version),
-        name_of,
-        {row["topic_id"]: row["valid_to"] for row in topics if row["valid_to"] is not None},
+        results.name_of,
+        {row["topic_id"]: row["valid_to"] for row in results.topics if row["valid_to"] is not None},
     )
     keys = _keys(done, whole, plan)
     partition_counts_now = counts_of(warehouse, cluster_id, counts_over_time, start.told_topics_version)
-    in_use = dict.fromkeys(chain(before.in_use, (topic_id for task in done for topic_id, _ in task.names_given)))
-    driver_rows = {
-        TOPICS: _driver_table(TOPICS, topics, cluster_id),
+    in_use = dict.fromkeys(
+        chain(results.before.in_use, (topic_id for task in done for topic_id, _ in task.names_given))
+    )
+    names = name_rows(results.names, {id_: results.name_of.get(id_) for id_ in in_use})
+    return {
+        TOPICS: _driver_table(TOPICS, results.topics, cluster_id),
         PARTITION_COUNTS: _driver_table(PARTITION_COUNTS, counts_over_time, cluster_id),
         COORDINATOR_PARTITIONS: coordinator_partitions(keys, partition_counts_now, cluster_id),
         CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
-        NAMES: _driver_table(NAMES, _name_rows(names, {id_: name_of.get(id_) for id_ in in_use}), cluster_id),
+        NAMES: _driver_table(NAMES, names, cluster_id),
         COORDINATOR_KEYS: keys.append_column("cluster_id", pa.array([cluster_id] * keys.num_rows, pa.string())),
         CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
         WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
     }
-    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
+
+
+def _commit(
+    job: _Job,
+    start: Start,
+    plan: Plan,
+    former: FormerFiles,
+    results: _Results,
+    driver_rows: Mapping[Table, pa.Table],
+) -> dict[str, Committed]:
+    """Commit the files of the tasks and the rows of the driver, each table in one transaction; by table."""
+    of_cluster: dict[str, Any] = {"cluster_id": job.cluster_id}
     of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
+    app_id, version = job.app_id, start.replay_version
 
     def put(table: Table) -> Committed:
         if table in driver_rows:
             rows = driver_rows[table]
-            return warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
-        removed = rewritten.get(table.full_name, ())
+            return job.warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
+        removed = results.rewritten.get(table.full_name, ())
         is_whole = plan.is_afresh or (bool(removed) and len(removed) == len(former[table.full_name][True]))
         of_rows = of_cluster if is_whole else of_cluster | {"is_settled": False}
-        return warehouse.commit(
+        return job.warehouse.commit(
             table,
-            _files_of(done, table),
+            _files_of(results.done, table),
             app_id=app_id,
             version=version,
             mode=OVERWRITE,
@@ -433,34 +371,34 @@ def _run(
         )
 
     tables = (*REPLAY_TABLES, LOGS, GROUPS, *driver_rows)
-    committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
-    quarantined = _commit_quarantine(warehouse, done, cluster_id, app_id, version, plan)
-    counts = dict.fromkeys(sorted({topic for topic, _ in plan.steps}), LedgerCounts())
-    counts |= _summed(task.counts for task in done)
-    batch_counts = _summed(task.batch_counts for task in done)
-    table_versions = {name: item.version for name, item in committed.items()}
-    bronze_versions = source_versions(warehouse)
+    return dict(zip((table.full_name for table in tables), job.warehouse.at_once(put, tables), strict=True))
+
+
+def _commit_run(
+    job: _Job,
+    start: Start,
+    whole: WholeRun,
+    plan: Plan,
+    results: _Results,
+    counts: Mapping[str, LedgerCounts],
+    table_versions: dict[str, int],
+) -> None:
+    """The row in state.runs: from now on, readers see this run."""
+    batch_counts = _summed(task.batch_counts for task in results.done)
+    bronze_versions = source_versions(job.warehouse)
     foreign_versions: Mapping[str, int] = {}
     if not plan.is_afresh:
         left = dict(whole.left_versions) | whole.bronze_versions
-        foreign_versions = later_writes(warehouse, whole.foreign_versions, left, table_versions | bronze_versions)
+        foreign_versions = later_writes(job.warehouse, whole.foreign_versions, left, table_versions | bronze_versions)
     others = {"bronze_versions": list(bronze_versions.items()), "foreign_versions": list(foreign_versions.items())}
-    warehouse.write(
-        RUNS,
-        _runs_table(counts, batch_counts, cluster_id, start, table_versions, is_renamed or plan.is_afresh, others),
-        app_id=app_id,
-        version=version,
-    )
-    row_counts = {table.full_name: committed[table.full_name].row_count for table in SILVER_TABLES}
-    return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False)
+    is_renamed = results.is_renamed or plan.is_afresh
+    rows = _runs_table(counts, batch_counts, job.cluster_id, start, table_versions, is_renamed, others)
+    job.warehouse.write(RUNS, rows, app_id=job.app_id, version=start.replay_version)
 
 
 def replay_application(cluster_id: str) -> str:
     """The application id of replay's commits; their version says which replay the silver tables are of."""
     return f"groupledger/replay/{cluster_id}"
-
-
-# --- on the driver
 
 
 def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]:
@@ -475,152 +413,6 @@ def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]
     }
 
 
-def captured_files(
-    warehouse: Warehouse, cluster_id: str, version: int | None = None
-) -> dict[LogPartition, tuple[TableFile, ...]]:
-    """Bronze's files of the log partitions of a cluster, by topic and partition; `version`: of bronze, the newest."""
-    by_log: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES, version):
-        values = file.partition_values
-        if values["cluster_id"] == cluster_id:
-            by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
-    return {log: tuple(by_log[log]) for log in sorted(by_log)}
-
-
-def make_plan(
-    files: Mapping[LogPartition, tuple[TableFile, ...]],
-    watermarks: Mapping[LogPartition, Watermark],
-    saved: Mapping[str, SavedLog],
-    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
-    runs_before: Iterable[WholeRun] = (),
-    rewrites: Rewrites = NO_REWRITES,
-) -> Plan:
-    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
-    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed;
-    `rewrites` is where captures changed what they had replayed.
-    """
-    now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
-    known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
-    steps = {
-        log: step_of(ranges, known.get(log), rewrites.since(log, known[log].capture_version) if log in known else None)
-        for log, ranges in now.items()
-    }
-    late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
-    earlier = earlier_stands(runs_before, late, _tables_of, rewrites)
-    steps |= dict.fromkeys(earlier, Step.GO_BACK)
-    logs = []
-    for log, step in steps.items():
-        match step:
-            case Step.AFRESH:
-                logs.append(LogFiles(*log, files[log]))
-            case Step.GO_BACK:
-                logs.append(LogFiles(*log, files[log], earlier[log].watermark.next_offset, earlier[log].saved))
-            case Step.GO_ON:
-                logs.append(LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)]))
-    again = frozenset(log for log, step in steps.items() if step in MADE_ANEW and log in watermarks)
-    after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
-    return Plan(steps, tuple(logs), after, again, earlier)
-
-
-def _tables_of(log: LogPartition) -> tuple[Table, ...]:
-    """What a run that goes back reads of the earlier one beside the state: settled rows, and changes of configs."""
-    if log[0] == METADATA_TOPIC:
-        return (CONFIG_CHANGES,)
-    return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()
-
-
-FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
-"""By table, the files of settled and of unsettled rows."""
-
-
-def _former_files(whole: WholeRun) -> FormerFiles:
-    former: dict[str, dict[bool, tuple[TableFile, ...]]] = {}
-    for table in REPLAY_TABLES:
-        former[table.full_name] = {
-            is_settled: tuple(file for file in whole.files(table) if file.partition_values["is_settled"] is is_settled)
-            for is_settled in (True, False)
-        }
-    return former
-
-
-def _rewritten(
-    warehouse: Warehouse, plan: Plan, former: FormerFiles, *, is_renamed: bool
-) -> dict[str, tuple[TableFile, ...]]:
-    """By table, the files of settled rows which go, and whose rows are written anew: those of rows which this run makes
-    itself, and, where a name was learned, all that carry names."""
-    rewritten = {}
-    for topic, tables in TABLES_OF_TOPIC.items():
-        partitions = [partition for name, partition in plan.again if name == topic]
-        for table in tables:
-            settled = former[table.full_name][True]
-            files = tuple(file for file in settled if any(_may_hold(file, partition) for partition in partitions))
-            is_all = (is_renamed and table in NAMED_TABLES) or (bool(files) and not _stand(warehouse, table, settled))
-            rewritten[table.full_name] = settled if is_all else files
-    return rewritten
-
-
-def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
-    """Can single ones of these files be taken out of a table? Not where maintain put others in their place after a run
-    that broke off."""
-    return {file.path for file in files} <= {file.path for file in warehouse.files(table)}
-
-
-def _carried(
-    session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
-) -> list[Carried]:
-    """Rows of the runs before which this run writes anew: unsettled ones of log partitions which it does not touch,
-    and the settled ones of the files in `rewritten`, but for those which it makes itself. Of a log partition that goes
-    back, those that the earlier run had."""
-    carried = []
-    touched = plan.made(*MADE_ANEW, Step.GO_ON)
-    resting = plan.made(Step.REST)
-    unsettled = tuple(
-        (table.full_name, False, file)
-        for topic, tables in TABLES_OF_TOPIC.items()
-        if resting.get(topic)
-        for table in tables
-        for file in former.get(table.full_name, {}).get(False, ())
-    )
-    if unsettled:
-        carried.append(Carried(unsettled, touched))
-    settled = [(name, True, file) for name, files in rewritten.items() for file in files]
-    weights = [file.size_bytes for *_, file in settled]
-    carried += [
-        Carried(tuple(settled[index] for index in indices), plan.made(*MADE_ANEW))
-        for indices in _bins(session, weights)
-    ]
-    for (topic, partition), stand in plan.earlier.items():
-        files = tuple(
-            (table.full_name, True, file)
-            for table in TABLES_OF_TOPIC.get(topic, ())
-            for file in stand.run.files(table)
-            if file.partition_values["is_settled"] and _may_hold(file, partition)
-        )
-        if files:
-            carried.append(Carried(files, only={topic: frozenset({partition})}))
-    return carried
-
-
-def _may_hold(file: TableFile, log_partition: int) -> bool:
-    """May rows of a log partition be in a file of silver?"""
-    name = "log_partition"
-    return bool(file.minimum.get(name, log_partition) <= log_partition <= file.maximum.get(name, log_partition))
-
-
-def _take_misnamed(
-    done: Iterable[ReplayDone], name_of: Mapping[str, str], folder: str
-) -> tuple[tuple[str, bool, TableFile], ...]:
-    """Take out of what tasks did, and give, the part files in which assignments have another name than `name_of`'s."""
-    name = MEMBER_ASSIGNMENTS.full_name
-    misnamed = []
-    for task in done:
-        if any(name_of.get(topic_id) != given for topic_id, given in task.names_given):
-            for file in task.files.pop(name, ()):
-                is_settled = dict(file.partition_values)["is_settled"] == "true"
-                misnamed.append((name, is_settled, TableFile(f"{folder}/{file.path}", file.size_bytes, None, {})))
-    return tuple(misnamed)
-
-
 def _files_of(done: Iterable[ReplayDone], table: Table) -> list[WrittenFile]:
     return list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
 
@@ -629,125 +421,8 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
     weights = [log.size_bytes for log in logs]
     return [
         dataclasses.replace(work, number=work.number + number, logs=tuple(logs[index] for index in indices))
-        for number, indices in enumerate(_bins(session, weights))
+        for number, indices in enumerate(task_bins(session, weights))
     ]
-
-
-def _bins(session: SparkSession, weights: Sequence[int]) -> list[list[int]]:
-    return tapered(weights, session.sparkContext.defaultParallelism, weight_max=TASK_BYTES_MAX)
-
-
-def _read_names(whole: WholeRun) -> Names:
-    rows = whole.read(NAMES).to_pylist()
-    return Names(
-        tuple(
-            TopicName(row["topic_id"], row["topic"], _at_ms(row["at"]), row["learned_from"])
-            for row in rows
-            if row["learned_from"] in LEARNED_FROM
-        ),
-        {row["topic_id"]: _at_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
-        {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
-        {
-            (row["topic_id"], -1 if row["at"] is None else epoch_ms(row["at"])): row["partition_count"]
-            for row in rows
-            if row["learned_from"] == PARTITIONS
-        },
-    )
-
-
-def _with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
-    """What was known, and what the tasks found."""
-    earliest: dict[tuple[str, str, str], TopicName] = {}
-    deleted = dict(before.deleted)
-    for name in chain(before.learned, *(task.topics for task in done)):
-        place = name.topic_id, name.topic, name.learned_from
-        if place not in earliest or _is_sooner(name.at, earliest[place].at):
-            earliest[place] = name
-    for task in done:
-        deleted |= task.deleted
-    counts = merged(before.partition_counts, *(task.partition_counts for task in done))
-    return Names(tuple(earliest[place] for place in sorted(earliest)), deleted, before.in_use, counts)
-
-
-def _name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Rows of state.names."""
-    no_count = {"partition_count": None}
-    rows: list[dict[str, Any]] = [name._asdict() | no_count for name in names.learned]
-    for topic_id, at in sorted(names.deleted.items()):
-        rows.append({"topic_id": topic_id, "topic": None, "learned_from": DELETED, "at": at} | no_count)
-    for topic_id, topic in sorted(in_use.items()):
-        rows.append({"topic_id": topic_id, "topic": topic, "learned_from": IN_USE, "at": None} | no_count)
-    for (topic_id, at), count in sorted(names.partition_counts.items()):
-        row = {"topic_id": topic_id, "topic": None, "learned_from": PARTITIONS, "at": at, "partition_count": count}
-        rows.append(row)
-    return rows
-
-
-def _topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[str, int]) -> list[dict[str, Any]]:
-    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
-
-    `told`, `told_deleted`: what Admin told beside the logs; the metadata log knows best when a topic was deleted.
-    """
-    names: dict[str, TopicName] = {}
-    earliest: dict[tuple[str, str], int] = {}
-    deleted = {**told_deleted, **known.deleted}
-    for name in chain(told, known.learned):
-        best = names.get(name.topic_id)
-        if best is None or _sureness(name) < _sureness(best):
-            names[name.topic_id] = name
-        place = name.topic_id, name.topic
-        if place not in earliest or _is_sooner(name.at, earliest[place]):
-            earliest[place] = name.at
-    return [
-        {
-            "topic_id": topic_id,
-            "topic": name.topic,
-            "valid_from": earliest[topic_id, name.topic],
-            "valid_to": _deleted_at(earliest[topic_id, name.topic], deleted.get(topic_id)),
-            "learned_from": name.learned_from,
-        }
-        for topic_id, name in sorted(names.items())
-    ]
-
-
-def _name_of(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Topic id -> topic."""
-    return {row["topic_id"]: row["topic"] for row in topics}
-
-
-def _sureness(name: TopicName) -> tuple[int, int, str]:
-    return LEARNED_FROM.index(name.learned_from), name.at if _is_shown(name.at) else TIMESTAMP_MS_MAX + 1, name.topic
-
-
-def _at_ms(at: datetime | None) -> int:
-    """As epoch milliseconds; -1: the record that tells it bears no time."""
-    return NO_TIMESTAMP_MS if at is None else epoch_ms(at)
-
-
-def _deleted_at(named_ms: int, deleted_ms: int | None) -> int | None:
-    """When a topic was deleted: not before it was named, though the clock of the controller that says so be behind."""
-    return None if deleted_ms is None or not _is_shown(deleted_ms) else max(named_ms, deleted_ms)
-
-
-def _is_shown(at_ms: int) -> bool:
-    """Is it a time that tables show? What they do not show is not known after a run, so it must not count before."""
-    return 0 <= at_ms <= TIMESTAMP_MS_MAX
-
-
-def _is_sooner(at_ms: int, other_ms: int) -> bool:
-    """Is a time sooner than another one? One that is none is later than all."""
-    return _is_shown(at_ms) and (not _is_shown(other_ms) or at_ms < other_ms)
-
-
-def _logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
-    """All changes of configs which the metadata log told so far."""
-    changes = list(chain.from_iterable(task.configs for task in done))
-    if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
-        return changes
-    names = [field.name for field in dataclasses.fields(ConfigChanged)]
-    run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
-    former = run.read(CONFIG_CHANGES, names).to_pylist()
-    return [*(ConfigChanged(**row | {"at": _at_ms(row["at"])}) for row in former), *changes]
 
 
 def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
@@ -755,58 +430,9 @@ def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
     found = list(chain.from_iterable(task.keys for task in done))
     if plan.is_afresh:
         return merged_keys(found)
-    former = without_logs(whole.read(COORDINATOR_KEYS), plan.made(*MADE_ANEW))
+    former = without_logs(whole.read(COORDINATOR_KEYS), plan.made(*REMADE))
     earlier = [of_log(stand.run.read(COORDINATOR_KEYS), *log) for log, stand in plan.earlier.items()]
     return merged_keys([former, *earlier, *found])
-
-
-def _config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
-    """One row a stretch in which a config had a value.
-
-    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
-    the log says of that time: the log was not captured, or brokers have it from their files.
-    """
-    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
-    for change in sorted(logged, key=lambda change: change.log_offset):
-        place = change.resource_type, change.resource_name, change.name
-        by_place.setdefault(place, ([], []))[0].append(change)
-    for it in told:
-        by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
-    return list(chain.from_iterable(_config_stretches(*changes) for _, changes in sorted(by_place.items())))
-
-
-def _config_stretches(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
-    """Of one config. A logged change goes before what was told at its time."""
-    in_force: dict[str, Any] | None = None
-    waiting = deque(told)
-    for change in (*logged, None):
-        while waiting and (change is None or waiting[0].at < change.at):
-            it = waiting.popleft()
-            if it.value == (None if in_force is None else in_force["value"]):
-                continue
-            if in_force is not None:
-                yield in_force | {"valid_to": it.at}
-            in_force = _stretch(it, it.value, None) if it.value is not None else None
-        if change is not None:
-            if in_force is not None:
-                ended_at = max(change.at, in_force["valid_from"]) if _is_shown(change.at) else change.at
-                yield in_force | {"to_log_offset": change.log_offset, "valid_to": ended_at}
-            in_force = _stretch(change, change.value, change.log_offset) if change.value is not None else None
-    if in_force is not None:
-        yield in_force
-
-
-def _stretch(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
-    return {
-        "resource_type": change.resource_type,
-        "resource_name": change.resource_name,
-        "name": change.name,
-        "value": value,
-        "from_log_offset": log_offset,
-        "to_log_offset": None,
-        "valid_from": change.at,
-        "valid_to": None,
-    }
 
 
 def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:

@@ -7,7 +7,8 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from jobs.bronze.admin_snapshots import ToldConfig, first_topic_ids, newest, told_configs, told_topics
 from jobs.delta.warehouse import Warehouse
-from jobs.silver.replay import Names, _config_rows, _topic_rows
+from jobs.silver.configs import config_rows
+from jobs.silver.topic_names import Names, topic_rows
 from schemas.tables.bronze import CONFIGS, TOPICS
 from tests.jobs.history import write
 
@@ -93,7 +94,7 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
         ToldConfig("BROKER", "", "m", "5", 70),
         ToldConfig("BROKER", "", "m", None, 90),
     ]
-    rows = _config_rows(logged, told)
+    rows = config_rows(logged, told)
     assert [
         (row["name"], row["value"], row["from_log_offset"], row["to_log_offset"], row["valid_from"], row["valid_to"])
         for row in rows
@@ -113,7 +114,7 @@ def test_names_of_the_log_are_surer_than_those_told() -> None:
         deleted={"A": 400},
     )
     told = [TopicName("A", "t", 200, "ADMIN"), TopicName("B", "u", 200, "ADMIN"), TopicName("C", "v", 200, "ADMIN")]
-    rows = _topic_rows(known, told, {"A": 450, "B": 450})
+    rows = topic_rows(known, told, {"A": 450, "B": 450})
     assert [
         (row["topic_id"], row["topic"], row["valid_from"], row["valid_to"], row["learned_from"]) for row in rows
     ] == [

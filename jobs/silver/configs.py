@@ -1,0 +1,76 @@
+"""Configs over time, from the metadata log and the admin snapshots."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from coordinator_core.history.simple_log import ConfigChanged
+from jobs.bronze.admin_snapshots import ToldConfig
+from jobs.delta.replay_runs import WholeRun
+from jobs.silver.checkpoints import Step
+from jobs.silver.plan import Plan
+from jobs.silver.tasks import METADATA_TOPIC, ReplayDone
+from jobs.silver.topic_names import at_ms, is_shown
+from schemas.tables.state import CONFIG_CHANGES
+
+
+def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
+    """All changes of configs which the metadata log told so far."""
+    changes = list(chain.from_iterable(task.configs for task in done))
+    if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
+        return changes
+    names = [field.name for field in dataclasses.fields(ConfigChanged)]
+    run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
+    former = run.read(CONFIG_CHANGES, names).to_pylist()
+    return [*(ConfigChanged(**row | {"at": at_ms(row["at"])}) for row in former), *changes]
+
+
+def config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
+    """One row an interval in which a config had a value.
+
+    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
+    the log says of that time: the log was not captured, or brokers have it from their files.
+    """
+    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
+    for change in sorted(logged, key=lambda change: change.log_offset):
+        place = change.resource_type, change.resource_name, change.name
+        by_place.setdefault(place, ([], []))[0].append(change)
+    for it in told:
+        by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
+    return list(chain.from_iterable(_config_intervals(*changes) for _, changes in sorted(by_place.items())))
+
+
+def _config_intervals(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
+    """Of one config. A logged change goes before what was told at its time."""
+    in_force: dict[str, Any] | None = None
+    waiting = deque(told)
+    for change in (*logged, None):
+        while waiting and (change is None or waiting[0].at < change.at):
+            it = waiting.popleft()
+            if it.value == (None if in_force is None else in_force["value"]):
+                continue
+            if in_force is not None:
+                yield in_force | {"valid_to": it.at}
+            in_force = _interval(it, it.value, None) if it.value is not None else None
+        if change is not None:
+            if in_force is not None:
+                ended_at = max(change.at, in_force["valid_from"]) if is_shown(change.at) else change.at
+                yield in_force | {"to_log_offset": change.log_offset, "valid_to": ended_at}
+            in_force = _interval(change, change.value, change.log_offset) if change.value is not None else None
+    if in_force is not None:
+        yield in_force
+
+
+def _interval(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
+    return {
+        "resource_type": change.resource_type,
+        "resource_name": change.resource_name,
+        "name": change.name,
+        "value": value,
+        "from_log_offset": log_offset,
+        "to_log_offset": None,
+        "valid_from": change.at,
+        "valid_to": None,
+    }

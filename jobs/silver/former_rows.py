@@ -1,0 +1,112 @@
+"""Rows of the runs before that a replay writes again, and the files that go for them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.silver.checkpoints import Step
+from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan
+from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC, Carried, ReplayDone
+from jobs.spark.tasks import tapered
+from schemas.tables.declare import Table
+from schemas.tables.silver import MEMBER_ASSIGNMENTS
+
+TASK_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Log partitions of one task together; a larger one has a task of its own."""
+FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
+"""By table, the files of settled and of unsettled rows."""
+
+
+def former_files(whole: WholeRun) -> FormerFiles:
+    former: dict[str, dict[bool, tuple[TableFile, ...]]] = {}
+    for table in REPLAY_TABLES:
+        former[table.full_name] = {
+            is_settled: tuple(file for file in whole.files(table) if file.partition_values["is_settled"] is is_settled)
+            for is_settled in (True, False)
+        }
+    return former
+
+
+def rewritten_files(
+    warehouse: Warehouse, plan: Plan, former: FormerFiles, *, is_renamed: bool
+) -> dict[str, tuple[TableFile, ...]]:
+    """By table, the files of settled rows which go, and whose rows are written anew: those of rows which this run makes
+    itself, and, where a name was learned, all that carry names."""
+    rewritten = {}
+    for topic, tables in TABLES_OF_TOPIC.items():
+        partitions = [partition for name, partition in plan.again if name == topic]
+        for table in tables:
+            settled = former[table.full_name][True]
+            files = tuple(file for file in settled if any(_may_hold(file, partition) for partition in partitions))
+            is_all = (is_renamed and table in NAMED_TABLES) or (bool(files) and not _stand(warehouse, table, settled))
+            rewritten[table.full_name] = settled if is_all else files
+    return rewritten
+
+
+def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
+    """Can single ones of these files be taken out of a table? Not where maintain put others in their place after a run
+    that broke off."""
+    return {file.path for file in files} <= {file.path for file in warehouse.files(table)}
+
+
+def carried_rows(
+    session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
+) -> list[Carried]:
+    """Rows of the runs before which this run writes anew: unsettled ones of log partitions which it does not touch,
+    and the settled ones of the files in `rewritten`, but for those which it makes itself. Of a log partition that goes
+    back, those that the earlier run had."""
+    carried = []
+    touched = plan.made(*REMADE, Step.GO_ON)
+    resting = plan.made(Step.REST)
+    unsettled = tuple(
+        (table.full_name, False, file)
+        for topic, tables in TABLES_OF_TOPIC.items()
+        if resting.get(topic)
+        for table in tables
+        for file in former.get(table.full_name, {}).get(False, ())
+    )
+    if unsettled:
+        carried.append(Carried(unsettled, touched))
+    settled = [(name, True, file) for name, files in rewritten.items() for file in files]
+    weights = [file.size_bytes for *_, file in settled]
+    carried += [
+        Carried(tuple(settled[index] for index in indices), plan.made(*REMADE))
+        for indices in task_bins(session, weights)
+    ]
+    for (topic, partition), stand in plan.earlier.items():
+        files = tuple(
+            (table.full_name, True, file)
+            for table in TABLES_OF_TOPIC.get(topic, ())
+            for file in stand.run.files(table)
+            if file.partition_values["is_settled"] and _may_hold(file, partition)
+        )
+        if files:
+            carried.append(Carried(files, only={topic: frozenset({partition})}))
+    return carried
+
+
+def _may_hold(file: TableFile, log_partition: int) -> bool:
+    """May rows of a log partition be in a file of silver?"""
+    name = "log_partition"
+    return bool(file.minimum.get(name, log_partition) <= log_partition <= file.maximum.get(name, log_partition))
+
+
+def take_misnamed(
+    done: Iterable[ReplayDone], name_of: Mapping[str, str], folder: str
+) -> tuple[tuple[str, bool, TableFile], ...]:
+    """Take out of what tasks did, and give, the part files in which assignments have another name than `name_of`'s."""
+    name = MEMBER_ASSIGNMENTS.full_name
+    misnamed = []
+    for task in done:
+        if any(name_of.get(topic_id) != given for topic_id, given in task.names_given):
+            for file in task.files.pop(name, ()):
+                is_settled = dict(file.partition_values)["is_settled"] == "true"
+                misnamed.append((name, is_settled, TableFile(f"{folder}/{file.path}", file.size_bytes, None, {})))
+    return tuple(misnamed)
+
+
+def task_bins(session: SparkSession, weights: Sequence[int]) -> list[list[int]]:
+    return tapered(weights, session.sparkContext.defaultParallelism, weight_max=TASK_BYTES_MAX)

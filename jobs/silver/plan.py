@@ -1,0 +1,119 @@
+"""The plan of a replay: what it does with each log partition, and with the rows of the runs before."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from coordinator_core.coverage import union
+from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.silver.checkpoints import (
+    EarlierStand,
+    LogPartition,
+    OffsetRange,
+    SavedLog,
+    Step,
+    Watermark,
+    bronze_ranges,
+    earlier_stands,
+    log_name,
+    step_of,
+    watermark_of,
+)
+from jobs.silver.tasks import METADATA_TOPIC, TABLES_OF_TOPIC, LogFiles
+from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.declare import Table
+from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
+from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS
+
+REMADE: Final = frozenset({Step.AFRESH, Step.GO_BACK})
+"""Steps with which rows of earlier runs are written again."""
+
+DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, COORDINATOR_PARTITIONS, CONFIGS)
+"""Small ones, which the driver writes from what all tasks found."""
+REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does: with each log partition, and with the rows of the runs before."""
+
+    steps: Mapping[LogPartition, Step]
+    logs: tuple[LogFiles, ...]
+    """Those to be replayed, by topic and partition."""
+    watermarks: Mapping[LogPartition, Watermark]
+    """Of all log partitions, once the run is done."""
+    again: frozenset[LogPartition] = frozenset()
+    """Those of which runs before made rows that this one makes anew."""
+    earlier: Mapping[LogPartition, EarlierStand] = dataclasses.field(default_factory=dict)
+    """From where those go on that go back."""
+
+    @property
+    def is_afresh(self) -> bool:
+        """Nothing of the runs before is kept."""
+        return all(step is Step.AFRESH for step in self.steps.values())
+
+    def made(self, *steps: Step) -> dict[str, frozenset[int]]:
+        """By topic, the log partitions with which one of some steps is done."""
+        of_topic: dict[str, set[int]] = {}
+        for (topic, partition), step in self.steps.items():
+            if step in steps:
+                of_topic.setdefault(topic, set()).add(partition)
+        return {topic: frozenset(partitions) for topic, partitions in of_topic.items()}
+
+
+def captured_files(
+    warehouse: Warehouse, cluster_id: str, version: int | None = None
+) -> dict[LogPartition, tuple[TableFile, ...]]:
+    """Bronze's files of the log partitions of a cluster, by topic and partition; `version`: of bronze, the newest."""
+    by_log: dict[LogPartition, list[TableFile]] = {}
+    for file in warehouse.files(RECORD_BATCHES, version):
+        values = file.partition_values
+        if values["cluster_id"] == cluster_id:
+            by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
+    return {log: tuple(by_log[log]) for log in sorted(by_log)}
+
+
+def make_plan(
+    files: Mapping[LogPartition, tuple[TableFile, ...]],
+    watermarks: Mapping[LogPartition, Watermark],
+    saved: Mapping[str, SavedLog],
+    dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
+    runs_before: Iterable[WholeRun] = (),
+    rewrites: Rewrites = NO_REWRITES,
+) -> Plan:
+    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
+    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed;
+    `rewrites` is where captures changed what they had replayed.
+    """
+    now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
+    known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
+    steps = {
+        log: step_of(ranges, known.get(log), rewrites.since(log, known[log].capture_version) if log in known else None)
+        for log, ranges in now.items()
+    }
+    late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
+    earlier = earlier_stands(runs_before, late, tables_of, rewrites)
+    steps |= dict.fromkeys(earlier, Step.GO_BACK)
+    logs = []
+    for log, step in steps.items():
+        match step:
+            case Step.AFRESH:
+                logs.append(LogFiles(*log, files[log]))
+            case Step.GO_BACK:
+                logs.append(LogFiles(*log, files[log], earlier[log].watermark.next_offset, earlier[log].saved))
+            case Step.GO_ON:
+                logs.append(LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)]))
+    again = frozenset(log for log, step in steps.items() if step in REMADE and log in watermarks)
+    after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
+    return Plan(steps, tuple(logs), after, again, earlier)
+
+
+def tables_of(log: LogPartition) -> tuple[Table, ...]:
+    """What a run that goes back reads of the earlier one beside the state: settled rows, and changes of configs."""
+    if log[0] == METADATA_TOPIC:
+        return (CONFIG_CHANGES,)
+    return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()
