@@ -162,3 +162,24 @@ def test_a_recording_of_a_44_broker(ledger: Ledger) -> None:
     ledger.night(RECORDING / "logs")
     assert causes(ledger, "k21-assignor")[1] == ("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "CERTAIN")
     assert causes(ledger, "t11-streams-static")[3] == ("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_nights_say_what_one_night_says(tmp_path: Path, cut: int) -> None:
+    """The group before, by which a change of assignors shows, is kept from one night to the next."""
+    log = ConsumerLog(V44)
+    log.join("m", "i", "uniform")
+    log.beat("m", epoch=-2, instance_id="i")
+    log.join("n", "i", "range")
+    whole, nights = Ledger(tmp_path / "whole"), Ledger(tmp_path / "nights")
+    whole.night(written(log.operations, tmp_path / "logs"))
+    nights.night(written(log.operations[:cut], tmp_path / "first"))
+    nights.night(tmp_path / "logs", number=2)
+    assert causes(nights) == causes(whole)
+    assert events(nights) == events(whole)
+
+
+def events(ledger: Ledger) -> list[tuple[Any, ...]]:
+    """What happened to groups, in log order."""
+    rows = sorted(ledger.rows("silver.group_events"), key=lambda row: (row["log_offset"], row["event_index"]))
+    return [(row["event_type"], row["generation"], row["member_id"], row["details"]) for row in rows]
