@@ -1,0 +1,106 @@
+"""Whole nights of what the console consumer's formatters print: keys and values, without offsets, times or markers."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.queries.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.describe import View, run_describe
+from jobs.queries.findings import findings, lines
+from jobs.queries.owner import find_owners
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.conftest import PROJECT_ROOT
+
+FULL_A: Final = PROJECT_ROOT / "tests" / "recordings" / "full-a"
+FORMATTERS: Final = FULL_A / "truth" / "formatters"
+
+
+def offsets_now(ledger: Ledger) -> dict[tuple[str, str, int], int]:
+    """What silver says is committed, by the place in the log: rows of transactions left out."""
+    newest: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in sorted(ledger.rows("silver.offset_commits"), key=lambda row: int(row["log_offset"])):
+        newest[row["group_id"], row["topic"], row["partition"]] = row
+    return {place: row["committed_offset"] for place, row in newest.items() if row["committed_offset"] is not None}
+
+
+def owned(ledger: Ledger) -> set[tuple[str, str, int, str, int]]:
+    """Who had which partition of a classic group, from which generation on. The consumer that printed the lines is in
+    them, and left after the last one."""
+    return {
+        (row["group_id"], row["topic"], row["partition"], row["member_id"], row["from_generation"])
+        for row in ledger.rows("gold.partition_owners")
+        if row["group_type"] == "CLASSIC" and not row["group_id"].startswith("console-consumer")
+    }
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A night of the formatters' lines of a recording."""
+    ledger = Ledger(tmp_path_factory.mktemp("formatted"))
+    ledger.night(dumps=(str(FORMATTERS),))
+    return ledger
+
+
+def test_offsets_and_owners_are_those_of_the_log(formatted: Ledger, tmp_path: Path) -> None:
+    """The order of the lines is the order of the log: what holds at the end is what the segments say. The tools read
+    committed records alone, so offsets of transactions that were aborted are not among the lines."""
+    whole = Ledger(tmp_path / "whole")
+    whole.night(FULL_A / "logs")
+    aborted = {
+        (row["group_id"], row["topic"], row["partition"])
+        for row in whole.rows("silver.offset_commits")
+        if row["is_transactional"]
+    }
+    expected = {place: offset for place, offset in offsets_now(whole).items() if place not in aborted}
+    got = {place: offset for place, offset in offsets_now(formatted).items() if place not in aborted}
+    assert expected and got == expected
+    told = {row[0] for row in owned(formatted)}
+    assert len(told) > 10
+    assert owned(formatted) == {row for row in owned(whole) if row[0] in told}
+
+
+def test_no_time_is_said_and_nothing_is_left_unjudged(formatted: Ledger) -> None:
+    """Records have no time of their own, so no rebalance, day or interval has one; every group has its gold."""
+    rows = formatted.rows("gold.log_anomalies")
+    assert not [row for row in rows if row["category"] in {"AUDIT", "COORDINATOR"}]
+    assert {row["recorded_at"] for row in formatted.rows("silver.offset_commits")} == {None}
+    rebalances = formatted.rows("gold.rebalances")
+    assert rebalances and all(row["duration_ms"] is None for row in rebalances)
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "csv"])
+def test_every_answer_goes_by_the_place_in_the_log(formatted: Ledger, output_format: str) -> None:
+    """Lists, descriptions, owners, the report and what is found, at the end and at a time: none raises anything."""
+    warehouse, out = formatted.warehouse, StringIO()
+    of: dict[str, Any] = {"output_format": output_format, "out": out}
+    for listing in SOURCES:
+        run_audit_report(warehouse, CLUSTER_ID, listing=listing, span=Span(), group_ids=None, **of)
+    if output_format != "csv":
+        for view in View:
+            run_describe(warehouse, CLUSTER_ID, view=view, at_ms=None, group_ids=None, tool=None, verbose=True, **of)
+    assert out.getvalue()
+
+
+def test_owner_report_and_findings(formatted: Ledger) -> None:
+    """`owner` names each open owner; the page and the night's lines are made."""
+    warehouse = formatted.warehouse
+    still = [row for row in formatted.rows("gold.partition_owners") if row["to_log_offset"] is None]
+    for row in still:
+        found = find_owners(warehouse, CLUSTER_ID, topic=row["topic"], partition=row["partition"], at_ms=None)
+        assert row["member_id"] in {it.row.member_id for it in found.owners}
+    assert still
+    make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
+    assert list(lines(findings(warehouse, CLUSTER_ID)))
+
+
+def test_another_night_of_the_same_lines_brings_nothing(formatted: Ledger) -> None:
+    """Lines are numbered by their place in the file: the second night finds the same records."""
+    before = {name: len(formatted.rows(name)) for name in ("silver.group_events", "silver.offset_commits")}
+    formatted.night(dumps=(str(FORMATTERS),), number=2)
+    assert {name: len(formatted.rows(name)) for name in before} == before
+    assert all(before.values())
