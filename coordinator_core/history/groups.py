@@ -113,16 +113,24 @@ KEYED_BY_MEMBER: Final = MEMBER_RECORDS | TARGET_MEMBER_RECORDS | CURRENT_ASSIGN
 OFFSET_RECORDS: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 
+class LastOffsetGone(NamedTuple):
+    """In place of a key: a group has no offset any more."""
+
+
+LAST_OFFSET_GONE: Final = LastOffsetGone()
+
+
 class GroupRecord(NamedTuple):
     """One record of an operation.
 
-    Offset commits come in two cut-down forms only: a tombstone (`value` None), and the first value committed to a group
-    the coordinator did not know (`key` and `value` None), which makes a simple group.
+    Offset commits come in three cut-down forms only: a tombstone (`value` None); the first value committed to a group
+    the coordinator did not know (`key` and `value` None), which makes a simple group; and `LAST_OFFSET_GONE` as the
+    key, after the tombstone of the last offset of a group that the coordinator of before Kafka 4.0 wrote.
     """
 
     offset: int
     record_type: RecordType
-    key: Struct | OffsetKey | None
+    key: Struct | OffsetKey | LastOffsetGone | None
     value: Struct | None
 
 
@@ -362,6 +370,8 @@ class GroupHistory:
         offset, record_type, key, value = record
         if record_type in OFFSET_RECORDS:
             group_id = step.operation.group_id
+            if isinstance(key, LastOffsetGone):
+                return None if _is_of_offsets_only(group) else group
             if not isinstance(key, OffsetKey):
                 return simple_group(group, group_id)
             deleted = OffsetsDeleted(group_id, step.operation.timestamp_ms, [offset], [key.topic], [key.partition])
@@ -1036,6 +1046,12 @@ def _is_epoch_told(group: Group, operation: Operation) -> bool:
         )
         for record in operation.records
     )
+
+
+def _is_of_offsets_only(group: Group | None) -> bool:
+    """A group that no record but commits made: it is there as long as it has offsets (GroupMetadataManager.scala writes
+    no tombstone of generation 0)."""
+    return isinstance(group, ClassicGroup) and group.is_simple and group.generation_id == 0
 
 
 def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:

@@ -5,7 +5,7 @@ simple group. Put back in log order and cut into operations, they are what the g
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, pairwise
@@ -18,7 +18,15 @@ from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.frozen import maker_of
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
+from coordinator_core.history.groups import (
+    LAST_OFFSET_GONE,
+    GroupHistory,
+    GroupRecord,
+    GroupRows,
+    OffsetsDeleted,
+    Operation,
+)
+from coordinator_core.history.last_offsets import Death, deaths_with_last_offset
 from coordinator_core.history.rows import TopicName
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
@@ -147,7 +155,10 @@ class OffsetsLogReplay:
         operations = _Operations(lane.operation_last_offset)
         others = _decode_others(chunk, lane, operations, self._decode_key)
         _add_touches(lane, operations)
-        _add_deleted_offsets(lane, operations)
+        deaths = _dead_and_made_again(deaths_with_last_offset(chunk.batches, lane.commits, self._lane), lane)
+        _add_deleted_offsets(lane, operations, {number for number, *_ in deaths})
+        for added in deaths:
+            operations.add(*added)
         for operation in operations.in_order():
             self._history.apply(operation)
         rows = self._history.take()
@@ -280,8 +291,27 @@ def _times_of(touches: Touches, commits: CommitColumns) -> I64:
     return times
 
 
-def _add_deleted_offsets(lane: LaneOutput, operations: _Operations) -> None:
-    """Tombstones of offsets: most are operations of their own, and most operations of a large log are such."""
+def _dead_and_made_again(deaths: Iterable[Death], lane: LaneOutput) -> list[tuple[int, str, int, GroupRecord]]:
+    """Groups of offsets only that went with their last one, and the commits that made them again: operation, group,
+    time and record."""
+    found = []
+    for death in deaths:
+        gone = GroupRecord(death.log_offset, RecordType.OFFSET_COMMIT, LAST_OFFSET_GONE, None)
+        places = [(death.log_offset, death.at_ms, gone)]
+        if death.next_commit is not None:
+            offset, at_ms = death.next_commit
+            places.append((offset, at_ms, GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)))
+        for offset, at_ms, record in places:
+            number = int(np.searchsorted(lane.operation_last_offset, offset))
+            found.append((number, death.group_id, at_ms, record))
+    return found
+
+
+def _add_deleted_offsets(lane: LaneOutput, operations: _Operations, with_deaths: Set[int]) -> None:
+    """Tombstones of offsets: most are operations of their own, and most operations of a large log are such.
+
+    `with_deaths`: operations that a group goes in, or is made again.
+    """
     commits, groups = lane.commits, lane.commits.groups
     rows = np.flatnonzero(~commits.is_value)
     numbers = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
@@ -293,7 +323,7 @@ def _add_deleted_offsets(lane: LaneOutput, operations: _Operations) -> None:
     starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
     for start, stop in pairwise([*starts, len(rows)]):
         group_id, number = groups[group[start]], int(numbers[start])
-        if number not in operations:
+        if number not in operations and number not in with_deaths:
             deleted = OffsetsDeleted(group_id, at[start], offset[start:stop], topic[start:stop], partition[start:stop])
             operations.add_deletion(number, deleted)
             continue

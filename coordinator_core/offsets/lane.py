@@ -205,6 +205,23 @@ class OffsetLane:
             carried_metadata=self._carried_metadata,
         )
 
+    def offset_counts(self, groups: I32) -> I64:
+        """How many offsets are in force in some groups (indexes as in `CommitColumns.group`), between two feeds."""
+        count = len(self._keys)
+        is_in_force = self._key_arrays.has_offset[:count] & (self._key_arrays.group[:count] >= 0)
+        counts = np.bincount(self._key_arrays.group[:count][is_in_force], minlength=len(self._groups))
+        found: I64 = counts[groups].astype(np.int64)
+        return found
+
+    def pending_of(self, group: int) -> tuple[I64, I64]:
+        """Log offset and time (-1: none) of the commits of a group whose transactions are open, between two feeds."""
+        rows = np.flatnonzero((self._carried.group == group) & self._carried.is_value)
+        return self._carried.log_offset[rows], self._carried.recorded_at_ms[rows]
+
+    def forget_touch(self, group: int) -> None:
+        """The next commit of a group makes a simple group where there is none, as the first one did."""
+        self._group_touched[group] = False
+
     def feed(self, chunk: RecordChunk) -> LaneOutput:
         """Replay the next chunk of the log. Raises CoreError if its positions lie outside its data."""
         data = chunk.data.view()

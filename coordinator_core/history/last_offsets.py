@@ -1,0 +1,93 @@
+"""Groups that the coordinator of before Kafka 4.0 forgets with their last offset.
+
+A group of offsets only has no record of its own. The old coordinator (GroupMetadataManager.scala, Kafka 0.9 to 3.x)
+drops it with its last offset, and writes a tombstone of a group only where its generation is above 0
+(cleanupGroupMetadata). The coordinator since (GroupMetadataManager.java) keeps the group until it writes its tombstone.
+
+Which one wrote a batch shows in it: the old one numbers no records (base sequence -1, or a format without sequences),
+the new one numbers them from 0. A batch that was packed from a dump, without a leader epoch, shows neither: nothing is
+said of it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
+from coordinator_core.offsets import fast
+from coordinator_core.offsets.lane import CommitColumns, OffsetLane
+
+_NO_SEQUENCE: Final = -1
+_WITH_SEQUENCES: Final = 2
+"""The first record format (magic) that has them, and leader epochs."""
+
+
+class Death(NamedTuple):
+    """The last offset of a group went, at the hands of the old coordinator."""
+
+    group_id: str
+    log_offset: int
+    """Of its tombstone."""
+    at_ms: int
+    next_commit: tuple[int, int] | None
+    """Log offset and time (epoch ms, -1: none) of the next commit to the group, where this chunk has one."""
+
+
+def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
+    """For each batch: did the coordinator of before Kafka 4.0 write it? False where it does not show."""
+    is_unnumbered = (batches.base_sequence == _NO_SEQUENCE) & (batches.leader_epoch >= 0) & (batches.producer_id < 0)
+    is_old: BoolArray = ~batches.is_control & ((batches.magic < _WITH_SEQUENCES) | is_unnumbered)
+    return is_old
+
+
+def deaths_with_last_offset(batches: BatchColumns, commits: CommitColumns, lane: OffsetLane) -> Iterator[Death]:
+    """Of a chunk that a lane has just replayed. Open transactions do not count as offsets.
+
+    From how many offsets a group has at the end of the chunk, and what came and went in it, follows how many it had at
+    each moment.
+    """
+    is_taken = (commits.change == fast.CHANGE_DELETE) & commits.previous_offset_valid
+    # what a transaction deletes, which no coordinator writes, may be of an earlier chunk
+    deleted = np.flatnonzero(is_taken & (commits.producer_id < 0))
+    if not len(deleted):
+        return
+    batch = np.searchsorted(batches.base_offset, commits.log_offset[deleted], side="right") - 1
+    is_old = np.zeros(len(commits), np.bool_)
+    is_old[deleted] = is_of_old_coordinator(batches)[batch] & (batch >= 0)
+    if not is_old.any():
+        return
+    groups = np.unique(commits.group[is_old])
+    counts = dict(zip(groups.tolist(), lane.offset_counts(groups).tolist(), strict=True))
+    changed = np.flatnonzero(np.isin(commits.group, groups) & ((commits.change == fast.CHANGE_FIRST) | is_taken))
+    # the records of one transaction are applied at one place
+    order = np.lexsort((commits.log_offset[changed], commits.applied_log_offset[changed], commits.group[changed]))
+    changed = changed[order]
+    starts = np.flatnonzero(np.diff(commits.group[changed], prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(changed)], strict=True):
+        rows = changed[start:stop]
+        group = int(commits.group[rows[0]])
+        deltas = np.where(commits.change[rows] == fast.CHANGE_FIRST, 1, -1)
+        # what is left after each change: all at the end, less what came after it
+        left = counts[group] - (deltas.sum() - np.cumsum(deltas))
+        dying = rows[(left == 0) & (deltas < 0) & is_old[rows]]
+        yield from _deaths(group, dying, commits, lane)
+
+
+def _deaths(group: int, dying: I64, commits: CommitColumns, lane: OffsetLane) -> Iterator[Death]:
+    if not len(dying):
+        return
+    decided = np.flatnonzero((commits.group == group) & commits.is_value)
+    at_ms = commits.recorded_at_ms[decided]
+    pending_offsets, pending_at_ms = lane.pending_of(group)
+    offsets = np.concatenate((commits.log_offset[decided], pending_offsets))
+    times = np.concatenate((np.where(at_ms < 0, commits.commit_time_ms[decided], at_ms), pending_at_ms))
+    order = np.argsort(offsets, kind="stable")
+    offsets, times = offsets[order], times[order]
+    for row in dying.tolist():
+        log_offset = int(commits.log_offset[row])
+        place = int(np.searchsorted(offsets, log_offset, side="right"))
+        next_commit = (int(offsets[place]), int(times[place])) if place < len(offsets) else None
+        if next_commit is None:
+            lane.forget_touch(group)
+        yield Death(commits.groups[group], log_offset, int(commits.recorded_at_ms[row]), next_commit)
