@@ -182,23 +182,25 @@ def _is_flexible(message: wire.Message, version: int) -> bool:
 def _has_unknown_tags(fields: Struct, declaration: wire.Message | wire.Struct) -> bool:
     if fields.unknown_tags:
         return True
-    for name, kind, is_array in _nested(declaration):
+    for name, kind, is_array, is_leaf in _nested(declaration):
         inner = getattr(fields, name)
-        for each in (inner or ()) if is_array else (inner,):
-            if each is not None and _has_unknown_tags(each, kind):
+        if not inner:
+            continue
+        for each in inner if is_array else (inner,):
+            if each.unknown_tags or (not is_leaf and _has_unknown_tags(each, kind)):
                 return True
     return False
 
 
 @cache
-def _nested(declaration: wire.Message | wire.Struct) -> tuple[tuple[str, wire.Struct, bool], ...]:
-    """(Attribute, declaration, is it an array) of the structs of a struct."""
+def _nested(declaration: wire.Message | wire.Struct) -> tuple[tuple[str, wire.Struct, bool, bool], ...]:
+    """(Attribute, declaration, is it an array, has it no structs itself) of the structs of a struct."""
     found = []
     for field in declaration.fields:
         is_array = isinstance(field.kind, wire.Array)
         kind = field.kind.element if isinstance(field.kind, wire.Array) else field.kind
         if isinstance(kind, wire.Struct):
-            found.append((field.name, kind, is_array))
+            found.append((field.name, kind, is_array, not _nested(kind)))
     return tuple(found)
 
 
