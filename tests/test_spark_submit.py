@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
 
 TOOLS = ("bash", "env", "dirname", "readlink", "cat", "cp", "grep", "mkdir", "sleep", "touch")
 """The first four are the shell's, all are the fakes'."""
@@ -766,7 +766,9 @@ def test_the_real_thing(tmp_path: Path) -> None:
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
 
-    captured = start("--master", "local[2,3]", "capture", "--warehouse", "ware house", "--cluster-id", "c d")
+    logs = str(RECORDINGS / "full-a" / "logs")
+    words = ("capture", "--segments", logs, "--warehouse", "ware house", "--cluster-id", "c d")
+    captured = start("--master", "local[2,3]", *words)
     assert captured.returncode == 0, captured.stderr
     assert (tmp_path / "ware house" / "bronze" / "record_batches" / "_delta_log").is_dir()
     query = "select count(*) as n from bronze.record_batches where cluster_id = 'c d' and topic like '\\_\\_con%'"
