@@ -22,7 +22,8 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SourceError, WarehouseError
 from jobs.settings import Settings
-from jobs.sources.admin import Admin, Config, Refusal, Topic
+from jobs.sources.admin import Admin
+from jobs.sources.admin_answers import Config, Refusal, Topic
 from jobs.sources.broker import Broker, OffsetSpec
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
 from schemas.tables.declare import Table

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jobs.bronze.plan import Sources
     from jobs.bronze.snapshot import Bronze
     from jobs.sources.broker_log import BrokerLog
-    from jobs.sources.dumps.source import DumpLog
+    from jobs.sources.dumps.dump_log import DumpLog
 
 CLUSTER: Final = "CLUSTER"
 TOPIC: Final = "TOPIC"
@@ -254,7 +254,7 @@ def _has_epoch(rows: pa.Table) -> BoolArray:
 def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[DumpLog]") -> None:
     """Raise SourceError where a dump begins with another record at offset 0 than bronze does, written at another time:
     of a dump nothing more is known that could prove it."""
-    from jobs.sources.dumps.source import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+    from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
 
     for log in logs:
         known = bronze.known.get((log.topic, log.partition), ())

@@ -197,7 +197,7 @@ class LogCapture:
 
     def meet(self, rows: "pa.Table", left_out: "pa.Table") -> None:
         """Rows of a dump, and those of them at offsets which batches span."""
-        from jobs.sources.dumps.source import key_values, record_at  # noqa: PLC0415
+        from jobs.sources.dumps.pack import key_values, record_at  # noqa: PLC0415
 
         offset = np.unique(rows["offset"].to_numpy())
         starts = np.concatenate([[0], np.flatnonzero(np.diff(offset) != 1) + 1])

@@ -12,7 +12,8 @@ from jobs.spark.tasks import TASKS_PER_CORE
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
-    from jobs.sources.dumps.source import DumpLog, Unpacked
+    from jobs.sources.dumps.dump_log import DumpLog
+    from jobs.sources.dumps.source import Unpacked
 
 TASK_BYTES_MIN: Final = 64 << 20
 """As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""

@@ -24,7 +24,7 @@ from jobs.sources.segments import (
 
 if TYPE_CHECKING:
     from jobs.sources.broker import Broker
-    from jobs.sources.dumps.source import DumpLog
+    from jobs.sources.dumps.dump_log import DumpLog
     from jobs.sources.fetch import LogRange
 
 
@@ -119,7 +119,7 @@ def _read_segment(capture: LogCapture, segment: Segment, settled_to: int, next_o
 def _capture_dump(capture: LogCapture, log: "DumpLog") -> None:
     """Rows of a dump at offsets that no batch spans are packed into batches, so none of them overlaps. The others are
     put into the batches that span them, where these lack them."""
-    from jobs.sources.dumps.source import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+    from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
 
     capture.begin(None)
     capture.leave_out(log.untold)

@@ -19,7 +19,7 @@ from jobs.sources.segments import PartitionLog
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
-    from jobs.sources.dumps.source import DumpLog
+    from jobs.sources.dumps.dump_log import DumpLog
 
 OFFSET_BYTES: Final = 100
 """About what an offset takes in a coordinator's log: the bytes of a live log are not known before they are read."""

@@ -24,7 +24,8 @@ from jobs.queries.findings import findings
 from jobs.queries.group_model import TopicPartition
 from jobs.queries.owner import owners_at
 from jobs.queries.sql import Catalogue
-from jobs.queries.verify import Asked, verify
+from jobs.queries.verify import verify
+from jobs.queries.verify_broker import Asked
 from jobs.queries.whatif import TOTAL, whatif
 from jobs.queries.whatif import asked as asked_whatif
 from jobs.report.cluster import GroupLine
@@ -32,7 +33,7 @@ from jobs.report.groups import read_groups
 from jobs.report.reader import Limits, Reader
 from jobs.report.sql_text import Scope
 from jobs.silver.homes import CoordinatorPartitions
-from jobs.sources.admin import (
+from jobs.sources.admin_answers import (
     AssignedPartition,
     CommittedOffset,
     GroupDescription,

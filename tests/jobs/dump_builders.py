@@ -12,7 +12,8 @@ from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.log.segment import parse_partition_folder
 from jobs.settings import load_settings
-from jobs.sources.dumps.source import Unpacked, read_dump_log, unpack_dumps
+from jobs.sources.dumps.pack import read_dump_log
+from jobs.sources.dumps.source import Unpacked, unpack_dumps
 from jobs.sources.segments import SegmentRead
 
 KAFKA_SCHEMA = pa.schema(

@@ -13,7 +13,8 @@ import pytest
 from coordinator_core.lookup import SharePartitionKey
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
-from jobs.sources.admin import Admin, Refusal, Topic
+from jobs.sources.admin import Admin
+from jobs.sources.admin_answers import Refusal, Topic
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from tests.conftest import PROJECT_ROOT, takes_minutes

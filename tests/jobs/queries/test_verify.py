@@ -16,22 +16,12 @@ from coordinator_core.verify import Reason, Verdict
 from jobs.bronze.coverage import LogPartition, to_table
 from jobs.cli.app import main
 from jobs.delta.warehouse import OVERWRITE, Warehouse
-from jobs.queries.verify import (
-    HIDDEN,
-    LEFT_OUT,
-    NO_SNAPSHOT,
-    UNREAD,
-    Asked,
-    Finding,
-    Thing,
-    What,
-    summary_rows,
-    tell,
-    verify,
-)
+from jobs.queries.verify import summary_rows, tell, verify
+from jobs.queries.verify_broker import Asked
+from jobs.queries.verify_judge import HIDDEN, LEFT_OUT, NO_SNAPSHOT, UNREAD, Finding, Thing, What
 from jobs.queries.verify_ledger import joined_batches
-from jobs.sources.admin import (
-    Admin,
+from jobs.sources.admin import Admin
+from jobs.sources.admin_answers import (
     AssignedPartition,
     CommittedOffset,
     GroupDescription,
@@ -42,8 +32,8 @@ from jobs.sources.admin import (
     StateBatch,
     Topic,
     TopicPartitionId,
-    _classic_member,
 )
+from jobs.sources.admin_questions import _classic_member
 from schemas.tables.bronze import COVERAGE
 from tests.jobs.history import CLUSTER, between, commit, event, write
 from tests.jobs.hostile import HOSTILE

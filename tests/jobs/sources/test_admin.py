@@ -15,11 +15,10 @@ from kafka.protocol.metadata import MetadataResponse
 from coordinator_core.codec import Struct, encode, make
 from coordinator_core.lookup import SharePartitionKey, group_partition
 from jobs.errors import BrokerError
-from jobs.sources.admin import (
-    OLD_BROKER,
+from jobs.sources.admin import OLD_BROKER, Admin
+from jobs.sources.admin_answers import (
     UNANSWERED,
     UNSUPPORTED,
-    Admin,
     CommittedOffset,
     GroupDescription,
     ListedGroup,

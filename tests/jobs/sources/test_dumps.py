@@ -19,9 +19,9 @@ from coordinator_core.log.records import decode_chunk, iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.lookup import group_partition
 from jobs.errors import SourceError
-from jobs.sources.dumps import source, staging
+from jobs.sources.dumps import pack, source, staging
 from jobs.sources.dumps.files import read_lines
-from jobs.sources.dumps.source import DUPLICATE_OFFSET, read_dump_log
+from jobs.sources.dumps.pack import DUPLICATE_OFFSET, read_dump_log
 from jobs.sources.segments import DUMP, to_record_batches
 from tests.conftest import RECORDINGS
 from tests.jobs.dump_builders import KAFKA_SCHEMA, batches_of, kafka_rows, reads_of, unpacked, write_json_lines
@@ -149,7 +149,7 @@ def test_every_format_gives_the_same_batches(
     """The batches are the same to the byte, whatever the format and the order of the rows, in however small pieces."""
     monkeypatch.setattr(staging, "PIECE_BYTES_MAX", 50_000)
     monkeypatch.setattr(staging, "BLOCK_BYTES_MAX", 2_000)
-    monkeypatch.setattr(source, "READ_BYTES_MAX", 10_000)
+    monkeypatch.setattr(pack, "READ_BYTES_MAX", 10_000)
     monkeypatch.setattr(source, "WORK_BYTES_MAX", 30_000)
     found = unpacked(tmp_path / "staging", write(recorded, tmp_path / "dump"))
     assert not found.faults

@@ -1,0 +1,144 @@
+"""What a live cluster says of its groups, for verify."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Path
+from jobs.errors import JobError
+from jobs.queries.group_model import CLASSIC, CONSUMER, SHARE, STREAMS
+from jobs.queries.verify_ledger import LogPartition, assignment_path
+from jobs.sources.admin import Admin
+from jobs.sources.admin_answers import (
+    AssignedPartition,
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    Refusal,
+    ShareOffset,
+    ShareState,
+    Topic,
+    TopicPartitionId,
+)
+from jobs.sources.broker import Broker, OffsetSpec
+from schemas import consumer_offsets, share_group_state
+
+GROUP_ID_NOT_FOUND: Final = 69
+NO_PARTITION: Final = -1
+NOT_FOUND: Final = Refusal.of(GROUP_ID_NOT_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a cluster said of itself, and the ends of its coordinators' logs before and after."""
+
+    group_ids: frozenset[str] | None
+    """Whom it was asked about; None: all."""
+    starts: Mapping[LogPartition, int]
+    before: Mapping[LogPartition, int]
+    after: Mapping[LogPartition, int]
+    topics: Mapping[str, Topic]
+    descriptions: Mapping[str, GroupDescription | Refusal]
+    offsets: Mapping[str, Mapping[tuple[str, int], CommittedOffset] | Refusal]
+    share_offsets: Mapping[str, Mapping[TopicPartitionId, ShareOffset | Refusal] | Refusal]
+    share_states: Mapping[SharePartitionKey, ShareState | Refusal]
+
+    def partition_count(self, topic: str) -> int:
+        """Of a coordinator topic; 0 where it is not there."""
+        return self.topics[topic].partition_count if topic in self.topics else 0
+
+    def group_log(self, group_id: str) -> LogPartition:
+        """The log partition which holds a group."""
+        count = self.partition_count(consumer_offsets.TOPIC)
+        return consumer_offsets.TOPIC, group_partition(group_id, count) if count else NO_PARTITION
+
+    def share_log(self, key: SharePartitionKey) -> LogPartition:
+        """The log partition which holds a share partition."""
+        count = self.partition_count(share_group_state.TOPIC)
+        return share_group_state.TOPIC, share_partition_partition(key, count) if count else NO_PARTITION
+
+
+def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
+    """Ask a cluster about some groups, or all. Raises BrokerError."""
+    admin = Admin(broker)
+    topics = admin.topics()
+    coordinators = (consumer_offsets.TOPIC, share_group_state.TOPIC)
+    logs = [(name, number) for name in coordinators if name in topics for number in range(topics[name].partition_count)]
+    if consumer_offsets.TOPIC not in topics:
+        raise JobError(
+            f"this cluster shows no topic {consumer_offsets.TOPIC}: no group was ever in it, or the principal may not "
+            "describe it"
+        )
+    starts = broker.offsets(logs, OffsetSpec.EARLIEST)
+    before = broker.offsets(logs)
+    listed = {name: it.group_type for name, it in admin.list_groups().items()}
+    if group_ids is not None:
+        listed = {name: listed.get(name, "") for name in group_ids}
+    descriptions = admin.describe_groups(listed)
+    types = {name: it.group_type for name, it in descriptions.items() if isinstance(it, GroupDescription)}
+    offsets = admin.committed_offsets([name for name, kind in types.items() if kind != SHARE])
+    share_offsets = admin.share_offsets([name for name, kind in types.items() if kind == SHARE])
+    told = {
+        SharePartitionKey(group_id, place.topic_id, place.partition): offset
+        for group_id, places in share_offsets.items()
+        if not isinstance(places, Refusal)
+        for place, offset in places.items()
+    }
+    # as the coordinator tells it: any higher one would be written down
+    leader_epochs = {key: offset.leader_epoch for key, offset in told.items() if isinstance(offset, ShareOffset)}
+    share_states = admin.share_states(told, leader_epochs)
+    after = broker.offsets(logs)
+    return Asked(
+        None if group_ids is None else frozenset(group_ids),
+        starts,
+        before,
+        after,
+        topics,
+        descriptions,
+        offsets,
+        share_offsets,
+        share_states,
+    )
+
+
+def description_facts(group: GroupDescription) -> dict[Path, Any]:
+    """A description as facts, of the form in which the ledger gives them."""
+    facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
+    if group.group_type == CLASSIC:
+        facts["protocol_type",] = group.protocol_type or ""
+        facts["protocol_name",] = group.protocol_name or ""
+    else:
+        facts["group epoch",] = group.group_epoch
+        facts["assignment epoch",] = group.assignment_epoch
+    if group.group_type == CONSUMER:
+        facts["assignor",] = group.protocol_name
+    if group.group_type == STREAMS:
+        facts["topology epoch",] = group.topology_epoch
+    facts["member count",] = len(group.members)
+    for member in group.members:
+        facts.update(_told_member(group.group_type, member))
+    return facts
+
+
+def _told_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, Any]]:
+    names = ["client_id", "client_host"]
+    if group_type != SHARE:
+        names.append("instance_id")
+    if group_type != CLASSIC:
+        names += ["member_epoch", "rack_id"]
+    if group_type == CONSUMER:
+        names.append("uses_classic_protocol")
+    yield ("member", member.member_id, MEMBER_EXISTS), True
+    for name in names:
+        yield ("member", member.member_id, name), getattr(member, name)
+    yield from _told_partitions(member.member_id, member.assigned, is_target=False)
+    yield from _told_partitions(member.member_id, member.target or (), is_target=True)
+
+
+def _told_partitions(
+    member_id: str, partitions: Iterable[AssignedPartition], *, is_target: bool
+) -> Iterator[tuple[Path, Any]]:
+    for it in partitions:
+        path = assignment_path(member_id, it.topic, it.partition, it.task_type, is_target=is_target)
+        yield path, it.topic_id or True

@@ -1,0 +1,368 @@
+"""Questions to coordinators: how each is asked for several groups at once, and how its answer is read."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Generic, TypeVar
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from coordinator_core.codec import Struct, make, uuid_text
+from coordinator_core.history.views import embedded_assignment
+from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from jobs.sources.admin_answers import (
+    CLASSIC,
+    CONSUMER,
+    NEGATIVE_EPOCH,
+    SHARE,
+    STREAMS,
+    AssignedPartition,
+    CommittedOffset,
+    GroupDescription,
+    GroupMember,
+    Refusal,
+    ShareOffset,
+    ShareState,
+    StateBatch,
+    TopicPartitionId,
+)
+from jobs.sources.api_request import ApiRequest
+from schemas import consumer_offsets, share_group_state
+from schemas.admin_protocol import (
+    CONSUMER_GROUP_DESCRIBE,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    READ_SHARE_GROUP_STATE,
+    READ_STATE_PARTITION,
+    READ_STATE_TOPIC,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_OFFSETS_GROUP,
+    STREAMS_GROUP_DESCRIBE,
+)
+
+GROUPS_AT_ONCE: Final = 200
+"""Groups of one request: a description takes a kilobyte or so, and answers are bounded by what a client receives."""
+OFFSETS_AT_ONCE: Final = 50
+"""Groups of one OffsetFetch, which may have thousands of partitions each."""
+RESOURCES_AT_ONCE: Final = 500
+OFFSET_FETCH_VERSION_MIN: Final = 8
+"""From here one request asks for several groups."""
+OFFSET_FETCH_VERSION_MAX: Final = 9
+"""From 10 topics go by id, and those which were deleted and have offsets still are left out."""
+NO_LEADER_EPOCH: Final = -1
+MEMBER_OF_CLASSIC_PROTOCOL: Final = 0
+DEAD: Final = "Dead"
+"""What DescribeGroups before version 6 says of a group that is not there."""
+TRY_AGAIN: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+GROUP_ID_NOT_FOUND: Final = 69
+INVALID_REQUEST: Final = 42
+UNINITIALIZED: Final = "uninitialized"
+"""In the message of ReadShareGroupState's INVALID_REQUEST of a share partition without a state."""
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+def topic_id_of(topic_id: Any) -> str:
+    """kafka-python's uuid as Kafka prints it."""
+    return uuid_text(topic_id.bytes)
+
+
+def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def is_not_ready(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.code in TRY_AGAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[Item, Answer]):
+    """What coordinators are asked of groups, or of share partitions."""
+
+    topic: str
+    """The log whose leaders answer."""
+    partition_of: Callable[[Item, int], int]
+    """Partition of it which an item has, given their number."""
+    parts: Callable[[Sequence[Item]], Iterator[Sequence[Item]]]
+    """Items which one request asks of."""
+    request: Callable[[Sequence[Item]], Any]
+    read: Callable[[Sequence[Item], Any], Iterator[tuple[Item, Answer | Refusal]]]
+    """The answers in a response to them."""
+
+
+def _of_groups(
+    request: Callable[[Sequence[str]], Any],
+    read: Callable[[Any], Iterator[tuple[str, Answer | Refusal]]],
+    at_once: int = GROUPS_AT_ONCE,
+) -> Question[str, Answer]:
+    return Question(
+        consumer_offsets.TOPIC,
+        group_partition,
+        lambda items: chunks(items, at_once),
+        request,
+        lambda _, response: read(response),
+    )
+
+
+def _classic_groups(response: Any) -> Iterator[tuple[str, GroupDescription | Refusal]]:
+    for it in response.groups:
+        if it.error_code:
+            yield it.group_id, Refusal.of(it.error_code)
+        elif it.group_state == DEAD:
+            yield it.group_id, Refusal.of(GROUP_ID_NOT_FOUND)
+        else:
+            members = tuple(_classic_member(it.protocol_type, member) for member in it.members)
+            yield (
+                it.group_id,
+                GroupDescription(
+                    it.group_id,
+                    CLASSIC,
+                    it.group_state,
+                    members,
+                    protocol_type=it.protocol_type,
+                    protocol_name=it.protocol_data,
+                ),
+            )
+
+
+def _classic_member(protocol_type: str, member: Any) -> GroupMember:
+    # as silver reads them, as far as they go
+    read = embedded_assignment(protocol_type, bytes(member.member_assignment), bytes(member.member_metadata))
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        assigned=frozenset(
+            AssignedPartition(None, topic, partition, None)
+            for topic, partitions in read.assigned or ()
+            for partition in partitions
+        ),
+        is_unread=read.assigned is None,
+    )
+
+
+def _described(
+    response: Any, group_type: str, member_of: Callable[[Any], GroupMember]
+) -> Iterator[tuple[str, GroupDescription | Refusal]]:
+    for it in response.groups:
+        if it.error_code:
+            yield it.group_id, Refusal.of(it.error_code)
+        else:
+            yield (
+                it.group_id,
+                GroupDescription(
+                    it.group_id,
+                    group_type,
+                    it.group_state,
+                    tuple(map(member_of, it.members)),
+                    protocol_name=getattr(it, "assignor_name", None),
+                    group_epoch=it.group_epoch,
+                    assignment_epoch=it.assignment_epoch,
+                    topology_epoch=it.topology.epoch if group_type == STREAMS and it.topology else None,
+                ),
+            )
+
+
+def _consumer_member(member: Struct) -> GroupMember:
+    known = member.member_type >= MEMBER_OF_CLASSIC_PROTOCOL
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        uses_classic_protocol=member.member_type == MEMBER_OF_CLASSIC_PROTOCOL if known else None,
+        assigned=_topic_partitions(member.assignment),
+        target=_topic_partitions(member.target_assignment),
+    )
+
+
+def _share_member(member: Struct) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        assigned=_topic_partitions(member.assignment),
+    )
+
+
+def _streams_member(member: Struct) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        assigned=_tasks(member.assignment),
+        target=_tasks(member.target_assignment),
+    )
+
+
+def _topic_partitions(assignment: Struct) -> frozenset[AssignedPartition]:
+    return frozenset(
+        AssignedPartition(it.topic_id, it.topic_name, partition, None)
+        for it in assignment.topic_partitions
+        for partition in it.partitions
+    )
+
+
+def _tasks(assignment: Struct) -> frozenset[AssignedPartition]:
+    by_type = {
+        "ACTIVE": assignment.active_tasks,
+        "STANDBY": assignment.standby_tasks,
+        "WARMUP": assignment.warmup_tasks,
+    }
+    return frozenset(
+        AssignedPartition(None, it.subtopology_id, partition, task_type)
+        for task_type, tasks in by_type.items()
+        for it in tasks
+        for partition in it.partitions
+    )
+
+
+DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
+    CLASSIC: _of_groups(
+        lambda part: DescribeGroupsRequest(groups=list(part), include_authorized_operations=False, min_version=3),
+        _classic_groups,
+    ),
+    CONSUMER: _of_groups(
+        lambda part: ApiRequest(CONSUMER_GROUP_DESCRIBE, group_ids=tuple(part)),
+        lambda response: _described(response, CONSUMER, _consumer_member),
+    ),
+    SHARE: _of_groups(
+        lambda part: ApiRequest(SHARE_GROUP_DESCRIBE, group_ids=tuple(part)),
+        lambda response: _described(response, SHARE, _share_member),
+    ),
+    STREAMS: _of_groups(
+        lambda part: ApiRequest(STREAMS_GROUP_DESCRIBE, group_ids=tuple(part)),
+        lambda response: _described(response, STREAMS, _streams_member),
+    ),
+}
+"""By type of groups."""
+
+
+def _offset_fetch(group_ids: Sequence[str]) -> OffsetFetchRequest:
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        groups=[group(group_id=group_id, topics=None) for group_id in group_ids],
+        require_stable=False,
+        min_version=OFFSET_FETCH_VERSION_MIN,
+        max_version=OFFSET_FETCH_VERSION_MAX,
+    )
+
+
+def _fetched_offsets(response: Any) -> Iterator[tuple[str, dict[tuple[str, int], CommittedOffset] | Refusal]]:
+    for group in response.groups:
+        if group.error_code:
+            yield group.group_id, Refusal.of(group.error_code)
+        else:
+            yield (
+                group.group_id,
+                {
+                    (topic.name, it.partition_index): CommittedOffset(
+                        it.committed_offset,
+                        None if it.committed_leader_epoch == NO_LEADER_EPOCH else it.committed_leader_epoch,
+                        it.metadata or "",
+                    )
+                    for topic in group.topics
+                    for it in topic.partitions
+                    if not it.error_code and it.committed_offset >= 0
+                },
+            )
+
+
+COMMITTED_OFFSETS: Final = _of_groups(_offset_fetch, _fetched_offsets, OFFSETS_AT_ONCE)
+
+
+def _described_share_offsets(
+    response: Struct,
+) -> Iterator[tuple[str, dict[TopicPartitionId, ShareOffset | Refusal] | Refusal]]:
+    for group in response.groups:
+        if group.error_code:
+            yield group.group_id, Refusal.of(group.error_code)
+            continue
+        offsets: dict[TopicPartitionId, ShareOffset | Refusal] = {}
+        for topic in group.topics:
+            for it in topic.partitions:
+                place = TopicPartitionId(topic.topic_id, topic.topic_name, it.partition_index)
+                is_refused = it.error_code != 0
+                offsets[place] = (
+                    Refusal.of(it.error_code) if is_refused else ShareOffset(it.start_offset, it.leader_epoch)
+                )
+        not_ready = next((answer for answer in offsets.values() if is_not_ready(answer)), None)
+        yield group.group_id, offsets if not_ready is None else not_ready  # type: ignore[misc]
+
+
+SHARE_OFFSETS: Final = _of_groups(
+    lambda part: ApiRequest(
+        DESCRIBE_SHARE_GROUP_OFFSETS,
+        groups=tuple(make(SHARE_OFFSETS_GROUP, group_id=group_id, topics=None) for group_id in part),
+    ),
+    _described_share_offsets,
+    OFFSETS_AT_ONCE,
+)
+
+
+def _read_states(leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[SharePartitionKey]) -> ApiRequest:
+    by_topic = groupby(keys, key=lambda key: key.topic_id)
+    topics = [
+        make(
+            READ_STATE_TOPIC,
+            topic_id=topic_id,
+            partitions=tuple(
+                make(
+                    READ_STATE_PARTITION,
+                    partition=key.partition,
+                    leader_epoch=leader_epochs.get(key, NO_LEADER_EPOCH),
+                )
+                for key in of_topic
+            ),
+        )
+        for topic_id, of_topic in by_topic
+    ]
+    return ApiRequest(READ_SHARE_GROUP_STATE, group_id=keys[0].group_id, topics=tuple(topics))
+
+
+def _read_states_told(
+    leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[SharePartitionKey], response: Struct
+) -> Iterator[tuple[SharePartitionKey, ShareState | Refusal]]:
+    for topic in response.results:
+        for it in topic.partitions:
+            key = SharePartitionKey(keys[0].group_id, topic.topic_id, it.partition)
+            if it.error_code == INVALID_REQUEST and UNINITIALIZED not in (it.error_message or UNINITIALIZED):
+                yield key, NEGATIVE_EPOCH
+            elif it.error_code:
+                yield key, Refusal.of(it.error_code)
+            else:
+                batches = tuple(
+                    StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+                    for batch in it.state_batches
+                )
+                yield key, ShareState(it.state_epoch, it.start_offset, batches)
+
+
+def parts_of_group(keys: Sequence[SharePartitionKey]) -> Iterator[Sequence[SharePartitionKey]]:
+    """A request names one group."""
+    for _, of_group in groupby(sorted(keys), key=lambda key: key.group_id):
+        yield from chunks(list(of_group), RESOURCES_AT_ONCE)
+
+
+def share_states_of(
+    leader_epochs: Mapping[SharePartitionKey, int],
+) -> Question[SharePartitionKey, ShareState]:
+    return Question(
+        share_group_state.TOPIC,
+        share_partition_partition,
+        parts_of_group,
+        partial(_read_states, leader_epochs),
+        partial(_read_states_told, leader_epochs),
+    )

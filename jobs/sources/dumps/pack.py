@@ -1,0 +1,223 @@
+"""Packs the rows of a dump into batches, as a read of a segment gives them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log import fast
+from coordinator_core.log.batch import Record
+from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
+from coordinator_core.log.fill import KeyValues, decode_headers
+from coordinator_core.log.pack import PackableRecords, pack_records
+from coordinator_core.log.scan import SegmentScan
+from jobs.sources.dumps.dump_log import BATCHES, DumpLog
+from jobs.sources.dumps.staging import merged
+from jobs.sources.segments import DUMP, Segment, SegmentRead
+
+DUPLICATE_OFFSET: Final = "DUPLICATE_OFFSET"
+"""Code of a record which stands at the same offset as one before it in the dump, and differs."""
+READ_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Rows packed at a time."""
+
+
+def read_dump_log(
+    log: DumpLog, *, known: Sequence[tuple[int, int]] = (), met: Callable[[pa.Table, pa.Table], object] | None = None
+) -> Iterator[SegmentRead]:
+    """The batches of a log partition, in offset order, some megabytes at a time.
+
+    `known`: ascending, disjoint ranges of offsets, both ends inclusive, which are captured already: rows of such
+    offsets are not packed, so that no batch overlaps with what there is. `met` is called with the next rows, and with
+    those of them that are left out. Records which come twice and differ are findings of the read.
+    """
+    packer = _BatchPacker(log) if log.kind == BATCHES else _RowPacker(log)
+    column = "base_offset" if log.kind == BATCHES else "offset"
+    for rows in merged(log.runs, column):
+        if log.kind == BATCHES:
+            yield from packer.feed(rows)
+            continue
+        is_new = _is_new(rows, column, known)
+        if met is not None:
+            met(rows, rows.filter(pa.array(~is_new)))
+        yield from packer.feed(rows if is_new.all() else rows.filter(pa.array(is_new)))
+    yield from packer.finish()
+
+
+def _is_new(rows: pa.Table, column: str, known: Sequence[tuple[int, int]]) -> BoolArray:
+    if not known:
+        return np.ones(rows.num_rows, np.bool_)
+    offset = rows[column].to_numpy()
+    nearest = np.searchsorted(np.array([first for first, _ in known], np.int64), offset, side="right") - 1
+    lasts = np.array([last for _, last in known], np.int64)
+    is_new: BoolArray = (nearest < 0) | (lasts[nearest] < offset)
+    return is_new
+
+
+class _Packer:
+    """What both kinds share: rows wait until there is enough to make a read of."""
+
+    def __init__(self, log: DumpLog) -> None:
+        self._log = log
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._findings: list[Finding] = []
+        self._next_offset = -1
+
+    def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
+        """More rows, ascending by offset."""
+        if rows.num_rows:
+            self._waiting.append(rows)
+            self._bytes += rows.nbytes
+        if self._bytes >= READ_BYTES_MAX:
+            yield from self._flush(is_end=False)
+
+    def finish(self) -> Iterator[SegmentRead]:
+        """There are no more."""
+        yield from self._flush(is_end=True)
+
+    def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
+        raise NotImplementedError
+
+    def _read(self, data: U8, base_offset: int) -> SegmentRead:
+        columns, _, end_position, stop = fast.frame_batches(data, 0, len(data))
+        assert stop == fast.STOP_END, "packed batches are whole"
+        batches = BatchColumns(*columns)
+        first = base_offset if self._next_offset < 0 else self._next_offset
+        self._next_offset = int(batches.last_offset[-1]) + 1 if len(batches) else first
+        findings, self._findings = tuple(self._findings), []
+        return SegmentRead(
+            Segment(
+                path=self._log.uri,
+                name=f"{first:020d}",
+                base_offset=first,
+                size_bytes=len(data),
+                is_last=False,
+                source_kind=DUMP,
+                is_header_told=self._log.kind == BATCHES,
+            ),
+            pa.py_buffer(data),
+            SegmentScan(batches, np.ones(len(batches), np.bool_), findings, (), self._next_offset, end_position),
+        )
+
+
+class _RowPacker(_Packer):
+    """Packs rows of keys and values."""
+
+    def __init__(self, log: DumpLog) -> None:
+        super().__init__(log)
+        self._last: dict[str, Any] | None = None
+        """The last record, should the next rows begin with its offset."""
+
+    def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
+        """Of records with one offset the first is taken."""
+        yield from super().feed(self._distinct(rows))
+
+    def _distinct(self, rows: pa.Table) -> pa.Table:
+        if not rows.num_rows:
+            return rows
+        offset = rows["offset"].to_numpy()
+        is_again = np.zeros(len(offset), np.bool_)
+        is_again[1:] = offset[1:] == offset[:-1]
+        is_again[0] = self._last is not None and self._last["offset"] == offset[0]
+        for row in np.flatnonzero(is_again).tolist():
+            record = rows.slice(row, 1).to_pylist()[0]
+            if row == 0 or not is_again[row - 1]:
+                first = self._last if row == 0 else rows.slice(row - 1, 1).to_pylist()[0]
+            if record != first:
+                self._findings.append(_duplicate(record["offset"], record["value"] or b"", "another record"))
+        kept = rows.filter(pa.array(~is_again)) if is_again.any() else rows
+        if kept.num_rows:
+            self._last = kept.slice(kept.num_rows - 1, 1).to_pylist()[0]
+        return kept
+
+    def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        data, count = pack_records(_packable(rows), is_end=is_end)
+        rest = rows.slice(count)
+        self._waiting = [rest] if rest.num_rows else []
+        self._bytes = rest.nbytes if rest.num_rows else 0
+        if count:
+            yield self._read(data, int(rows["offset"][0].as_py()))
+
+
+class _BatchPacker(_Packer):
+    """Joins batches which came whole."""
+
+    def __init__(self, log: DumpLog) -> None:
+        super().__init__(log)
+        self._last_offset = -1
+        self._last_batch = b""
+
+    def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
+        parts: list[bytes] = []
+        base_offset = -1
+        for rows in self._waiting:
+            columns = (rows[name].to_pylist() for name in ("base_offset", "last_offset", "batch"))
+            for first, last, batch in zip(*columns, strict=True):
+                if first <= self._last_offset:
+                    if batch != self._last_batch:
+                        self._findings.append(_duplicate(first, batch, "another batch"))
+                    continue
+                base_offset = first if base_offset < 0 else base_offset
+                self._last_offset, self._last_batch = last, batch
+                parts.append(batch)
+        self._waiting, self._bytes = [], 0
+        if parts or self._findings:
+            yield self._read(np.frombuffer(b"".join(parts), np.uint8), max(base_offset, 0))
+
+
+def _duplicate(offset: int, payload: bytes, what: str) -> Finding:
+    return Finding(
+        stage="FILE",
+        code=DUPLICATE_OFFSET,
+        message=f"{what} of the dump has its offsets, and differs: the first is taken",
+        offset=offset,
+        payload=payload[:QUARANTINE_BYTES_MAX],
+    )
+
+
+def key_values(rows: pa.Table) -> KeyValues:
+    """Rows of ROWS_SCHEMA as keys and values to be compared."""
+    return KeyValues(rows["offset"].to_numpy(), *_byte_ranges(rows["key"]), *_byte_ranges(rows["value"]))
+
+
+def record_at(rows: pa.Table, row: int) -> Record:
+    """One of them as a record."""
+    found = rows.slice(row, 1).to_pylist()[0]
+    headers = decode_headers(found["headers"])
+    return Record(found["offset"], found["timestamp_ms"], found["key"], found["value"], headers)
+
+
+def _packable(rows: pa.Table) -> PackableRecords:
+    key_data, key_start, key_length = _byte_ranges(rows["key"])
+    value_data, value_start, value_length = _byte_ranges(rows["value"])
+    header_data, header_start, header_length = _byte_ranges(rows["headers"])
+    return PackableRecords(
+        offset=rows["offset"].to_numpy(),
+        timestamp_ms=rows["timestamp_ms"].to_numpy(),
+        is_log_append_time=rows["is_log_append_time"].to_numpy(),
+        key_data=key_data,
+        key_start=key_start,
+        key_length=key_length,
+        value_data=value_data,
+        value_start=value_start,
+        value_length=value_length,
+        header_data=header_data,
+        header_start=header_start,
+        header_length=header_length,
+    )
+
+
+def _byte_ranges(column: pa.ChunkedArray) -> tuple[U8, Any, Any]:
+    """The bytes of a binary column of one chunk, and where each value is in them; a length of -1 is null."""
+    array = column.combine_chunks()
+    _, positions, data = array.buffers()
+    starts = np.frombuffer(positions, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    lengths = np.diff(starts).astype(np.int32)
+    if array.null_count:
+        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    return (np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)), starts[:-1], lengths
