@@ -412,7 +412,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _checked(values: Mapping[str, Any]) -> Settings:
+def _require_types(values: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a text that is no text, or a number out of bounds."""
     for field in ("warehouse", "cluster_id"):
         if not isinstance(values[field], str) or not values[field]:
             raise SettingsError(f"{field} must be a text that is not empty")
@@ -427,6 +428,10 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         items = values[field]
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item for item in items):
             raise SettingsError(f"{field} must be a list of texts")
+
+
+def _require_known(values: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a choice, a table or a codec that does not exist."""
     if values["dump_format"] not in DUMP_FORMATS:
         raise SettingsError(f"sources.dump_format must be one of {', '.join(DUMP_FORMATS)}")
     if values["dump_encoding"] not in DUMP_ENCODINGS:
@@ -448,6 +453,11 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         )
     if any(type(value) is not int or not 1 <= value <= DAYS_MAX for value in days.values()):
         raise SettingsError(f"retention.days must be whole numbers of days from 1 to {DAYS_MAX}")
+
+
+def _checked(values: Mapping[str, Any]) -> Settings:
+    _require_types(values)
+    _require_known(values)
     here = Path.cwd()
     return Settings(
         warehouse=_absolute(values["warehouse"], here),
@@ -471,7 +481,8 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         fetch_bytes_max=values["fetch_bytes_max"],
         capture=CaptureSettings(**{name: values[name] for name in CAPTURE_FIELDS}),
         maintain=MaintainSettings(
-            **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")}, retention_days=dict(days)
+            **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")},
+            retention_days=dict(values["retention_days"]),
         ),
         metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
         report_file=_absolute(values["report_file"], here) if values["report_file"] else "",
@@ -480,7 +491,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
         codec=values["codec"],
-        codecs=dict(codecs),
+        codecs=dict(values["codecs"]),
     )
 
 

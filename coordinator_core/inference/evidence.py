@@ -317,7 +317,7 @@ def _with_pieces(left: I64, left_count: int, pieces: I64, count: int) -> I64:
 
 
 @compiled
-def trace_available(
+def trace_available(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     key: I64,
     first_offset: I64,
     last_offset: I64,

@@ -201,7 +201,7 @@ def _unlz4(data: bytes, bytes_max: int, *, is_header_checked: bool) -> bytes:
             return b"".join(parts)
 
 
-def _unlz4_frame(
+def _unlz4_frame(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     data: bytes, position: int, bytes_left: int, bytes_max: int, is_header_checked: bool, parts: list[bytes]
 ) -> tuple[int, int]:
     """Append one frame's blocks to `parts`: (next position, bytes left)."""

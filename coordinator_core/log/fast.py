@@ -419,7 +419,7 @@ RecordArrays = tuple[I32, I64, I64, I64, I32, I64, I32]
 
 
 @compiled
-def _frame_records(
+def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     data: U8,
     rows: I64,
     starts: I64,

@@ -188,7 +188,7 @@ def _intern(table: InternTable, data: U8, position: int, length: int) -> int:
 
 
 @inlined
-def _parse_value(data: U8, position: int, length: int, record_type: int) -> ParsedValue:
+def _parse_value(data: U8, position: int, length: int, record_type: int) -> ParsedValue:  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     """Read a value of exactly one of the known layouts."""
     end = position + length
     if length < 2 + 8 + 1:
@@ -296,7 +296,7 @@ def _intern_group(table: InternTable, data: U8, position: int, length: int) -> i
 
 
 @compiled
-def parse_records(
+def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     data: U8,
     records: RecordArrays,
     batches: BatchArrays,
@@ -435,7 +435,7 @@ def _link(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of_k
 
 
 @compiled
-def replay_records(
+def replay_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     records: RecordArrays,
     batches: BatchArrays,
     keys: KeyArrays,

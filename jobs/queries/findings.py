@@ -434,6 +434,13 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
+    yield from _parts_of_rebalances(found, options)
+    yield from _parts_of_offsets(found, options)
+    yield from _parts_of_rules(found, options)
+    yield from _parts_of_the_log(found, options)
+
+
+def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.rebalance_count:
         parts = [f"rebalances: {found.rebalance_count:,}"]
         if found.storm_rebalance_count:
@@ -461,6 +468,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
             "select group_id, max(started_at) as since from gold.rebalances where member_count = 0 group by group_id"
         )
         yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(query), options)
+
+
+def _parts_of_offsets(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
         if found.marker_count:
@@ -476,6 +486,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.guessed_commits:
         what = f"guesses, perhaps odd commits: {_names(found.guessed_commits)}"
         yield _line(what, "audit --list commits", options)
+
+
+def _parts_of_rules(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.broken_rules:
         query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{COORDINATOR}'"
         yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)
@@ -497,6 +510,9 @@ def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.audit_lacks:
         query = f"select rule, details, remedy from gold.log_anomalies where rule in {LOG_NOT_JUDGED, INPUT_NOT_READ}"
         yield _line(f"gold was made without: {'; '.join(found.audit_lacks)}", _sql(query), options)
+
+
+def _parts_of_the_log(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
