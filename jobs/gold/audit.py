@@ -93,9 +93,11 @@ SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS})
 """In `settings` of state.audits: what came from tables. The rest are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
-REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL})
+FORMER_SHARES: Final = "former_share_logs"
+REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES})
 """The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
-are audited from their beginning, others not."""
+are audited from their beginning, others not. And of share partitions that are in another log partition now: settled
+rows say so, too."""
 
 
 IS_WHOLE: Final = "is_whole"
@@ -172,6 +174,7 @@ class _Basis:
     newest: WholeAudit
     growth: Mapping[str, Sequence[int]]
     removals: Sequence[tuple[int, str]]
+    places: Mapping[str, Mapping[str, int]]
     settings: Mapping[str, Any]
     lacks: tuple[Lack, ...]
     """Inputs that could not be read."""
@@ -187,6 +190,8 @@ class _Basis:
         growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
         no_removals: list[tuple[int, str]] = []
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
+        nowhere: Mapping[str, Mapping[str, int]] = {}
+        places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
         settings = {
             "format": AUDIT_FORMAT,
             "silver_format": SILVER_FORMAT,
@@ -195,9 +200,10 @@ class _Basis:
             GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
             REMOVED_TOPICS: _sum_of(removals),
             REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
+            FORMER_SHARES: _sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
         } | dataclasses.asdict(inference)
         newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
-        return cls(run, newest, growth, removals, settings | {IS_WHOLE: True}, tuple(lacks))
+        return cls(run, newest, growth, removals, places, settings | {IS_WHOLE: True}, tuple(lacks))
 
     @property
     def is_audited(self) -> bool:
@@ -249,7 +255,7 @@ def _audit(
         audited_version=newest.replay_version,
         removed_since_ms=_removed_since_ms(removals, newest.settings),
         group_files=_group_files(run),
-        places=read_or({}, "which groups are in several log partitions", partial(_places, run), lacks),
+        places=basis.places,
         topic_growth=growth,
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
@@ -307,10 +313,14 @@ def _audit(
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
 
 
-def _places(run: WholeRun) -> dict[str, int]:
-    """Groups with records in several log partitions, and the one where Kafka looks for each."""
-    left = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS)).left_behind(OFFSETS_TOPIC, None)
-    return {group_id: move.log_partition for group_id, move in left.moves.items()}
+def _places(run: WholeRun) -> dict[str, dict[str, int]]:
+    """By coordinator topic, groups and share partitions with records in several log partitions, and the one where Kafka
+    looks for each."""
+    found = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS))
+    return {
+        topic: {key: move.log_partition for key, move in found.left_behind(topic, None).moves.items()}
+        for topic in (OFFSETS_TOPIC, SHARE_TOPIC)
+    }
 
 
 def _said_of(failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], work: AuditWork) -> AuditDone:
@@ -405,8 +415,8 @@ def _removals(run: WholeRun) -> list[tuple[int, str]]:
     return sorted((epoch_ms(row["valid_to"]), row["topic_id"]) for row in removed)
 
 
-def _sum_of(removals: Sequence[tuple[int, str]]) -> str:
-    return blake2b(json.dumps(removals).encode(), digest_size=16).hexdigest()
+def _sum_of(values: Sequence[tuple[int, str]] | Sequence[tuple[str, int]]) -> str:
+    return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
 def _removed_since_ms(removals: Sequence[tuple[int, str]], before: Mapping[str, Any]) -> int:
@@ -454,6 +464,7 @@ def _plan(
     plan = AuditPlan(logs, steps, same >= SOURCES, next_offsets)
     # rows of a log partition which is audited again from its beginning are among the settled ones of all
     is_again = any(step is Step.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
+    is_again = is_again or newest.settings.get(FORMER_SHARES) != settings[FORMER_SHARES]
     return plan.afresh(SHARE_TOPIC) if is_again else plan
 
 

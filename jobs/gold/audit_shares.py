@@ -49,6 +49,7 @@ from jobs.gold.share_reader import (
 )
 from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
 from jobs.silver.row_groups import END_OF_LOG
+from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
 
@@ -315,6 +316,8 @@ def _place_columns(
         "log_offset": pa.array(rows.log_offset),
         "at": timestamps(rows.at_ms),
         "log_partition": constant(log_partition, pa.int32(), len(rows)),
+        # set when they are written
+        IS_FORMER_LOG_PARTITION.name: constant(False, pa.bool_(), len(rows)),
     }
 
 

@@ -19,6 +19,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import ShareCounts
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I64
+from coordinator_core.lookup import SharePartitionKey
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, text_columns
 from jobs.delta.core_tables import rows_table
@@ -32,7 +33,7 @@ from jobs.silver.row_groups import END_OF_LOG
 from jobs.silver.rows import numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES
+from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
@@ -85,7 +86,7 @@ class AuditWork:
     """By topic, when (ms) it got more partitions."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
-    places: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Groups with records in several log partitions, and the one where Kafka looks for each."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver is of it."""
@@ -194,7 +195,7 @@ class AuditParts:
             rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
             part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
             writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
-        writer.write(_coded(with_former_log_partitions(table, rows, self._work.places)))
+        writer.write(_coded(with_former_log_partitions(table, rows, self._work.places.get(self._work.topic, {}))))
 
     def keep(self, log_partition: int, state: bytes) -> None:
         """Write what is left of a log partition for the next audit."""
@@ -295,10 +296,25 @@ def with_former_log_partitions(table: Table, rows: pa.Table, places: Mapping[str
         return rows
     is_former = np.zeros(rows.num_rows, np.bool_)
     if places:
-        group, group_ids = codes_of(rows["group_id"])
-        now = np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
+        now = _log_partitions_now(table, rows, places)
         is_former = (now != NOWHERE) & (now != numbers_of(rows[LOG_PARTITION]))
     return rows.set_column(rows.schema.get_field_index(name), name, pa.array(is_former))
+
+
+def _log_partitions_now(table: Table, rows: pa.Table, places: Mapping[str, int]) -> I64:
+    """Where Kafka looks for the group of each row, or its share partition; NOWHERE where it has no other place."""
+    group, group_ids = codes_of(rows["group_id"])
+    if table not in (REDELIVERIES, ARCHIVED_RECORDS):
+        return np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
+    topic, topic_ids = codes_of(rows["topic_id"])
+    partition = numbers_of(rows["partition"])
+    keys = np.stack([group, topic, partition])
+    distinct, row_of = np.unique(keys, axis=1, return_inverse=True)
+    now = [
+        places.get(SharePartitionKey(group_ids[of], topic_ids[at], number).as_coordinator_key(), NOWHERE)
+        for of, at, number in distinct.T.tolist()
+    ]
+    return np.array(now, np.int64)[row_of.reshape(-1)]
 
 
 NOWHERE: Final = -1

@@ -24,6 +24,12 @@ IS_FORMER_LOG_PARTITION = Column(
     "The group is in another log partition now, since __consumer_offsets got more partitions: the row is of before "
     "that, and an interval that is open in it holds no more.",
 )
+IS_FORMER_SHARE_LOG_PARTITION = Column(
+    "is_former_log_partition",
+    BOOLEAN,
+    "The share partition is in another log partition now, since __share_group_state got more partitions: the row is of "
+    "before that.",
+)
 FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the stretch.")
 TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
 VALID_FROM = Column("valid_from", TIMESTAMP, "When the stretch began (inclusive).")

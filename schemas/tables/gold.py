@@ -11,6 +11,7 @@ from schemas.tables.common import (
     INCARNATION,
     INSTANCE_ID,
     IS_FORMER_LOG_PARTITION,
+    IS_FORMER_SHARE_LOG_PARTITION,
     IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
@@ -166,6 +167,7 @@ REDELIVERIES = Table(
         CONFIDENCE,
         Column("leader_changed", BOOLEAN, "A leader reload came in between."),
         LOG_PARTITION,
+        IS_FORMER_SHARE_LOG_PARTITION,
         IS_SETTLED,
     ),
 )
@@ -203,6 +205,7 @@ ARCHIVED_RECORDS = Table(
             "given up without); null where the group has none or the log does not tell.",
         ),
         LOG_PARTITION,
+        IS_FORMER_SHARE_LOG_PARTITION,
         IS_SETTLED,
     ),
 )

@@ -59,6 +59,7 @@ MINUTE: Final = 60_000
 LATER: Final = "2100-01-01T00:00:00Z"
 PLACES: Final = "silver.coordinator_partitions"
 MARKED: Final = ("gold.partition_owners", "gold.rebalances", "gold.commit_anomalies")
+MARKED_SHARES: Final = ("gold.redeliveries", "gold.archived_records")
 """Tables with a column that says which rows are of former log partitions."""
 
 
@@ -157,6 +158,33 @@ def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) ->
     header, *rows = [line.split(",") for line in audited(ledger, Listing.OWNERS).splitlines() if line[0] != "#"]
     place, mark = header.index("log_partition"), header.index("is_former_log_partition")
     assert {(row[place], row[mark]) for row in rows if row[0] == group} == {("0", "true"), ("2", "false")}
+
+
+def test_share_partitions_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
+    """Also rows that were settled before the topic grew."""
+    keys = (f"s{number}" for number in range(10_000))
+    wanted = lambda group, count: key_partition(SharePartitionKey(group, T1, 0).as_coordinator_key(), count)  # noqa: E731
+    moved = next(it for it in keys if (wanted(it, 2), wanted(it, 3)) == (0, 2))
+    stays = next(it for it in keys if (wanted(it, 2), wanted(it, 3)) == (0, 0))
+    former, new = SmallLog(0, SHARE_TOPIC), SmallLog(2, SHARE_TOPIC)
+    batches = ((0, 9, 4, 1), (10, 19, 0, 2))
+    for day in range(4):
+        for epoch, group in enumerate((moved, stays)):
+            former.snapshot(
+                group, NOON_MS + day * 24 * 60 * MINUTE, batches[: 1 + day % 2], snapshot_epoch=4 * day + epoch
+            )
+    SmallLog(1, SHARE_TOPIC).write(tmp_path / "logs")
+    ledger.night(former.write(tmp_path / "logs"))
+    assert {row["is_former_log_partition"] for name in MARKED_SHARES for row in ledger.rows(name)} == {False}
+    assert {row["is_settled"] for row in ledger.rows("gold.archived_records")} >= {True}
+    new.snapshot(moved, NOON_MS + 5 * 24 * 60 * MINUTE, batches, snapshot_epoch=40)
+    ledger.night(new.write(tmp_path / "logs"), number=2)
+    marks = {
+        (row["group_id"], row["log_partition"], row["is_former_log_partition"])
+        for name in MARKED_SHARES
+        for row in ledger.rows(name)
+    }
+    assert marks == {(moved, 0, True), (moved, 2, False), (stays, 0, False)}
 
 
 def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger, tmp_path: Path) -> None:
@@ -330,7 +358,7 @@ def test_nights_find_what_one_run_finds(tmp_path: Path, seed: int) -> None:
     """However the logs are cut: the same places, by the same keys, and the same marks in gold."""
     whole, _ = grown_ledger(tmp_path, seed, 1.0)
     nights, _ = grown_ledger(tmp_path, seed, 0.3, 0.7, 1.0)
-    for name in (PLACES, "state.coordinator_keys", *MARKED):
+    for name in (PLACES, "state.coordinator_keys", *MARKED, *MARKED_SHARES):
         assert sorted(map(repr, whole.rows(name))) == sorted(map(repr, nights.rows(name))), name
     places = whole.table(PLACES)
     assert places.num_rows == places.group_by(list(TABLES[PLACES].key)).aggregate([]).num_rows > 0
