@@ -29,6 +29,7 @@ from jobs.cli.simulate import simulate
 from jobs.cli.sql import sql
 from jobs.cli.verify import verify
 from jobs.cli.whatif import whatif
+from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
 
@@ -88,6 +89,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "simulate": simulate,
     "describe": describe,
     "owner": owner,
+    "where": where,
     "groups": groups,
     "history": history,
     "restore": restore,

@@ -15,6 +15,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "audit": "Why groups rebalanced, odd commits, what was given up.",
     "describe": "What Kafka's tools would have printed, at any time.",
     "owner": "Who owned a partition, at any time.",
+    "where": "Which log partition and broker coordinates a key.",
     "groups": "Which groups there are, and which need somebody.",
     "history": "What happened to a group, a line an event.",
     "restore": "The committed offsets of a group as they were.",
@@ -89,6 +90,11 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("Which pod held orders-17 at 03:12?", "owner --topic orders --partition 17 --at 2026-11-20T03:12:00Z"),
         ("Last night, by this machine's clock?", "owner --topic orders --partition 17 --at 'yesterday 03:12'"),
         ("And who has it now?", "owner --topic orders --partition 17"),
+    ),
+    "where": (
+        ("Which partition of __consumer_offsets holds a group?", "where --group orders"),
+        ("Which broker coordinates it now?", "where --group orders --bootstrap-server broker:9092"),
+        ("And a share partition, and a producer?", "where --share workers:jobs:0 --transactional-id billing-0"),
     ),
     "groups": (
         ("Which groups need somebody?", "groups --needs-attention"),

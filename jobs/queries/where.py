@@ -1,0 +1,168 @@
+"""where: which partition of an internal topic holds a group, a share partition or a transactional id.
+
+The leader of that partition is the coordinator, which is what FindCoordinator tells clients. The number of partitions
+is a live cluster's, or what the ledger knows of it.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TextIO
+
+from coordinator_core.lookup import (
+    SharePartitionKey,
+    group_partition,
+    share_partition_partition,
+    transactional_id_partition,
+)
+from jobs.bronze.partition_counts import KnownCount, known_counts
+from jobs.console.output import Value, printable, write_answers
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import ArgumentError, JobError
+from jobs.settings import Settings
+from jobs.sources.broker import Broker
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.tables.silver import TOPICS
+from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
+
+COLUMNS: Final = ("KEY-TYPE", "KEY", "TOPIC", "PARTITION", "PARTITIONS", "LEARNED-FROM", "COORDINATOR")
+CLUSTER: Final = "CLUSTER"
+"""The live cluster told the number of partitions."""
+COUNT_MAX: Final = 2**31 - 1
+
+
+class Asked(NamedTuple):
+    """What is looked for; one of them at least."""
+
+    groups: Collection[str] = ()
+    shares: Collection[str] = ()
+    """Each as GROUP:TOPIC:PARTITION."""
+    transactional_ids: Collection[str] = ()
+
+
+class Place(NamedTuple):
+    """Where a key is. `coordinator`: the broker which leads that partition now; None where no cluster is asked."""
+
+    key_type: str
+    key: str
+    topic: str
+    partition: int
+    partition_count: int
+    learned_from: str
+    coordinator: str | None
+
+
+class _Sources:
+    """What tells of topics: the live cluster where one is named, else the ledger."""
+
+    def __init__(self, settings: Settings, broker: Broker | None, ledger: Callable[[], Warehouse]) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._broker = broker
+        self._known: dict[str, KnownCount] | None = None
+
+    def partition_count(self, topic: str) -> tuple[int, str]:
+        """How many partitions an internal topic has, and what tells it."""
+        if self._broker is not None:
+            found = self._broker.topics([topic])
+            if topic not in found:
+                raise JobError(
+                    f"the cluster has no topic {topic} yet: brokers make it when a client first looks for a coordinator"
+                )
+            return found[topic].partition_count, CLUSTER
+        if self._known is None:
+            said = self._settings.partition_counts
+            if topic in said:
+                return said[topic], "SETTING"
+            self._known = known_counts(self._ledger(), self._settings.cluster_id, said)
+        known = self._known.get(topic)
+        if known is None:
+            raise JobError(
+                f"nothing captured tells how many partitions {topic} has: name a live cluster (--bootstrap-server), "
+                f"or the number (--partitions {topic}=50)"
+            )
+        return known.partition_count, known.source
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a data topic, which share partitions go by."""
+        if self._broker is not None:
+            found = self._broker.topics([topic])
+            if topic not in found:
+                raise JobError(f"the cluster has no topic {printable(topic)[:100]}: check its name")
+            known = found[topic].topic_id
+            if known is None:
+                raise JobError("the cluster's brokers are older than topic ids, and have no share groups")
+            return known
+        where = {"cluster_id": self._settings.cluster_id, "topic": topic}
+        rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], where=where).to_pylist()
+        ids = [row["topic_id"] for row in rows if row["valid_to"] is None]
+        if len(ids) != 1:
+            raise JobError(
+                f"nothing captured tells the id of topic {printable(topic)[:100]}, which share partitions go by: "
+                "name a live cluster (--bootstrap-server), or capture __cluster_metadata"
+            )
+        topic_id: str = ids[0]
+        return topic_id
+
+    def coordinator(self, topic: str, partition: int) -> str | None:
+        """The broker which leads a partition now, as node id and address."""
+        if self._broker is None:
+            return None
+        leader = self._broker.leader(topic, partition)
+        return f"{leader.node_id} ({leader.host_port})"
+
+
+def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> list[Place]:
+    """Where each is: groups, share partitions, transactional ids. `ledger` opens the tables, where they are needed."""
+    if not any(asked):
+        raise ArgumentError(
+            "say what to look for: --group GROUP, --share GROUP:TOPIC:PARTITION or --transactional-id ID"
+        )
+    shares = [(text, _share_key(text)) for text in asked.shares]
+    with _connected(settings) as broker:
+        sources = _Sources(settings, broker, ledger)
+        places = []
+
+        def add(key_type: str, key: str, topic: str, partition: int, told: tuple[int, str]) -> None:
+            places.append(Place(key_type, key, topic, partition, *told, sources.coordinator(topic, partition)))
+
+        for group_id in asked.groups:
+            told = sources.partition_count(OFFSETS_TOPIC)
+            add("GROUP", group_id, OFFSETS_TOPIC, group_partition(group_id, told[0]), told)
+        for text, (group_id, topic, number) in shares:
+            told = sources.partition_count(SHARE_TOPIC)
+            key = SharePartitionKey(group_id, sources.topic_id(topic), number)
+            add("SHARE", text, SHARE_TOPIC, share_partition_partition(key, told[0]), told)
+        for transactional_id in asked.transactional_ids:
+            told = sources.partition_count(TRANSACTIONS_TOPIC)
+            partition = transactional_id_partition(transactional_id, told[0])
+            add("TRANSACTION", transactional_id, TRANSACTIONS_TOPIC, partition, told)
+    return places
+
+
+def run_where(
+    asked: Asked, settings: Settings, ledger: Callable[[], Warehouse], output_format: str, out: TextIO | None = None
+) -> None:
+    """Look for them, and print where they are."""
+    rows: list[tuple[Value, ...]] = [tuple(place) for place in find(asked, settings, ledger)]
+    write_answers(COLUMNS, rows, output_format, out or sys.stdout)
+
+
+def _share_key(text: str) -> tuple[str, str, int]:
+    """Group, topic and partition; a group id may have colons, a topic none."""
+    group_id, topic, number = text.rsplit(":", 2) if text.count(":") >= 2 else ("", "", "")
+    if not group_id or not topic or not number.isascii() or not number.isdigit() or int(number) > COUNT_MAX:
+        raise ArgumentError(f"--share {printable(text)[:100]}: write GROUP:TOPIC:PARTITION, as workers:jobs:0")
+    return group_id, topic, int(number)
+
+
+@contextmanager
+def _connected(settings: Settings) -> Iterator[Broker | None]:
+    """The cluster that is named, if one is."""
+    address = settings.broker_address
+    if address is None:
+        yield None
+        return
+    with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
+        yield broker
