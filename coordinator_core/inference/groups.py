@@ -1,7 +1,7 @@
 """The group side of gold: owners, rebalances, commit anomalies and days of one group."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow
@@ -51,15 +51,15 @@ class GroupGold:
     share_days: list[ShareGroupDayRow] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.owners) + len(self.rebalances) + len(self.anomalies) + len(self.days) + len(self.share_days)
+        return sum(len(getattr(self, name)) for name in KINDS_OF_GOLD)
 
     def extend(self, other: "GroupGold") -> None:
         """Append another's rows."""
-        self.owners += other.owners
-        self.rebalances += other.rebalances
-        self.anomalies += other.anomalies
-        self.days += other.days
-        self.share_days += other.share_days
+        for name in KINDS_OF_GOLD:
+            getattr(self, name).extend(getattr(other, name))
+
+
+KINDS_OF_GOLD: Final = tuple(item.name for item in fields(GroupGold))
 
 
 @dataclass(frozen=True, slots=True)

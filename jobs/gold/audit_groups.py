@@ -37,16 +37,17 @@ from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_broken_ru
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
 from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
+from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_reader import configs, removed_topics
-from jobs.gold.task import NO_PLACE, AuditParts, AuditWork, TrialParts
+from jobs.gold.task import AuditParts, AuditWork, TrialParts
 from jobs.gold.topic_ids import TopicIds
 from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
 from jobs.silver.commits import new_commits
 from jobs.silver.needed import OPEN_ROWS
 from schemas.tables.declare import Table
-from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
+from schemas.tables.gold import GROUP_SUMMARY
 from schemas.tables.silver import OFFSET_COMMITS
 
 BUFFERED_ROWS_MAX: Final = 100_000
@@ -56,14 +57,12 @@ WAITING_GROUPS_MAX: Final = 1_000
 NEW_COMMIT_WEIGHT: Final = 2
 """A new commit takes as much memory as so many that are read by group."""
 
-GROUP_GOLD: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY)
-
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all, or those of which more than counts is new."""
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
-    carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_GOLD}
+    carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}
     """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
@@ -72,7 +71,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         if saved is not None and work.bucket is not None:
             saved = saved.of_bucket(work.bucket)
         if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
-            for table in GROUP_GOLD:
+            for table in GROUP_TABLES:
                 carried[table][log_partition] = {}
             parts.carry_broken_rules(log_partition)
             left = saved
@@ -309,13 +308,10 @@ class _Made:
 
     def _write(self) -> None:
         """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
-        for table, rows in (
-            (PARTITION_OWNERS, self._gold.owners),
-            (REBALANCES, self._gold.rebalances),
-            (COMMIT_ANOMALIES, self._topic_ids.with_causes(self._gold.anomalies, self._log_partition)),
-            (GROUP_SUMMARY, self._gold.days),
-        ):
-            self._parts.write_rows(table, rows, self._log_partition)
+        self._gold.anomalies = list(self._topic_ids.with_causes(self._gold.anomalies, self._log_partition))
+        for table, entry in GROUP_TABLES.items():
+            if entry.rows is not None:
+                self._parts.write_rows(table, entry.rows(self._gold), self._log_partition)
         self._gold = GroupGold()
 
 
@@ -545,11 +541,10 @@ class _NewAudit:
     def made_anew(self) -> Mapping[Table, Mapping[str, int]]:
         """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
         here."""
-        noted, settled = dict.fromkeys(self._noted, NO_PLACE), self._settled.items()
         return {
-            PARTITION_OWNERS: noted | {group_id: found.generation_at for group_id, found in settled},
-            REBALANCES: noted | {group_id: found.at_ms for group_id, found in settled},
-            COMMIT_ANOMALIES: dict.fromkeys(self._whole, NO_PLACE),
+            table: entry.written_again(self._noted, self._whole, self._settled)
+            for table, entry in GROUP_TABLES.items()
+            if table not in ADDED_UP
         }
 
     def _carry(self) -> None:

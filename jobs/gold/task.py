@@ -20,11 +20,12 @@ from coordinator_core.inference.share_days import ShareCounts
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I64
 from coordinator_core.lookup import SharePartitionKey
-from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
+from jobs.delta.arrow_columns import codes_of, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, text_columns
 from jobs.delta.core_tables import rows_table
-from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET, PartTarget, PartWriter, WrittenFile
+from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile
 from jobs.delta.warehouse import TableFile
+from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES
 from jobs.gold.hosts import with_hosts
 from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
@@ -33,7 +34,7 @@ from jobs.silver.row_groups import END_OF_LOG
 from jobs.silver.rows import numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
+from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
@@ -210,14 +211,14 @@ class AuditParts:
     ) -> None:
         """Write the rows which the last audit made of some log partitions, with `hosts` of members as they are told
         now. Of groups of which rows were made anew, given with the bound behind which all were: those up to it
-        (`_places`); NO_PLACE: none."""
+        (`GroupTable.places`); NO_PLACE: none."""
         columns = _columns_of(table)
         texts = text_columns(table, columns)
         former = self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ()
         for rows in map(self._own, former):
             kept = rows
             if any(made_anew.values()):
-                is_kept = _places(table, rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
+                is_kept = GROUP_TABLES[table].places(rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
                 kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
             self.write(table, with_hosts(table, kept, hosts))
 
@@ -318,19 +319,6 @@ def _log_partitions_now(table: Table, rows: pa.Table, places: Mapping[str, int])
 
 
 NOWHERE: Final = -1
-NO_PLACE: Final = -(2**62)
-EVERY_PLACE: Final = 2**62
-
-
-def _places(table: Table, rows: pa.Table) -> I64:
-    """Of rows of gold, what tells whether they are of the settled past of their group: the end of a stretch of
-    ownership, the beginning of a rebalance (ms)."""
-    if table is REBALANCES:
-        return epoch_ms_column(rows["started_at"])
-    if table is PARTITION_OWNERS:
-        ends = numbers_of(rows[TO_LOG_OFFSET])
-        return np.where(ends < 0, EVERY_PLACE, ends)
-    return np.zeros(rows.num_rows, np.int64)
 
 
 def _coded(rows: pa.Table) -> pa.Table:

@@ -1,0 +1,58 @@
+"""A table of gold with rows of groups is one entry: docs/extending.md."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.delta import other_writers, part_files
+from jobs.gold import audit, audit_groups, group_tables, task
+from jobs.gold.group_tables import GROUP_TABLES
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    GOLD_TABLES,
+    LOG_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+)
+from tests.cases.harness import CASES, Ledger
+from tests.jobs.slices import slices_of
+
+LOGS = CASES / "kafka-4.4" / "logs"
+MODELS = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES)
+
+
+def test_each_table_has_a_writer() -> None:
+    """A table that is declared and that nothing writes would stay empty without a word."""
+    of_shares = {REDELIVERIES, ARCHIVED_RECORDS}
+    assert {*GROUP_TABLES, *of_shares, *audit.DRIVER_TABLES, LOG_ANOMALIES} == set(GOLD_TABLES)
+
+
+def test_a_new_table_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declared and entered as others are, tables get the same rows, whether their log came in one night or in three."""
+    models = {replace(model, name=f"new_{model.name}"): model for model in MODELS}
+    entries = GROUP_TABLES | {new: replace(GROUP_TABLES[model], table=new) for new, model in models.items()}
+    for module in (group_tables, audit_groups, task):
+        monkeypatch.setattr(module, "GROUP_TABLES", entries)
+    declared = dict(TABLES) | {new.full_name: new for new in models}
+    for other in (part_files, other_writers):
+        monkeypatch.setattr(other, "TABLES", declared)
+    for name in ("GOLD_TABLES", "TASK_TABLES", "ALL_TABLES"):
+        monkeypatch.setattr(audit, name, (*getattr(audit, name), *models))
+    whole, nights = Ledger(tmp_path / "whole"), Ledger(tmp_path / "nights")
+    whole.night(LOGS)
+    for number, part in enumerate(slices_of(LOGS, tmp_path / "parts", lambda _: (0.4, 0.7)), start=1):
+        nights.night(part, number=number)
+    for new, model in models.items():
+        rows = rows_of(whole, new)
+        assert rows == rows_of(whole, model) == rows_of(nights, model) == rows_of(nights, new)
+        assert rows or model is COMMIT_ANOMALIES
+
+
+def rows_of(ledger: Ledger, table: Table) -> list[str]:
+    """Sorted rows of a table."""
+    return sorted(map(repr, ledger.warehouse.read(table).to_pylist()))
