@@ -172,7 +172,7 @@ def write_named(root: Path, name_of: Callable[[str, int], str] = hostile) -> War
     tables.add(SHARE_BATCH_TRANSITIONS, count, {**range_, "at": at_ms, "to_delivery_count": 5, "kind": "ARCHIVED"})
     tables.add(REDELIVERIES, count, {**range_, **told, "at": at_ms, "cause": "RETRIED", "to_delivery_count": 2})
     given_up = {"at": at_ms, "cause": "LIMIT_OR_REJECT", "delivery_count": 5}
-    tables.add(ARCHIVED_RECORDS, count, {**range_, **told, **given_up})
+    tables.add(ARCHIVED_RECORDS, count, {**range_, **told, **given_up, "dead_letter": "REFUSED"})
     for topic in ("__consumer_offsets", "__share_group_state"):
         tables.add(COVERAGE, 1, {**CAPTURED, "topic": topic})
     return tables.warehouse
