@@ -171,16 +171,20 @@ class LiveBroker:
     ) -> None:
         """Start it in a new folder, and wait until it serves.
 
-        `logs` holds `<topic>-<partition>` folders, which are copied into the log directory; their topics must be among
-        `topics`. `listeners` are names of more of them, which `settings` tell about. A `node` of a cluster is not
-        waited for: that is `wait`, after all are started. Raises ProgramError with the end of the broker's log where it
-        does not start.
+        `logs` holds `<topic>-<partition>` folders; those of `topics` are copied into the log directory. `listeners` are
+        names of more of them, which `settings` tell about. A `node` of a cluster is not waited for: that is `wait`,
+        after all are started. Raises ProgramError with the end of the broker's log where it does not start.
         """
         self.folder = folder
         self.data = folder / "data"
         self.data.mkdir(parents=True)
         if logs is not None:
-            shutil.copytree(logs, self.data, dirs_exist_ok=True)
+            names = {topic.topic for topic in topics}
+            others = [
+                path.name for path in logs.iterdir() if path.is_dir() and path.name.rpartition("-")[0] not in names
+            ]
+            # the metadata of a simulated cluster, say: this broker has its own
+            shutil.copytree(logs, self.data, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*others))
         counts = {
             PARTITION_SETTINGS[it.topic]: len(it.leader_epochs) for it in topics if it.topic in PARTITION_SETTINGS
         }

@@ -93,7 +93,6 @@ def test_the_dump_tool_reads_every_record(loaded: Loaded) -> None:
         assert batch.record_count == len(batch.records) == batch.last_offset - batch.base_offset + 1
         counted[place] += batch.record_count
     assert counted == {place: end for place, end in loaded.simulated.log_ends.items() if end}
-    assert counted.total() == loaded.simulated.written.record_count
 
 
 def test_the_dump_tool_reads_every_byte(loaded: Loaded) -> None:
@@ -101,7 +100,6 @@ def test_the_dump_tool_reads_every_byte(loaded: Loaded) -> None:
     sizes = sum(batch.size for batch in loaded.batches)
     segments = [path for topic in (CONSUMER_OFFSETS, SHARE_GROUP_STATE) for path in loaded.simulated.segments(topic)]
     assert sizes == sum(path.stat().st_size for path in segments)
-    assert sizes == loaded.simulated.written.size_bytes
     expected = []
     for path in segments:
         if int(path.stem):  # the tool looks for offset 0 in every segment: so it says of real logs too

@@ -130,8 +130,8 @@ CONSUMER: Final = (
     Mutant(
         "nobody notices that a member has gone",
         "consumer/membership.py",
-        "    records.append(group_metadata_record(group_id, group.group_epoch + 1, metadata_hash(",
-        "    records.append(group_metadata_record(group_id, group.group_epoch, metadata_hash(",
+        "    group_epoch = group.group_epoch + 1\n",
+        "    group_epoch = group.group_epoch\n",
         "consumer",
     ),
     Mutant(
@@ -165,7 +165,7 @@ CONSUMER: Final = (
     Mutant(
         "the others keep their old targets",
         "consumer/target.py",
-        "        if group.target_assignment.get(member_id) != ordered[member_id]:\n",
+        "        if _written_target(context, group, updated, member_id) != ordered[member_id]:\n",
         "        if member_id == updated.member_id:\n",
         "consumer",
     ),
@@ -196,8 +196,8 @@ SHARE: Final = (
     Mutant(
         "nobody in a share group notices that a member has gone",
         "share/heartbeat.py",
-        "group.group_epoch + 1, topics_hash)",
-        "group.group_epoch, topics_hash)",
+        "    group_epoch = group.group_epoch + 1\n",
+        "    group_epoch = group.group_epoch\n",
         "share",
     ),
     Mutant(

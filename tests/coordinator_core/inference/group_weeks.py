@@ -69,7 +69,8 @@ def moved_after_days() -> tuple[list[bytes], int]:
 def timed_batches(told: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[bytes]:
     """Records that were written at a time, in batches."""
     return encode_batches(
-        [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told]
+        [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told],
+        base_sequence=0,
     )
 
 

@@ -44,8 +44,9 @@ def marker(producer_id: int, control_type: int, timestamp_ms: int = 1_000) -> Lo
     return LogBatch((record,), producer_id, True, control_type)
 
 
-def encode_batches(batches: Iterable[LogBatch], base_offset: int = 100) -> list[bytes]:
-    """As a broker would write them, offsets without holes; a batch without records still takes one."""
+def encode_batches(batches: Iterable[LogBatch], base_offset: int = 100, base_sequence: int = -1) -> list[bytes]:
+    """As a broker would write them, offsets without holes; a batch without records still takes one. `base_sequence`: 0
+    where the coordinator since Kafka 4.0 wrote them."""
     encoded = []
     offset = base_offset
     for batch in batches:
@@ -63,6 +64,7 @@ def encode_batches(batches: Iterable[LogBatch], base_offset: int = 100) -> list[
                 is_control=batch.control_type is not None,
                 producer_id=batch.producer_id,
                 producer_epoch=0,
+                base_sequence=base_sequence,
             )
         )
         offset = last_offset + 1

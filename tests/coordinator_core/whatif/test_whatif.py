@@ -41,7 +41,7 @@ members = {members}
 protocol = "{protocol}"
 {assignors}
 static = {static}
-session_timeout = "{session_s}s"
+{session}
 max_poll_interval = "60s"
 {faults}
 """
@@ -80,7 +80,11 @@ class Case:
             for kind, at, member, duration in self.faults
         )
         assignors = f'assignors = ["{self.assignor}"]' if self.assignor else ""
-        return Simulated(SCENARIO.format(**{**vars(self), "faults": faults, "assignors": assignors}))
+        # brokers set the session of a consumer group
+        session = f'session_timeout = "{self.session_s}s"' if self.protocol == "classic" else ""
+        return Simulated(
+            SCENARIO.format(**{**vars(self), "faults": faults, "assignors": assignors, "session": session})
+        )
 
 
 DEPLOY = (("stop", 100, 0, 10), ("stop", 140, 1, 10), ("stop", 180, 2, 10))

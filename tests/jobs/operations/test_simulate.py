@@ -225,7 +225,8 @@ def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path
     """Segments and truth, byte for byte, from two processes in which sets and maps come in different orders."""
     text = (SCENARIOS / "share-poison.toml").read_text()
     scenario = tmp_path / "scenario.toml"
-    scenario.write_text(text if IS_TEST_LIVE else text.replace('duration = "30m"', 'duration = "13m"', 1))
+    shorter = "[[fault]]".join(text.replace('duration = "30m"', 'duration = "13m"', 1).split("[[fault]]")[:4])
+    scenario.write_text(text if IS_TEST_LIVE else shorter)
     files: list[dict[str, bytes]] = []
     for hash_seed in ("0", "5"):
         output = tmp_path / hash_seed
