@@ -1,7 +1,9 @@
 """Where files are: the file systems of paths and URIs."""
 
 import os
+import tempfile
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -81,3 +83,18 @@ def spark_uri(path: str) -> str:
         return path
     # one slash, as Hadoop writes it itself: Delta compares the texts
     return "file:" + path
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a local file, all of it or nothing: who opens it meanwhile reads what was there before."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}-", delete=False) as out:
+        out.write(data)
+    Path(out.name).chmod(0o666 & ~_umask())
+    Path(out.name).replace(file)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -7,15 +7,15 @@ nothing else.
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from jobs.console.command_name import command
 from jobs.console.output import json_line, printable
+from jobs.delta.filesystems import write_whole
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.group_history import OK, GroupLine, group_lines
+from jobs.queries.group_history import OK, GroupVerdict, group_verdicts
 from jobs.settings import Settings, option_words
 
 FILE_ENDING: Final = ".json"
@@ -27,12 +27,12 @@ SHELL: Final = "/bin/sh"
 OUTCOMES: Final[Mapping[int, str]] = {0: "done", 3: "done, but something is missing or could not be read"}
 
 
-def attention(warehouse: Warehouse, cluster_id: str) -> list[GroupLine]:
+def attention(warehouse: Warehouse, cluster_id: str) -> list[GroupVerdict]:
     """Groups whose verdict is not OK, those that need somebody first."""
-    return [line for line in group_lines(warehouse, cluster_id) if line.verdict != OK]
+    return [line for line in group_verdicts(warehouse, cluster_id) if line.verdict != OK]
 
 
-def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupLine]) -> dict[str, Any]:
+def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupVerdict]) -> dict[str, Any]:
     """The facts of a night and the groups that need somebody, as one JSON object; its names stay."""
     shown = [
         {"group_id": it.group_id, "group_type": it.group_type, "verdict": it.verdict, "why": it.why} for it in groups
@@ -40,7 +40,7 @@ def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupLine]) -> dic
     return {**facts, "groups": shown}
 
 
-def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupLine], settings: Settings) -> str:
+def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settings: Settings) -> str:
     """The same for a chat. Names of groups are code: no chat takes one for a mention or a link."""
     outcome = OUTCOMES.get(facts["exit_code"], "failed")
     lines = [f"**Groupledger, cluster {_code(settings.cluster_id)}: {outcome}**", ""]
@@ -66,8 +66,8 @@ def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[
     try:
         if target.endswith(FILE_ENDING):
             path = Path(target).expanduser()
-            _write(path, json_line(facts))
-            _write(path.with_suffix(".md"), markdown)
+            write_whole(path, json_line(facts).encode())
+            write_whole(path.with_suffix(".md"), markdown.encode())
             return
         done = subprocess.run(
             [SHELL, "-c", target],
@@ -85,12 +85,3 @@ def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[
     if done.returncode:
         said = printable(done.stderr.strip().rpartition("\n")[2])
         say(f"the notification was not delivered, all else is done: exit code {done.returncode} of {target!r}: {said}")
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".notify-", delete=False, encoding="utf-8") as out:
-        out.write(text)
-    Path(out.name).chmod(0o644)
-    Path(out.name).replace(path)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
+from coordinator_core.inference.calendar import DAY_MS
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
@@ -26,7 +27,6 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS
 
-DAY_MS: Final = 86_400_000
 LINE_CHARACTERS_MAX: Final = 120
 STALLED: Final = "STALLED"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
@@ -139,7 +139,7 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         yield Event(at_ms, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
 
 
-class GroupLine(NamedTuple):
+class GroupVerdict(NamedTuple):
     """A group at the end of the log, and its last day."""
 
     group_id: str
@@ -157,9 +157,9 @@ class GroupLine(NamedTuple):
     why: str
 
 
-def group_lines(
+def group_verdicts(
     warehouse: Warehouse, cluster_id: str, *, from_ms: int | None = None, match: str | None = None
-) -> list[GroupLine]:
+) -> list[GroupVerdict]:
     """Groups that the log still has, those that need somebody first. Counts are from `from_ms` on: a day before the
     newest record that was read, as they are by default. `match`: a part of the id, upper and lower case alike.
 
@@ -189,7 +189,7 @@ def group_lines(
         if stalled[group_id]:
             verdict, why = STALLED, [f"{stalled[group_id]} partitions stay", *why]
         found.append(
-            GroupLine(
+            GroupVerdict(
                 group_id,
                 row["group_type"],
                 row["state"],
@@ -254,7 +254,7 @@ def run_groups(
 ) -> None:
     """Print groups and their verdicts."""
     rows: list[list[Value]] = []
-    for line in group_lines(warehouse, cluster_id, from_ms=from_ms, match=match):
+    for line in group_verdicts(warehouse, cluster_id, from_ms=from_ms, match=match):
         if needs_attention and line.verdict == OK:
             continue
         values: dict[str, Value] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}

@@ -15,7 +15,7 @@ from coordinator_core.lookup import (
     share_partition_partition,
     transactional_id_partition,
 )
-from jobs.bronze.partition_counts import KnownCount, known_counts
+from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import Value, printable, write_answers
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
@@ -74,7 +74,7 @@ class _Sources:
         if self._known is None:
             said = self._settings.partition_counts
             if topic in said:
-                return said[topic], "SETTING"
+                return said[topic], SETTING
             self._known = known_counts(self._ledger(), self._settings.cluster_id, said)
         known = self._known.get(topic)
         if known is None:

@@ -1,8 +1,6 @@
 """The job: read, draw, write one file."""
 
-import os
 import shlex
-import tempfile
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +13,7 @@ from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
 from jobs.delta.arrow_columns import epoch_ms_column
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
@@ -253,7 +251,7 @@ def _write(output: str, data: bytes) -> None:
         if "://" in output:
             _write_to_uri(*filesystem_of(output), data)
         else:
-            _write_to_path(Path(output).expanduser(), data)
+            write_whole(Path(output).expanduser(), data)
     except OSError as error:
         why = error.strerror or error
         raise JobError(f"the report cannot be written to {output}: {why}: name another place with --output") from error
@@ -273,17 +271,3 @@ def _write_to_uri(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     except OSError:  # HDFS does not rename onto a file that is there
         filesystem.delete_file(path)
         filesystem.move(unfinished, path)
-
-
-def _write_to_path(file: Path, data: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".report-", delete=False) as out:
-        out.write(data)
-    Path(out.name).chmod(0o666 & ~_umask())
-    Path(out.name).replace(file)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

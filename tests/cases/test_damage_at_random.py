@@ -29,7 +29,7 @@ PARTS: Final = 4
 WHOLE_NIGHTS: Final = max(6, DAMAGE_SETS // 20)
 UNDECIDABLE: Final = frozenset({251})
 """Damage that no copy disproves: a bit of the base offset, which no checksum covers, of the last batch of the log. It
-reads like a batch behind a hole that compaction left (docs/inference.md)."""
+reads like a batch behind a hole that compaction left (docs/sources.md)."""
 NIGHT: Final = datetime(2026, 11, 25, tzinfo=UTC)
 BRONZE: Final = ("base_offset", "last_offset", "leader_epoch", "record_count", "magic", "batch", "crc_valid")
 

@@ -16,6 +16,7 @@ from tests.conformance.explained import SHARE_INITIALIZING
 from tests.conformance.tables import Tables, deltas
 from tests.conformance.truth import CONSUMER_OFFSETS, SHARE_GROUP_STATE, group_facts
 from tests.live.conftest import Loaded
+from tests.live.simulated import DECODERS
 
 COMPLAINTS: Final = ("Found", "Mismatches", "Non-consecutive", "  ")
 """How the lines begin in which the dump tool says that something is wrong."""
@@ -93,6 +94,8 @@ def test_the_dump_tool_reads_every_record(loaded: Loaded) -> None:
         assert batch.record_count == len(batch.records) == batch.last_offset - batch.base_offset + 1
         counted[place] += batch.record_count
     assert counted == {place: end for place, end in loaded.simulated.log_ends.items() if end}
+    others = sum(line["end_offset"] for line in loaded.simulated.truth("log_ends") if line["topic"] not in DECODERS)
+    assert counted.total() + others == loaded.simulated.written.record_count
 
 
 def test_the_dump_tool_reads_every_byte(loaded: Loaded) -> None:
@@ -100,6 +103,8 @@ def test_the_dump_tool_reads_every_byte(loaded: Loaded) -> None:
     sizes = sum(batch.size for batch in loaded.batches)
     segments = [path for topic in (CONSUMER_OFFSETS, SHARE_GROUP_STATE) for path in loaded.simulated.segments(topic)]
     assert sizes == sum(path.stat().st_size for path in segments)
+    every = loaded.simulated.logs.glob("*/*.log")
+    assert sum(path.stat().st_size for path in every) == loaded.simulated.written.size_bytes
     expected = []
     for path in segments:
         if int(path.stem):  # the tool looks for offset 0 in every segment: so it says of real logs too

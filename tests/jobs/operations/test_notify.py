@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
-from jobs.queries.group_history import GroupLine
+from jobs.queries.group_history import GroupVerdict
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.conftest import RECORDINGS
 
 
-def line(group_id: str, why: str = "3 in storms") -> GroupLine:
+def line(group_id: str, why: str = "3 in storms") -> GroupVerdict:
     """A group that needs somebody."""
-    return GroupLine(group_id, "CLASSIC", "Stable", 1, 0, 3, 3, 0, 0, 0, 0, "WARN", why)
+    return GroupVerdict(group_id, "CLASSIC", "Stable", 1, 0, 3, 3, 0, 0, 0, 0, "WARN", why)
 
 
 FACTS: dict[str, Any] = {"job": "nightly", "exit_code": 0, "found": {"headline": "found: 3 groups in rebalance storms"}}

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.errors import ArgumentError
-from jobs.queries.group_history import LINE_CHARACTERS_MAX, OK, WARN, events_of, group_lines, run_groups, run_history
+from jobs.queries.group_history import LINE_CHARACTERS_MAX, OK, WARN, events_of, group_verdicts, run_groups, run_history
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.conftest import RECORDINGS
 
@@ -69,7 +69,7 @@ def test_a_span_is_half_open(ledger: Ledger) -> None:
 
 def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     """Each with its reason; transaction markers are no records that were given up."""
-    lines = group_lines(ledger.warehouse, CLUSTER_ID)
+    lines = group_verdicts(ledger.warehouse, CLUSTER_ID)
     verdicts = [line.verdict for line in lines]
     assert verdicts == sorted(verdicts, reverse=True) and {OK, WARN} == set(verdicts)
     by_group = {line.group_id: line for line in lines}
@@ -97,10 +97,10 @@ def test_counts_begin_where_they_are_asked_to(ledger: Ledger) -> None:
     last_ms = max(
         event.at_ms for event in events_of(ledger.warehouse, CLUSTER_ID, "k03-static", from_ms=None, to_ms=None)
     )
-    (line,) = group_lines(ledger.warehouse, CLUSTER_ID, from_ms=last_ms + 1, match="k03-static")
+    (line,) = group_verdicts(ledger.warehouse, CLUSTER_ID, from_ms=last_ms + 1, match="k03-static")
     assert (line.rebalance_count, line.verdict) == (0, OK)
 
 
 def test_an_empty_warehouse_has_no_groups(tmp_path: Path) -> None:
     """And no error."""
-    assert group_lines(Ledger(tmp_path / "warehouse").warehouse, CLUSTER_ID) == []
+    assert group_verdicts(Ledger(tmp_path / "warehouse").warehouse, CLUSTER_ID) == []
