@@ -18,16 +18,10 @@ from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.frozen import maker_of
-from coordinator_core.history.groups import (
-    LAST_OFFSET_GONE,
-    GroupHistory,
-    GroupRecord,
-    GroupRows,
-    OffsetsDeleted,
-    Operation,
-)
+from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.last_offsets import Death, deaths_with_last_offset
-from coordinator_core.history.rows import TopicName
+from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, OffsetsDeleted, Operation
+from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX

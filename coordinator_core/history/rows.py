@@ -4,6 +4,7 @@ Times are epoch milliseconds. An open interval has None in `valid_to_ms` and `to
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -123,6 +124,9 @@ Assigned = Mapping[TopicKey, tuple[int, ...]]
 """What a member has: partitions, ascending and at least one, by topic. Plain values: a large group has thousands."""
 
 
+NOTHING: Final[Assigned] = {}
+
+
 class AssignmentRun(NamedTuple):
     """What neighbours in silver.member_assignments share: all columns but those of their keys."""
 
@@ -210,3 +214,38 @@ class TopicName(NamedTuple):
     topic: str
     at: int
     learned_from: str
+
+
+LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
+REPLACED_STATIC: Final = "REPLACED_STATIC"
+GROUP_DELETED: Final = "GROUP_DELETED"
+CONVERTED: Final = "CONVERTED"
+"""`ended_by` of silver.group_members."""
+
+ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
+"""`event_type` of silver.group_events: the configs of a streams group's assignor are others."""
+
+
+@dataclass(slots=True)
+class GroupRows:
+    """Rows made so far, and not yet taken."""
+
+    generations: list[GenerationRow] = field(default_factory=list)
+    members: list[MemberRow] = field(default_factory=list)
+    attributes: list[AttributesRow] = field(default_factory=list)
+    assignments: AssignmentRows = field(default_factory=AssignmentRows)
+    events: list[EventRow] = field(default_factory=list)
+    topics: list[TopicName] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        of_members = len(self.members) + len(self.attributes)
+        return len(self.generations) + of_members + len(self.assignments) + len(self.events)
+
+    def extend(self, other: "GroupRows") -> None:
+        """Append another's rows."""
+        self.generations += other.generations
+        self.members += other.members
+        self.attributes += other.attributes
+        self.assignments.extend(other.assignments)
+        self.events += other.events
+        self.topics += other.topics

@@ -21,7 +21,7 @@ from coordinator_core.client_protocols import (
     read_subscription,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.history.rows import Assigned, TopicKey
+from coordinator_core.history.rows import NOTHING, Assigned, TopicKey
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
@@ -46,8 +46,6 @@ AssignmentSources = tuple[Any, Any, Any]
 """By kind, what a group's state holds of it; equal sources come to the same, and None to nothing."""
 
 NO_SOURCES: Final[AssignmentSources] = (None, None, None)
-
-NOTHING: Final[Assigned] = {}
 
 
 class MemberFields(NamedTuple):

@@ -19,8 +19,7 @@ by then. What a generation told of this is in the details of its event.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from coordinator_core.history.groups import ASSIGNMENT_CONFIGS_CHANGED
-from coordinator_core.history.rows import EventRow, GenerationRow
+from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.inference.departures import CERTAIN, CLASSIC, GUESS, LIKELY, Departure
 from coordinator_core.inference.movement import Movement
 

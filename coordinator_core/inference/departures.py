@@ -28,8 +28,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from coordinator_core.history.groups import LEFT_OR_EXPIRED
-from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.heard import Stretch, Times
 from coordinator_core.inference.life import GroupLife

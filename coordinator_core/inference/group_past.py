@@ -25,8 +25,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from coordinator_core.history.groups import LEFT_OR_EXPIRED
-from coordinator_core.history.rows import GenerationRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, GenerationRow
 from coordinator_core.inference.columns import numbered_pairs
 from coordinator_core.inference.commit_anomalies import (
     ADVANCE,

@@ -9,8 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from coordinator_core.history.groups import LEFT_OR_EXPIRED
-from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
 from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of

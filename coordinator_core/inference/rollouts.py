@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator_core.client_families import client_family
-from coordinator_core.history.groups import CONVERTED
-from coordinator_core.history.rows import MemberRow
+from coordinator_core.history.rows import CONVERTED, MemberRow
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
 from coordinator_core.inference.departures import (
     EXPIRED,

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.rows import GroupRows
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import RebalanceRow

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.rows import (
     GROUP_TYPES_WITH_TASKS,
     GROUP_TYPES_WITH_TOPIC_IDS,
     AssignmentRows,
     AssignmentRun,
+    GroupRows,
 )
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay
-from coordinator_core.history.rows import TopicName
+from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.history.saved_logs import (
     pack_metadata,
     pack_offset_lane,

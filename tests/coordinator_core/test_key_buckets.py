@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from coordinator_core import codec
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.rows import GroupRows
 from coordinator_core.key_buckets import (
     BUCKET_COUNT_MAX,
     SLOT_COUNT,

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator_core.history.groups import GroupHistory, GroupRecord, Operation
+from coordinator_core.history.groups import GroupHistory
+from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import AttributesRow, MemberRow
 from tests.coordinator_core.group_records import Record
 from tests.coordinator_core.inference.group_lives import GROUP, classic, epoch, goes, joins

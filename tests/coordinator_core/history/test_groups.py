@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from coordinator_core import codec
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.history import views
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, OffsetsDeleted, Operation
-from coordinator_core.history.rows import key_columns
+from coordinator_core.history.groups import GroupHistory
+from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Operation
+from coordinator_core.history.rows import GroupRows, key_columns
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.rows import GroupRows
 from coordinator_core.history.saved_logs import (
     pack_offset_lane,
     pack_share_lane,

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history import saved
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
-from coordinator_core.history.rows import TopicKey
+from coordinator_core.history.operations import GroupRecord, Operation
+from coordinator_core.history.rows import GroupRows, TopicKey
 from coordinator_core.history.saved_logs import (
     pack_offset_lane,
     pack_share_lane,

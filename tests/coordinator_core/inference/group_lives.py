@@ -8,8 +8,10 @@ import numpy as np
 
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.codec import encode_key, encode_value, make
-from coordinator_core.history.groups import GroupHistory, GroupRecord, GroupRows, Operation
+from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.operations import GroupRecord, Operation
+from coordinator_core.history.rows import GroupRows
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.batch import NO_TIMESTAMP
 from coordinator_core.log.records import decode_chunk

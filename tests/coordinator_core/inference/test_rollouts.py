@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.client_families import client_family
-from coordinator_core.history.groups import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC
-from coordinator_core.history.rows import MemberRow
+from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
 from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, Stretch, by_others, find_rollouts

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator_core.history.groups import GroupRows
 from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.rows import GroupRows
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import group_partition

@@ -1,0 +1,368 @@
+"""What one operation changed of a group: the states before and after it are compared, and what differs is said."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.client_families import client_family
+from coordinator_core.client_protocols import ConnectRound
+from coordinator_core.history import views
+from coordinator_core.history.intervals import Intervals, preferred_assignor_of
+from coordinator_core.history.operations import CURRENT_ASSIGNMENT_RECORDS, GENERATION_RECORDS, Operation, Step
+from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, CONVERTED, GROUP_DELETED
+from coordinator_core.history.views import Member
+from coordinator_core.limits import CLIENT_NOTES_MAX
+from coordinator_core.replay import Group
+from coordinator_core.streams.state import StreamsGroup, Topology
+from schemas.consumer_offsets import RecordType
+
+UNREAD_BYTES: Final = "EMBEDDED"
+"""Code of the anomaly that bytes of a client are no subscription or assignment."""
+SHORT_BYTES: Final = "CLIENT_LAYOUT"
+"""The same where only what comes after topics and partitions is missing."""
+
+FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS": 2}
+"""A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
+groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
+
+
+class Comparison(NamedTuple):
+    """One operation, and the intervals that it opens and closes."""
+
+    step: Step
+    intervals: Intervals
+
+    def compare(self) -> None:
+        """Open and close intervals, and note events."""
+        before, after = self.step.before, self.step.after
+        if after is None:
+            if before is not None:
+                self.intervals.close_all(before, self.step, GROUP_DELETED)
+                self.step.say("GROUP_DELETED", self.step.vanished_at)
+            return
+        if before is None:
+            self._begin(after)
+        elif _was_there_before(before, after, self.step.operation):
+            self._see_first(after)
+        elif type(before) is not type(after):
+            self._convert(before, after)
+        elif self.step.vanished:
+            self.intervals.close_all(before, self.step, GROUP_DELETED)
+            self.step.say("GROUP_DELETED", self.step.vanished_at, generation=views.generation(before))
+            self._begin(after)
+        else:
+            self._advance(before, after)
+
+    def _begin(self, after: Group) -> None:
+        """A group that was not there."""
+        self.intervals.track.incarnation += 1
+        is_contiguous = _is_first(after)
+        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=is_contiguous)
+        details = {}
+        if not is_contiguous:
+            details["first_seen"] = "the log does not hold the group's beginning"
+        elif not _is_epoch_told(after, self.step.operation):
+            details["first_seen"] = "no record tells the group's epoch: it is that of a group just made"
+        self.step.say("GROUP_CREATED", self.step.appeared_at, details=details)
+        self._say_generation(None)
+        self._compare_protocol(None, after)
+        self._compare_members(None, after)
+
+    def _see_first(self, after: Group) -> None:
+        """A group that was known by its commits alone and shows now that it had been there before these: what the
+        commits seemed to begin, generation 0 of a simple group, never was."""
+        self.intervals.track.generation = None
+        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
+        self._say_generation(None)
+        self._compare_protocol(None, after)
+        self._compare_members(None, after)
+
+    def _convert(self, before: Group, after: Group) -> None:
+        """Another group type under the same id. With members it is the same group; an empty one is made anew.
+
+        A conversion that keeps its members goes on from the generation it has; where that falls it was none.
+        """
+        is_online = bool(before.members) and views.generation(before) <= views.generation(after)
+        replaced: dict[str, str] = {}
+        previous = None
+        if is_online:
+            previous = views.generation(before)
+            gone = [member_id for member_id in before.members if member_id not in after.members]
+            replaced = _replacements(before.members, gone, after.members, after.members)
+            self.intervals.close_gone(self.step, before, gone, replaced)
+            self.intervals.close_all(before, self.step, CONVERTED)
+            is_contiguous = views.generation(after) in {previous, previous + 1}
+        else:
+            self.intervals.close_all(before, self.step, GROUP_DELETED)
+            self.intervals.track.incarnation += 1
+            is_contiguous = _is_first(after)
+        self.intervals.open_generation(self.step, after, previous=previous, is_contiguous=is_contiguous)
+        self.step.say(
+            "GROUP_CONVERTED",
+            self.step.appeared_at,
+            details={
+                "from": views.group_type(before),
+                "to": views.group_type(after),
+                "online": str(is_online).lower(),
+            },
+        )
+        self._say_generation(previous)
+        self._compare_protocol(None, after)
+        known = frozenset(before.members) if is_online else frozenset()
+        self._compare_members(None, after, known=known, replaced=replaced)
+        if is_online and not after.members:
+            self.step.say("GROUP_EMPTIED", self.step.generation_at)
+
+    def _advance(self, before: Group, after: Group) -> None:
+        """The same group, one operation on."""
+        old, new = views.generation(before), views.generation(after)
+        current = self.intervals.track.generation
+        if current is not None and new != old:
+            if new < old:
+                self.step.say(
+                    "ANOMALY",
+                    self.step.generation_at,
+                    details={
+                        "code": "GENERATION_FELL",
+                        "message": f"generation {old} is followed by {new} without a tombstone between",
+                    },
+                )
+                self.intervals.close_all(before, self.step, GROUP_DELETED)
+                self.intervals.open_generation(self.step, after, previous=None, is_contiguous=False)
+                self._say_generation(old)
+                self._compare_members(None, after)
+                return
+            self.intervals.close_generation(before, self.step)
+            self.intervals.open_generation(self.step, after, previous=old, is_contiguous=new == old + 1)
+            self._say_generation(old)
+        self._compare_protocol(before, after)
+        self._compare_members(before, after)
+        if before.members and not after.members:
+            self.step.say("GROUP_EMPTIED", self.step.generation_at)
+
+    def _say_generation(self, previous: int | None) -> None:
+        details = {} if previous is None else {"previous_generation": str(previous)}
+        connect = None if self.step.after is None else views.connect_round_of(self.step.after)
+        if connect is not None:
+            details["config_offset"] = str(connect.config_offset)
+            details |= {name: str(count) for name, count in _what_follows(connect) if count}
+        self.step.say("GENERATION_STARTED", self.step.generation_at, details=details)
+
+    def _compare_protocol(self, before: Group | None, after: Group) -> None:
+        if isinstance(before, ClassicGroup) and isinstance(after, ClassicGroup):
+            if before.protocol_name and after.protocol_name and before.protocol_name != after.protocol_name:
+                self.step.say(
+                    "PROTOCOL_CHANGED",
+                    self.step.generation_at,
+                    details={"from": before.protocol_name, "to": after.protocol_name},
+                )
+            if before.leader and after.leader and before.leader != after.leader:
+                self.step.say(
+                    "LEADER_CHANGED",
+                    self.step.generation_at,
+                    member_id=after.leader,
+                    details={"from": before.leader, "to": after.leader},
+                )
+        elif isinstance(after, StreamsGroup):
+            _say_topology(self.step, before.topology if isinstance(before, StreamsGroup) else None, after.topology)
+            if isinstance(before, StreamsGroup) and before.last_assignment_configs != after.last_assignment_configs:
+                self.step.say(
+                    ASSIGNMENT_CONFIGS_CHANGED,
+                    self.step.generation_at,
+                    details={
+                        "from": json.dumps(dict(before.last_assignment_configs), sort_keys=True),
+                        "to": json.dumps(dict(after.last_assignment_configs), sort_keys=True),
+                    },
+                )
+
+    def _compare_members(
+        self,
+        before: Group | None,
+        after: Group,
+        *,
+        known: frozenset[str] = frozenset(),
+        replaced: Mapping[str, str] | None = None,
+    ) -> None:
+        """Members that came, went, were replaced or changed.
+
+        A conversion, which compares with nothing, says itself who was `known` and who was `replaced`.
+        """
+        names = self._touched(before, after)
+        old: Mapping[str, Member] = before.members if before is not None else {}
+        gone = [m for m in names if m in old and m not in after.members]
+        come = [m for m in names if m in after.members and m not in self.intervals.track.members]
+        if replaced is None:
+            replaced = _replacements(old, gone, after.members, come)
+        is_classic = isinstance(after, ClassicGroup)
+        asked_before = dict(self.intervals.track.assignors)
+        if before is not None:
+            self.intervals.close_gone(self.step, before, gone, replaced)
+        for member_id in come:
+            self.intervals.open_member(self.step, after, member_id)
+            offset = self.step.member_at.get(member_id, self.step.generation_at)
+            if member_id in replaced:
+                details = {"replaced_member_id": replaced[member_id]}
+                self.step.say("STATIC_MEMBER_REPLACED", offset, member_id=member_id, details=details)
+            elif member_id not in known:
+                self.step.say("MEMBER_JOINED", offset, member_id=member_id)
+        for member_id in names:
+            if is_classic or member_id in self.step.described:
+                self._compare_member(old.get(member_id), after.members.get(member_id))
+        self._compare_assignments(before, after, names)
+        if before is not None and before.members and after.members:
+            _say_assignor(self.step, asked_before, self.intervals.track.assignors)
+        self._say_odd_bytes(after)
+
+    def _touched(self, before: Group | None, after: Group) -> list[str]:
+        """Members to compare: all where the whole picture was replaced, else those the operation's keys name."""
+        if before is None or isinstance(after, ClassicGroup):
+            if before is after:
+                return []
+            names = dict.fromkeys(before.members if before is not None else ())
+            names.update(dict.fromkeys(after.members))
+            if not isinstance(after, ClassicGroup):
+                names.update(dict.fromkeys(after.target_assignment))
+            return sorted(names)
+        return list(self.step.touched)
+
+    def _compare_member(self, old: Member | None, new: Member | None) -> None:
+        if old is None or new is None or old is new:
+            return
+        member_id = new.member_id
+        offset = self.step.member_at.get(member_id, self.step.generation_at)
+        assert self.step.after is not None, "members are compared in groups that are there"
+        was, now = (
+            views.subscription(self.step.before or self.step.after, old),
+            views.subscription(self.step.after, new),
+        )
+        if was != now and was is not None and now is not None:
+            details = views.subscription_details(old, new)
+            self.step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
+        is_described_otherwise = views.description(old) != views.description(new)
+        if is_described_otherwise:
+            self.step.say("MEMBER_UPDATED", offset, member_id=member_id)
+        if is_described_otherwise or was != now or views.is_told_otherwise(old, new):
+            self.intervals.change_attributes(self.step, old, new)
+        if views.server_assignor(old) != views.server_assignor(new):
+            self.intervals.count_assignor(old, -1)
+            self.intervals.count_assignor(new, +1)
+
+    def _compare_assignments(self, before: Group | None, after: Group, member_ids: Iterable[str]) -> None:
+        """What members have now and had not before. `before` is of the same type, if there is any."""
+        sources_of = views.sources_of(after)
+        for member_id in member_ids:
+            old = views.NO_SOURCES if before is None else sources_of(before, member_id)
+            new = sources_of(after, member_id)
+            for place, kind in enumerate(views.ASSIGNMENT_KINDS):
+                was, now = old[place], new[place]
+                if was is not now and was != now:
+                    self.intervals.change_assignment(self.step, after, member_id, kind, views.assigned(now))
+
+    def _say_odd_bytes(self, after: Group) -> None:
+        """What is odd about the bytes that clients put into the group's record: once a kind of client, not once a
+        member and generation."""
+        if not isinstance(after, ClassicGroup) or after is self.step.before:
+            return
+        before = self.step.before if isinstance(self.step.before, ClassicGroup) else None
+        for member, oddity in views.odd_bytes(after, before):
+            client = " ".join(client_family(member.client_id))
+            text = f"{after.protocol_name or ''}\n{client}\n{oddity.text}"
+            # a digest: saved state keeps no words of client ids, which may be personal
+            note = hashlib.sha256(text.encode()).hexdigest()[:16]
+            if note in self.intervals.track.notes or len(self.intervals.track.notes) >= CLIENT_NOTES_MAX:
+                continue
+            self.intervals.track.notes.append(note)
+            details = {
+                "code": UNREAD_BYTES if oddity.is_unread else SHORT_BYTES,
+                "message": oddity.text,
+                "client_id": member.client_id,
+                "protocol": after.protocol_name or "",
+            }
+            self.step.say("ANOMALY", self.step.generation_at, member_id=member.member_id, details=details)
+
+
+def _is_first(group: Group) -> bool:
+    """Whether a group's first visible generation can be its first one ever."""
+    return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
+
+
+def _is_epoch_told(group: Group, operation: Operation) -> bool:
+    """Whether the operation tells a group's epoch, or the member epoch of one that joined at it (a first member with a
+    pattern raises no epoch). Members' metadata alone are what compaction left of an operation: Kafka gives the group
+    that it makes of them epoch 1 (ModernGroup)."""
+    generation = views.generation(group)
+    return isinstance(group, ClassicGroup) or any(
+        record.value is not None
+        and (
+            record.record_type in GENERATION_RECORDS
+            or (record.record_type in CURRENT_ASSIGNMENT_RECORDS and record.value.member_epoch == generation)
+        )
+        for record in operation.records
+    )
+
+
+def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:
+    """Does the first record of a group that only committed so far tell of earlier ones, which the log does not hold?
+
+    The number of a classic generation does. One of another type is no simple group made anew, where the coordinator did
+    not delete that one in the same operation: its members committed, and what they did before was compacted or not
+    captured.
+    """
+    if after is before or not isinstance(before, ClassicGroup) or before != ClassicGroup(before.group_id):
+        return False
+    if isinstance(after, ClassicGroup):
+        return views.generation(after) > FIRST_GENERATION_MAX[views.group_type(after)]
+    return not any(
+        record.record_type == RecordType.GROUP_METADATA and record.value is None for record in operation.records
+    )
+
+
+def _replacements(
+    old: Mapping[str, Member], gone: Iterable[str], members: Mapping[str, Member], come: Iterable[str]
+) -> dict[str, str]:
+    """New member id -> the old one whose group instance id it took over in the same operation."""
+    by_instance = {
+        instance: member_id for member_id in gone if (instance := views.instance_id(old[member_id])) is not None
+    }
+    if not by_instance:
+        return {}
+    return {
+        member_id: by_instance[instance]
+        for member_id in come
+        if (instance := views.instance_id(members[member_id])) is not None and instance in by_instance
+    }
+
+
+def _say_assignor(step: Step, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Another server assignor is preferred; one that is not named is the broker's default, of which no record tells."""
+    names = {"from": preferred_assignor_of(before), "to": preferred_assignor_of(after)}
+    if names["from"] == names["to"]:
+        return
+    details = {name: assignor for name, assignor in names.items() if assignor is not None}
+    if _is_tie(before) or _is_tie(after):
+        details["tie"] = "true"
+    step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
+
+
+def _is_tie(asked: Mapping[str, int]) -> bool:
+    """Do as many members ask for another one, so that the order of Kafka's hash map decides?"""
+    counts = sorted(asked.values(), reverse=True)
+    return len(counts) > 1 and counts[0] == counts[1] > 0
+
+
+def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:
+    """Of a generation of Connect workers, what makes another one follow."""
+    yield "revoked_count", connect.revoked_count
+    yield "delay_ms", connect.delay_ms
+    yield "has_error", int(connect.has_error)
+
+
+def _say_topology(step: Step, before: Topology | None, after: Topology | None) -> None:
+    if after is None or after == before:
+        return
+    offset = step.offset_of(RecordType.STREAMS_GROUP_TOPOLOGY)
+    topics = {subtopology.subtopology_id: list(subtopology.input_topics) for subtopology in after.subtopologies}
+    details = {"topology_epoch": str(after.epoch), "subtopologies": json.dumps(topics, sort_keys=True)}
+    step.say("TOPOLOGY_CHANGED", offset, details=details)

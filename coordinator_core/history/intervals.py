@@ -1,0 +1,216 @@
+"""The intervals of a group: the operation that begins one opens it, the one that ends it closes it into a row."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from coordinator_core.classic.state import ClassicGroup
+from coordinator_core.consumer.subscriptions import preferred_assignor
+from coordinator_core.frozen import maker_of
+from coordinator_core.history import views
+from coordinator_core.history.operations import Step
+from coordinator_core.history.rows import (
+    LEFT_OR_EXPIRED,
+    REPLACED_STATIC,
+    Assigned,
+    AssignmentRun,
+    AttributesRow,
+    GenerationRow,
+    GroupRows,
+    MemberRow,
+)
+from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track, in_runs, parted
+from coordinator_core.history.views import Member
+from coordinator_core.replay import Group
+
+
+class Intervals(NamedTuple):
+    """What is open of a group, and where the rows go that it becomes. `step` None: the log ends."""
+
+    group_id: str
+    track: Track
+    rows: GroupRows
+
+    def open_generation(self, step: Step, after: Group, *, previous: int | None, is_contiguous: bool) -> None:
+        """The group came to a generation."""
+        track = self.track
+        group_type, generation = views.group_type(after), views.generation(after)
+        if track.newest.get(group_type, (-1, 0)) >= (track.incarnation, generation):
+            # Never so in a log of Kafka's own. It keeps the table's key unique whatever the log says.
+            track.incarnation += 1
+        track.newest[group_type] = (track.incarnation, generation)
+        track.generation = OpenGeneration(
+            group_type=group_type,
+            incarnation=track.incarnation,
+            generation=generation,
+            log_offset=step.operation.last_offset,
+            timestamp_ms=step.operation.timestamp_ms,
+            previous_generation=previous,
+            is_contiguous=is_contiguous,
+            current_state_at=views.current_state_at(after),
+        )
+
+    def close_generation(self, group: Group, step: Step | None) -> None:
+        """The generation ended; `group` is its last state."""
+        opened, self.track.generation = self.track.generation, None
+        if opened is None:
+            return
+        classic = group if isinstance(group, ClassicGroup) else None
+        self.rows.generations.append(
+            GenerationRow(
+                group_id=self.group_id,
+                group_type=opened.group_type,
+                incarnation=opened.incarnation,
+                generation=opened.generation,
+                from_log_offset=opened.log_offset,
+                to_log_offset=None if step is None else step.operation.last_offset,
+                valid_from=opened.timestamp_ms,
+                valid_to=_end_ms(opened.timestamp_ms, step),
+                state=str(group.state),
+                protocol_type=None if classic is None else classic.protocol_type,
+                protocol_name=(
+                    preferred_assignor_of(self.track.assignors) if classic is None else classic.protocol_name
+                ),
+                leader_member_id=None if classic is None else classic.leader,
+                member_count=len(group.members),
+                assignment_epoch=views.assignment_epoch(group) if classic is None else None,
+                topology_epoch=views.topology_epoch(group),
+                metadata_hash=views.metadata_hash(group),
+                previous_generation=opened.previous_generation,
+                is_contiguous=opened.is_contiguous,
+                current_state_at=opened.current_state_at,
+                unread_members=views.unread_members(group),
+            )
+        )
+
+    def open_member(self, step: Step, after: Group, member_id: str) -> None:
+        """A member joined."""
+        self.track.members[member_id] = self._opened(step, after)
+        self.count_assignor(after.members[member_id], +1)
+
+    def close_member(self, group: Group, member_id: str, step: Step | None, ended_by: str | None) -> None:
+        """A member is gone, and with it its attributes; `group` still has it."""
+        opened = self.track.members.pop(member_id)
+        member = group.members[member_id]
+        if step is not None:
+            self.count_assignor(member, -1)
+        of_member = views.member_fields(group, member)
+        interval = _interval(opened, step, group)
+        self.rows.members.append(
+            _make_member_row((self.group_id, views.group_type(group), member_id, *interval, ended_by, *of_member))
+        )
+        self._add_attributes(group, member_id, self.track.attributes.pop(member_id, opened), step, of_member)
+
+    def close_gone(self, step: Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]) -> None:
+        """Members which are no more: away, or replaced by a new member of the same group instance id."""
+        taken_over = frozenset(replaced.values())
+        for member_id in gone:
+            ended_by = REPLACED_STATIC if member_id in taken_over else LEFT_OR_EXPIRED
+            self.close_member(before, member_id, step, ended_by)
+            if ended_by == LEFT_OR_EXPIRED:
+                step.say("MEMBER_LEFT", step.member_at.get(member_id, step.generation_at), member_id=member_id)
+
+    def change_attributes(self, step: Step, old: Member, new: Member) -> None:
+        """Attributes that change within a member's time in the group end an interval of their own."""
+        before, after = step.before, step.after
+        if before is None or after is None or new.member_id not in self.track.members:
+            return
+        had = views.member_fields(before, old)
+        if views.attributes(had) == views.attributes(views.member_fields(after, new)):
+            return
+        member_id = new.member_id
+        opened = self.track.attributes.get(member_id, self.track.members[member_id])
+        self.track.attributes[member_id] = self._opened(step, after)
+        self._add_attributes(before, member_id, opened, step, had)
+
+    def count_assignor(self, member: Member, count: int) -> None:
+        """One member more, or less, asks for the server assignor that a member asks for."""
+        assignor = views.server_assignor(member)
+        if assignor is not None:
+            self.track.assignors[assignor] += count
+
+    def change_assignment(self, step: Step, after: Group, member_id: str, kind: str, assigned: Assigned) -> None:
+        """What a member has of a kind is all of `assigned` from now on, and nothing else."""
+        kinds = self.track.assignments.setdefault(member_id, {})
+        kept, gone, come = parted(kinds.pop(kind, []), assigned)
+        if come:
+            kept.append(Held(self._opened(step, after), come))
+        if kept:
+            kinds[kind] = kept
+        elif not kinds:
+            del self.track.assignments[member_id]
+        if gone:
+            self._close_assignments(after, member_id, kind, gone, step)
+
+    def close_all(self, group: Group, step: Step | None, ended_by: str | None) -> None:
+        """Close everything of a group; `group` is its last state."""
+        for member_id, kinds in self.track.assignments.items():
+            for kind in views.ASSIGNMENT_KINDS:
+                if kind in kinds:
+                    self._close_assignments(group, member_id, kind, kinds[kind], step)
+        self.track.assignments.clear()
+        for member_id in list(self.track.members):
+            self.close_member(group, member_id, step, ended_by)
+        self.close_generation(group, step)
+
+    def _opened(self, step: Step, after: Group) -> Open:
+        if step.opened is None:
+            step.opened = Open(
+                log_offset=step.operation.last_offset,
+                timestamp_ms=step.operation.timestamp_ms,
+                incarnation=self.track.incarnation,
+                generation=views.generation(after),
+            )
+        return step.opened
+
+    def _add_attributes(
+        self, group: Group, member_id: str, opened: Open, step: Step | None, had: views.MemberFields
+    ) -> None:
+        interval = _interval(opened, step, group)
+        self.rows.attributes.append(
+            _make_attributes_row((self.group_id, views.group_type(group), member_id, *interval, *views.attributes(had)))
+        )
+
+    def _close_assignments(
+        self, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: Step | None
+    ) -> None:
+        group_type = views.group_type(group)
+        for opened, assigned in in_runs(gone):
+            run = _make_run((self.group_id, group_type, member_id, kind, *_interval(opened, step, group)))
+            self.rows.assignments.append(run, assigned)
+
+
+def preferred_assignor_of(asked: Mapping[str, int]) -> str | None:
+    """The server assignor that most members ask for; of equals the first in the order of Kafka's map of them."""
+    wanted = Counter({name: count for name, count in asked.items() if count > 0})
+    return preferred_assignor(wanted) if wanted else None
+
+
+_make_member_row: Final = maker_of(MemberRow)
+_make_attributes_row: Final = maker_of(AttributesRow)
+_make_run: Final = maker_of(AssignmentRun)
+
+
+def _end_ms(begin_ms: int, step: Step | None) -> int | None:
+    """When an interval ended: not before it began, though the clock of the leader that wrote its end be behind. Places
+    in the log tell the true order."""
+    if step is None:
+        return None
+    end_ms = step.operation.timestamp_ms
+    return end_ms if end_ms < 0 else max(begin_ms, end_ms)
+
+
+def _interval(opened: Open, step: Step | None, group: Group) -> tuple[int, int | None, int, int | None, int, int, int]:
+    """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
+    first generation and the last, which is the one before the operation that ended the interval."""
+    last = group if step is None else step.before
+    generation, last_generation = opened.generation, -1 if last is None else views.generation(last)
+    return (
+        opened.log_offset,
+        None if step is None else step.operation.last_offset,
+        opened.timestamp_ms,
+        _end_ms(opened.timestamp_ms, step),
+        opened.incarnation,
+        generation,
+        last_generation if last_generation > generation else generation,
+    )
