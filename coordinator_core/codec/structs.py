@@ -1,0 +1,85 @@
+"""Decoded structs: a slotted, immutable class a declared struct or message, and how one is made."""
+
+from collections.abc import Mapping
+from dataclasses import field as dataclass_field
+from dataclasses import fields as dataclass_fields
+from dataclasses import make_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator_core.errors import EncodeError
+from schemas import wire
+
+Declaration = wire.Message | wire.Struct
+
+
+class Struct:
+    """Base of all decoded structs: one slotted, immutable class a declared struct or message.
+
+    Attributes are the declared fields in snake_case, all of them in every version, and `unknown_tags`, the
+    tagged fields of a later Kafka as (tag, payload), which encoding writes back.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        unknown_tags: tuple[tuple[int, bytes], ...]
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def make(message: Declaration, **fields: Any) -> Struct:
+    """A struct with the given fields, and all others at their default, as a new object of Kafka's class has
+    them.
+
+    Arrays may be given as lists. Raises EncodeError for a field which is not declared.
+    """
+    maker = _maker(message)
+    unknown = fields.keys() - maker.defaults.keys()
+    if unknown:
+        raise EncodeError(f"{message.name} has no field {', '.join(sorted(unknown))}")
+    values = {**maker.defaults, **fields}
+    for name in maker.arrays:
+        if isinstance(values[name], list):
+            values[name] = tuple(values[name])
+    return maker.new(**values)
+
+
+def struct_class(message: Declaration) -> type[Struct]:
+    """The class of the structs of a message: its fields in declared order, then `unknown_tags`."""
+    return _maker(message).new
+
+
+class _Maker(NamedTuple):
+    new: type[Struct]
+    defaults: Mapping[str, Any]
+    arrays: tuple[str, ...]
+
+
+@cache
+def _maker(message: Declaration) -> _Maker:
+    names = [field.name for field in message.fields]
+    new: type[Struct] = make_dataclass(
+        message.name,
+        [*((name, Any) for name in names), ("unknown_tags", tuple, dataclass_field(default=()))],
+        bases=(Struct,),
+        frozen=True,
+        slots=True,
+    )
+    new.__module__ = __name__
+    assert [f.name for f in dataclass_fields(new)] == [*names, "unknown_tags"]  # type: ignore[arg-type]
+    defaults = {field.name: default_of(field) for field in message.fields}
+    arrays = tuple(field.name for field in message.fields if isinstance(field.kind, wire.Array))
+    return _Maker(new, {**defaults, "unknown_tags": ()}, arrays)
+
+
+def default_of(field: wire.Field) -> Any:
+    """What the field is where it is not on the wire."""
+    if field.default is not wire.Default.OF_KIND:
+        return field.default
+    if isinstance(field.kind, wire.Primitive):
+        return field.kind.default
+    if isinstance(field.kind, wire.Array):
+        return ()
+    return make(field.kind)
