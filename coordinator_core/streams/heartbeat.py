@@ -1,0 +1,557 @@
+"""StreamsGroupHeartbeat.
+
+A heartbeat goes through the steps of GroupMetadataManager.streamsGroupHeartbeat. Each reads the group as it is, and
+adds to the records; nothing of the group changes before these are replayed:
+
+1. the member, or a new one; epochs and owned tasks are held against it;
+2. what it says of itself (record 19); the first one brings the topology (23);
+3. the topology is held against the cluster, where that has to be done anew (`topology`);
+4. the group epoch (17): up, where one of these changed;
+5. the target assignment (20, 21), where it is behind (`target`);
+6. the member's step towards its target (22; `reconciliation`).
+
+Static members are refused up to 4.3, which has none in streams groups yet. In 4.4 members move to a *refined*
+assignment, which is the target until warm-up tasks are handed out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from coordinator_core.classic.live import EMPTY, LiveClassicGroup
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import Context, Result
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.kafka_versions import Since
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
+from coordinator_core.modern import NOT_VALIDATED, fresh_group
+from coordinator_core.streams.endpoints import endpoints_of
+from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroup, LiveStreamsGroups, ReportedOffsets, Targets
+from coordinator_core.streams.membership import LAG_FROM_VERSION, leave, member_tombstones, not_a_streams_group
+from coordinator_core.streams.messages import (
+    Status,
+    StatusCode,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TaskOffset,
+)
+from coordinator_core.streams.reconciliation import reconcile
+from coordinator_core.streams.records import (
+    current_assignment_record,
+    group_metadata_record,
+    member_metadata_record,
+    target_assignment_record,
+    topology_record,
+    topology_value,
+)
+from coordinator_core.streams.replay import topology_of
+from coordinator_core.streams.rules import member_of, static_member_of
+from coordinator_core.streams.state import (
+    STABLE_MEMBER,
+    UNREVOKED_TASKS,
+    StreamsGroup,
+    StreamsGroupState,
+    StreamsMember,
+    TaskAssignment,
+    TaskId,
+    Tasks,
+    Topology,
+)
+from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS
+from coordinator_core.streams.target import NO_TASKS, Target, current_tasks, update_target
+from coordinator_core.streams.timers import (
+    cancel_rebalance,
+    schedule_rebalance,
+    schedule_session,
+    start_initial_delay,
+)
+from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
+
+RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
+"""Name of the assignment config with the tags by which standby tasks are spread."""
+
+Owned = tuple[TaskIds, ...] | None
+
+
+@dataclass(slots=True)
+class _Heartbeat:
+    """One heartbeat on its way through the steps."""
+
+    context: Context
+    request: StreamsGroupHeartbeatRequest
+    group: StreamsGroup
+    live: LiveStreamsGroup
+    is_persisted: bool
+    """Whether the records of the group are in the log; `live` is of this request alone where they are not."""
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    status: list[Status] = field(default_factory=list)
+    replaced_id: str | None = None
+    """The static member whose place the member takes."""
+
+    def follows(self, rule: Since) -> bool:
+        """Whether the coordinator is of a release with this rule."""
+        return rule.holds_in(self.context.config.kafka_version)
+
+    @property
+    def is_joining(self) -> bool:
+        return self.request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+
+
+def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
+    """StreamsGroupHeartbeat: a StreamsGroupHeartbeatResponse."""
+    if request.member_epoch in {LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH}:
+        return leave(context, request)
+    beat = _begin(context, request)
+    group, live = beat.group, beat.live
+    member = _member(beat) if request.instance_id is None else _static_member(beat, request.instance_id)
+    updated = _updated_member(beat, member)
+    if updated is not member:
+        beat.records.append(member_metadata_record(group.group_id, updated))
+    is_member_news = updated is not member and (request.instance_id is None or _is_other_for_tasks(member, updated))
+    topology = _topology(beat)
+    _tell_stale_topology(beat, updated)
+    metadata_hash, configured = _configure(beat, topology)
+    validated_epoch = _validate_tasks(beat, topology, configured)
+    _keep_task_offsets(beat)
+    configs = _assignment_configs(context, group.group_id)
+    group_epoch = group.group_epoch
+    must_assign = (
+        is_member_news
+        or metadata_hash != group.metadata_hash
+        or validated_epoch != group.validated_topology_epoch
+        or configs != group.last_assignment_configs
+    )
+    refined = None
+    if not must_assign and beat.follows(Since.STREAMS_REFINED_ASSIGNMENT) and group.state == StreamsGroupState.STABLE:
+        refined = _refined(group.target_assignment)
+    is_refined_anew = refined is not None and refined.get(member.member_id, NO_TASKS) != current_tasks(updated)
+    if must_assign or is_refined_anew:
+        group_epoch += 1
+        beat.records.append(group_metadata_record(group, group_epoch, metadata_hash, validated_epoch, configs))
+        live.trust_metadata(context.now_ms, group_epoch)
+    if not group.members:
+        start_initial_delay(context, group.group_id)
+    target = update_target(
+        context,
+        group,
+        group_epoch,
+        updated,
+        configured,
+        beat.records,
+        configs,
+        replaced_id=beat.replaced_id,
+        keep_targets=is_refined_anew,
+    )
+    if target.status is not None:
+        beat.status.append(target.status)
+    if beat.follows(Since.STREAMS_REFINED_ASSIGNMENT):
+        target = target._replace(targets=_refined_of_epoch(beat, target, refined))
+    updated = _reconcile(beat, updated, target)
+    schedule_session(context, group.group_id, request.member_id)
+    if request.shutdown_application:
+        live.request_shutdown(group, request.member_id)
+    return Result(tuple(beat.records), _response(beat, member, updated, configured))
+
+
+def _refined(targets: Targets) -> Targets:
+    """The assignment that members move to on their way to the target (AssignmentRefiner.refine).
+
+    Kafka 4.4 has the place for warm-up tasks, and hands out none: it is the target.
+    """
+    return targets
+
+
+def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
+    """The refined assignment, which is made once an epoch unless it was to be made `refined` anew."""
+    epoch, kept = beat.live.refined
+    if refined is None and epoch == target.assignment_epoch:
+        return kept
+    made = _refined(target.targets) if refined is None else refined
+    if beat.context.group_setting(beat.group.group_id, "streams_num_warmup_replicas") > 0:
+        beat.live.refined = (target.assignment_epoch, made)
+    return made
+
+
+def _keep_task_offsets(beat: _Heartbeat) -> None:
+    """What the member reports of its tasks; a list that it leaves out is as it was (MemberTaskOffsets.update)."""
+    request, known = beat.request, beat.live.task_offsets
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return
+    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+        return
+    before = known.get(request.member_id, NO_OFFSETS)
+    known[request.member_id] = ReportedOffsets(
+        before.positions if request.task_offsets is None else _offsets_by_task(request.task_offsets),
+        before.ends if request.task_end_offsets is None else _offsets_by_task(request.task_end_offsets),
+    )
+
+
+def _offsets_by_task(offsets: tuple[TaskOffset, ...]) -> dict[TaskId, int]:
+    by_task: dict[TaskId, int] = {}
+    for reported in offsets:
+        task = (reported.subtopology_id, reported.partition)
+        if task in by_task:
+            text = (
+                f"Task offsets contain a duplicate entry for subtopology {reported.subtopology_id} and partition "
+                f"{reported.partition}."
+            )
+            raise Refused(ErrorCode.INVALID_REQUEST, text)
+        by_task[task] = reported.offset
+    return by_task
+
+
+# --- the member ---
+
+
+def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbeat:
+    """The group: who joins makes it, in the place of an empty classic one if need be."""
+    group_id, groups = request.group_id, context.live(LiveStreamsGroups)
+    group = context.group(group_id)
+    if isinstance(group, StreamsGroup):
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            _check_not_full(context, group, request)
+        return _Heartbeat(context, request, group, groups.get(group), is_persisted=True)
+    is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+    if group is None and not is_joining:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+    records: tuple[CoordinatorRecord, ...] = ()
+    if group is not None:
+        if not is_joining or not isinstance(group, LiveClassicGroup) or group.state != EMPTY:
+            raise not_a_streams_group(group_id)
+        records = context.coordinator.rules_of(group).tombstones(context, group)
+    groups.drop(group_id)
+    new_group = fresh_group(StreamsGroup, group_id, context.config.kafka_version)
+    _check_not_full(context, new_group, request)
+    return _Heartbeat(context, request, new_group, LiveStreamsGroup(), is_persisted=False, records=[*records])
+
+
+def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
+    """Up to 4.3 also members which are there already find no room when they join again."""
+    size_max = context.config.group_streams_max_size
+    is_known = Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version) and (
+        request.instance_id in group.static_members or request.member_id in group.members
+    )
+    if len(group.members) >= size_max and not is_known:
+        text = f"The streams group has reached its maximum capacity of {size_max} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def _member(beat: _Heartbeat) -> StreamsMember:
+    """The member as it is, or a new one. An epoch before the last one passes where the answer to it may be lost."""
+    request = beat.request
+    if beat.is_joining:
+        return _known_or_new_member(beat)
+    member = member_of(beat.group, request.member_id)
+    _check_member_epoch(request, member)
+    return member
+
+
+def _known_or_new_member(beat: _Heartbeat) -> StreamsMember:
+    known = beat.group.members.get(beat.request.member_id)
+    return _new_member(beat.request.member_id) if known is None else known
+
+
+def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
+    """The member with this instance id, or a new one; who joins takes the place of one that is away."""
+    if not beat.follows(Since.STREAMS_HAVE_STATIC_MEMBERS):
+        # Kafka throws UnsupportedOperationException.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
+    group, member_id = beat.group, beat.request.member_id
+    existing_id = group.static_members.get(instance_id)
+    if existing_id is not None and existing_id != member_id:
+        beat.replaced_id = existing_id
+        beat.live.relabel_refined(existing_id, member_id)
+    if not beat.is_joining:
+        member = static_member_of(group, member_id, instance_id)
+        _check_member_epoch(beat.request, member)
+        return member
+    if existing_id is None:
+        return _known_or_new_member(beat)
+    existing = group.members[existing_id]
+    if existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {existing_id} member."
+        )
+        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+    member = replace(
+        existing,
+        member_id=member_id,
+        member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+        previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
+    )
+    group_id, target = group.group_id, group.target_assignment.get(existing_id, NO_TASKS)
+    beat.records += member_tombstones(group_id, existing_id)
+    beat.records.append(member_metadata_record(group_id, member))
+    beat.records.append(target_assignment_record(group_id, member_id, target))
+    beat.records.append(current_assignment_record(group_id, member))
+    return member
+
+
+def _is_other_for_tasks(member: StreamsMember, updated: StreamsMember) -> bool:
+    """Whether a static member changed in what its tasks hang on (hasEpochRelevantMemberConfigChanged)."""
+    return (
+        member.topology_epoch != updated.topology_epoch
+        or member.rack_id != updated.rack_id
+        or member.client_tags != updated.client_tags
+        or member.process_id != updated.process_id
+    )
+
+
+def _check_member_epoch(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> None:
+    """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch."""
+    if request.member_epoch == member.member_epoch:
+        return
+    size = "greater"
+    if request.member_epoch < member.member_epoch:
+        if (
+            request.member_epoch == member.previous_member_epoch
+            and _has_all(member.active, request.active_tasks)
+            and _has_all(member.standby, request.standby_tasks)
+            and _has_all(member.warmup, request.warmup_tasks)
+        ):
+            return
+        size = "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {size} member epoch ({request.member_epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _new_member(member_id: str) -> StreamsMember:
+    """StreamsGroupMember.Builder.withDefaults."""
+    return StreamsMember(
+        member_id, member_epoch=0, previous_member_epoch=0, state=STABLE_MEMBER, process_id="", topology_epoch=-1
+    )
+
+
+def _has_all(tasks: Mapping[str, Iterable[int]], owned: Owned) -> bool:
+    """Whether the member was given all that it reports; who reports nothing may have anything."""
+    return owned is not None and all(
+        found.subtopology_id in tasks and set(found.partitions) <= set(tasks[found.subtopology_id]) for found in owned
+    )
+
+
+def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
+    """The member with what it says of itself; the same object where that is nothing new."""
+    request, client = beat.request, beat.context.client
+    said: dict[str, Any] = {
+        "instance_id": request.instance_id,
+        "client_id": client.client_id,
+        "client_host": client.client_host,
+        "rack_id": request.rack_id,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        "topology_epoch": None if request.topology is None else request.topology.epoch,
+        "process_id": request.process_id,
+        "client_tags": None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags},
+        "user_endpoint": None
+        if request.user_endpoint is None
+        else (request.user_endpoint.host, request.user_endpoint.port),
+    }
+    endpoint = said["user_endpoint"]
+    changes = {name: value for name, value in said.items() if value is not None and value != getattr(member, name)}
+    if beat.is_joining and endpoint is None and member.user_endpoint and beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+        changes["user_endpoint"] = None
+    return replace(member, **changes) if changes else member
+
+
+# --- the topology ---
+
+
+def _topology(beat: _Heartbeat) -> Topology:
+    """The group's topology. Who joins first brings it; others must bring the same, or an older one."""
+    request, known = beat.request, beat.group.topology
+    if request.topology is None:
+        if known is None:
+            # The service in front of the coordinator does not let such a request through.
+            text = "The topology is null and the group topology is also null."
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        return known
+    value = topology_value(request.topology)
+    brought = topology_of(value)
+    if known is None:
+        beat.records.append(topology_record(beat.group.group_id, value))
+        return brought
+    if brought.epoch >= known.epoch and not known.is_same_as(brought):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return known
+
+
+def _tell_stale_topology(beat: _Heartbeat, member: StreamsMember) -> None:
+    known = beat.group.topology
+    if known is not None and member.topology_epoch < known.epoch:
+        detail = (
+            f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch {known.epoch}."
+        )
+        beat.status.append(Status(StatusCode.STALE_TOPOLOGY, detail))
+
+
+def _configure(beat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTopology]:
+    """Hash of the topics, and what the topology is in this cluster; looked at again where topics may have changed."""
+    group, live, image = beat.group, beat.live, beat.context.image
+    is_new = group.topology is None
+    configured = live.configured_topology
+    if configured is not None and not is_new and not live.has_metadata_expired(beat.context.now_ms, group.group_epoch):
+        return group.metadata_hash, configured
+    metadata_hash = live.metadata_hash(image, topology)
+    if configured is None or is_new or metadata_hash != group.metadata_hash:
+        configured = configure_topology(topology, image)
+        live.set_configured_topology(configured)
+    return metadata_hash, configured
+
+
+def _validate_tasks(beat: _Heartbeat, topology: Topology, configured: ConfiguredTopology) -> int:
+    """Epoch of the topology once it is known to fit the cluster; owned tasks must be of it."""
+    if not configured.is_ready or configured.subtopologies is None:
+        return NOT_VALIDATED
+    request = beat.request
+    for owned in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+        for tasks in owned or ():
+            _check_tasks(tasks, configured.subtopologies.get(tasks.subtopology_id))
+    return topology.epoch
+
+
+def _check_tasks(tasks: TaskIds, subtopology: ConfiguredSubtopology | None) -> None:
+    if subtopology is None:
+        text = f"Subtopology {tasks.subtopology_id} does not exist in the topology."
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    for partition in tasks.partitions:
+        if not 0 <= partition < subtopology.task_count:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Task {partition} for subtopology {tasks.subtopology_id} is invalid. Number of tasks for this "
+                f"subtopology: {subtopology.task_count}",
+            )
+
+
+def _assignment_configs(context: Context, group_id: str) -> dict[str, str]:
+    configs = {NUM_STANDBY_REPLICAS: str(context.group_setting(group_id, "streams_num_standby_replicas"))}
+    tags = context.config.group_streams_rack_aware_assignment_tags
+    if tags and Since.STREAMS_TASK_OFFSETS.holds_in(context.config.kafka_version):
+        configs[RACK_AWARE_TAGS] = ",".join(tags)
+    return configs
+
+
+# --- the member's step, and the answer ---
+
+
+def _reconcile(beat: _Heartbeat, member: StreamsMember, target: Target) -> StreamsMember:
+    """Move the member towards its target; who has to give up tasks has its rebalance time-out for that."""
+    if member.is_reconciled_to(target.assignment_epoch):
+        return member
+    group_id = beat.group.group_id
+    moved = reconcile(
+        member,
+        target.assignment_epoch,
+        target.of(member.member_id),
+        beat.group.processes,
+        _owned(beat.request),
+        beat.context.config.kafka_version,
+    )
+    if moved == member:
+        return member
+    beat.records.append(current_assignment_record(group_id, moved))
+    if moved.state == UNREVOKED_TASKS:
+        schedule_rebalance(beat.context, group_id, moved)
+    else:
+        cancel_rebalance(beat.context, group_id, moved.member_id)
+    return moved
+
+
+def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
+    """What the member reports to have; None where it leaves out one of the kinds."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    return TaskAssignment(*map(_tasks, (request.active_tasks, request.standby_tasks, request.warmup_tasks)))
+
+
+def _tasks(owned: tuple[TaskIds, ...]) -> Tasks:
+    return {tasks.subtopology_id: tasks.partitions for tasks in owned}
+
+
+def _response(
+    beat: _Heartbeat, member: StreamsMember, updated: StreamsMember, configured: ConfiguredTopology
+) -> StreamsGroupHeartbeatResponse:
+    request, group, live = beat.request, beat.group, beat.live
+    has_new_tasks = (
+        updated.active != member.active or updated.standby != member.standby or updated.warmup != member.warmup
+    )
+    active = standby = warmup = None
+    has_endpoint = updated.user_endpoint is not None
+    has_endpoint_news = (beat.is_joining or has_new_tasks) and has_endpoint
+    if beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+        has_endpoint_news = updated.user_endpoint != member.user_endpoint or (has_new_tasks and has_endpoint)
+    if beat.is_joining or has_new_tasks:
+        active, standby, warmup = map(_task_ids, (updated.active, updated.standby, updated.warmup))
+    if beat.is_joining or has_new_tasks or has_endpoint_news:
+        live.endpoints.pop(updated.member_id, None)
+    live.endpoint_information_epoch += has_endpoint_news
+    endpoints = None
+    if live.endpoint_information_epoch != request.endpoint_information_epoch:
+        endpoints = endpoints_of(
+            group,
+            live,
+            updated,
+            beat.context.image,
+            replaced_id=beat.replaced_id,
+            version=beat.context.config.kafka_version,
+        )
+    if configured.problem is not None:
+        beat.status.append(configured.problem)
+    if live.shutdown_request_member_id is not None:
+        detail = (
+            f"Streams group member {live.shutdown_request_member_id} encountered a fatal error and requested a "
+            "shutdown for the entire application."
+        )
+        beat.status.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
+    missing_tags = _missing_tags(beat, updated)
+    if missing_tags:
+        detail = (
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing_tags)}]. Configure "
+            "them via 'client.tag.<tagKey>' in your Streams config."
+        )
+        beat.status.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
+    lag, interval_ms = _task_offset_settings(beat)
+    is_known = beat.is_persisted or beat.context.group(group.group_id) is not None
+    return StreamsGroupHeartbeatResponse(
+        member_id=updated.member_id,
+        member_epoch=updated.member_epoch,
+        heartbeat_interval_ms=beat.context.group_setting(group.group_id, "streams_heartbeat_interval_ms"),
+        acceptable_recovery_lag=lag,
+        task_offset_interval_ms=interval_ms,
+        status=tuple(beat.status),
+        active_tasks=active,
+        standby_tasks=standby,
+        warmup_tasks=warmup,
+        endpoint_information_epoch=live.endpoint_information_epoch if is_known else 0,
+        partitions_by_user_endpoint=endpoints,
+        creatable_topics=configured.creatable_topics,
+    )
+
+
+def _missing_tags(beat: _Heartbeat, member: StreamsMember) -> list[str]:
+    """Tags by which standby tasks are spread, and which the member does not have; version 0 has no word for that."""
+    if beat.context.api_version < LAG_FROM_VERSION:
+        return []
+    wanted = _assignment_configs(beat.context, beat.group.group_id).get(RACK_AWARE_TAGS, "")
+    return [tag for tag in wanted.split(",") if tag and tag not in member.client_tags]
+
+
+def _task_offset_settings(beat: _Heartbeat) -> tuple[int, int]:
+    """(Acceptable recovery lag, interval at which members report offsets of their tasks)."""
+    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+        return 0, 0
+    context, group_id = beat.context, beat.group.group_id
+    lag = context.group_setting(group_id, "streams_acceptable_recovery_lag")
+    interval_ms = context.group_setting(group_id, "streams_task_offset_interval_ms")
+    return (lag if context.api_version >= LAG_FROM_VERSION else 0), interval_ms
+
+
+def _task_ids(tasks: Mapping[str, Iterable[int]]) -> tuple[TaskIds, ...]:
+    return tuple(TaskIds(subtopology_id, tuple(sorted(tasks[subtopology_id]))) for subtopology_id in tasks)

@@ -1,0 +1,126 @@
+"""Members of streams groups that leave, or that the coordinator puts out."""
+
+from dataclasses import replace
+from typing import Final
+
+from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
+from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.kafka_versions import Since
+from coordinator_core.member_epochs import (
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
+from coordinator_core.streams.live import LiveStreamsGroups
+from coordinator_core.streams.messages import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from coordinator_core.streams.records import (
+    current_assignment_record,
+    group_metadata_record,
+    target_assignment_metadata_record,
+    tombstone,
+)
+from coordinator_core.streams.rules import member_of, static_member_of
+from coordinator_core.streams.state import (
+    StreamsGroup,
+    StreamsMember,
+)
+from coordinator_core.streams.timers import (
+    cancel_member,
+)
+from schemas.consumer_offsets import RecordType
+
+LAG_FROM_VERSION: Final = 1
+"""StreamsGroupHeartbeat: from here on it has an acceptable recovery lag that counts, and MISSING_CLIENT_TAGS."""
+
+NO_LAG: Final = -1
+"""Acceptable recovery lag in an answer to who leaves."""
+
+
+def leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
+    """The heartbeat of a member that leaves, for good or to come back."""
+    group = context.group(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if not isinstance(group, StreamsGroup):
+        raise not_a_streams_group(request.group_id)
+    if request.shutdown_application:
+        context.live(LiveStreamsGroups).get(group).request_shutdown(group, request.member_id)
+    has_lag = Since.STREAMS_TASK_OFFSETS.holds_in(context.config.kafka_version)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        acceptable_recovery_lag=NO_LAG if has_lag and context.api_version >= LAG_FROM_VERSION else 0,
+    )
+    if request.instance_id is None:
+        return fence(context, group, member_of(group, request.member_id), response)
+    if not Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version):
+        # Kafka throws UnsupportedOperationException.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported in streams groups.")
+    member = static_member_of(group, request.member_id, request.instance_id)
+    if request.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        return fence(context, group, member, response)
+    away = replace(
+        member,
+        member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+        active={subtopology_id: dict.fromkeys(epochs, 0) for subtopology_id, epochs in member.active.items()},
+        active_pending_revocation={},
+        standby_pending_revocation={},
+        warmup_pending_revocation={},
+    )
+    return Result((current_assignment_record(group.group_id, away),), response)
+
+
+def fence(
+    context: Context, group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse | None = None
+) -> Result:
+    """A member goes, and the others get its tasks (streamsGroupFenceMember)."""
+    group_id, group_epoch = group.group_id, group.group_epoch + 1
+    records = [
+        *member_tombstones(group_id, member.member_id),
+        group_metadata_record(
+            group,
+            group_epoch,
+            group.metadata_hash,
+            group.validated_topology_epoch,
+            group.last_assignment_configs,
+        ),
+    ]
+    is_last = len(group.members) == 1
+    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
+        records.append(target_assignment_metadata_record(group_id, group_epoch, 0))
+    cancel_member(context, group_id, member.member_id)
+    context.live(LiveStreamsGroups).get(group).task_offsets.pop(member.member_id, None)
+    return Result(tuple(records), response)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """The records that a group has of a member, removed."""
+    key = {"group_id": group_id, "member_id": member_id}
+    return [
+        tombstone(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, **key),
+        tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, **key),
+        tombstone(RecordType.STREAMS_GROUP_MEMBER_METADATA, **key),
+    ]
+
+
+def expire_session(context: Context, group_id: str, member_id: str) -> Result:
+    """No heartbeat came: the member is out."""
+    group = context.group(group_id)
+    member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
+    return NOTHING if member is None else fence(context, group, member)
+
+
+def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
+    """The member was to give up tasks, and is still in the same epoch: it is out."""
+    group = context.group(group_id)
+    member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
+    if member is None or member.member_epoch != member_epoch:
+        return NOTHING
+    return fence(context, group, member)
+
+
+def not_a_streams_group(group_id: str) -> Refused:
+    """The error of a request for a group of another type."""
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
