@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
-from groupledger.audit import FACT_COLUMNS, GROUP_COLUMNS, SHARE_COLUMNS
+from groupledger.facts import FACT_COLUMNS
+from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
 from jobs.delta.arrow_schemas import spark_schema
 from schemas.tables.declare import Table

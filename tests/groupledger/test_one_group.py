@@ -8,20 +8,16 @@ import pyarrow.compute as pc
 import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
-from groupledger import audit
-from groupledger.audit import (
+from groupledger.audit import OF_GROUPS, OF_SHARE_GROUPS
+from groupledger.facts import FACT_COLUMNS, Columns, Facts, LogEnd
+from groupledger.judges import (
     GROUP_COLUMNS,
-    OF_GROUPS,
-    OF_SHARE_GROUPS,
     SHARE_COLUMNS,
     SHARE_LIFE_COLUMNS,
     TABLE,
-    Columns,
     Judge,
-    _Facts,
-    _JudgeGroup,
-    _JudgeShareGroup,
-    _LogEnd,
+    JudgeGroup,
+    JudgeShareGroup,
 )
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables import TABLES
@@ -62,23 +58,23 @@ def by_key(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
         yield rows.take(pa.array(row["row_list"]))
 
 
-def facts_of(ledger: Ledger, topic: str) -> _Facts:
+def facts_of(ledger: Ledger, topic: str) -> Facts:
     """What no single group tells, from the tables of nightly."""
     tables = {
-        name: ledger.table(name).select(["cluster_id", *audit.FACT_COLUMNS[TABLES[name]]])
+        name: ledger.table(name).select(["cluster_id", *FACT_COLUMNS[TABLES[name]]])
         for name in ("silver.topics", "silver.configs", "silver.partition_counts")
     }
-    ends: dict[tuple[str | None, int], _LogEnd] = {}
+    ends: dict[tuple[str | None, int], LogEnd] = {}
     for row in ledger.rows("bronze.coverage"):
         place = row["cluster_id"], row["partition"]
         missing = None if row["kind"] == "CAPTURED" else row["from_offset"]
         if row["topic"] == topic:
-            known = ends.get(place, _LogEnd(None, None, None, None)).first_missing
+            known = ends.get(place, LogEnd(None, None, None, None)).first_missing
             first = min((it for it in (known, missing) if it is not None), default=None)
-            ends[place] = _LogEnd(first, None, None, None)
-    facts = _Facts(topic, tables, ends, {}, {})
+            ends[place] = LogEnd(first, None, None, None)
+    facts = Facts(topic, tables, ends, {}, {})
     facts.of("case")
-    made: _Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
+    made: Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
     return made
 
 
@@ -108,7 +104,7 @@ def test_rows_of_groups_are_those_of_nightly(recorded: Recorded, recording: str)
     facts = facts_of(ledger, OFFSETS_TOPIC)
     for table in OF_GROUP:
         names, rows = expected(ledger, table, OFFSETS_TOPIC)
-        assert rows_of(_JudgeGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
+        assert rows_of(JudgeGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
 
 
 @pytest.mark.parametrize(
@@ -121,4 +117,4 @@ def test_rows_of_share_groups_are_those_of_nightly(recorded: Recorded, recording
     facts = facts_of(ledger, SHARE_TOPIC)
     for table in OF_SHARES:
         names, rows = expected(ledger, table, SHARE_TOPIC)
-        assert rows_of(_JudgeShareGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
+        assert rows_of(JudgeShareGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name

@@ -1,0 +1,183 @@
+"""What is known of a whole log or cluster, and of no single group: small, collected once, sent to every task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+
+from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN, LogAnomalyRow
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.deletions import Removed
+from coordinator_core.inference.life import WHOLE
+from coordinator_core.inference.settings import InferenceSettings
+from groupledger.silver import SilverRows
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.part_files import LOG_PARTITION
+from jobs.gold.audit_log import Samples, end_samples
+from jobs.gold.share_reader import (
+    configs,
+    removed_topics,
+    topic_growth,
+)
+from jobs.gold.task import AuditWork
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    CONFIGS,
+    PARTITION_COUNTS,
+    TOPICS,
+)
+
+Columns = Mapping[Table, tuple[str, ...]]
+
+BEFORE_ALL: Final = -1
+"""First missing offset of a log partition of which nobody says what is missing: nothing is proven by what it lacks."""
+
+FACT_COLUMNS: Final[Columns] = {
+    TOPICS: ("topic", "topic_id", "valid_to", "learned_from"),
+    CONFIGS: tuple(name for name in CONFIGS.column_names if name not in ("cluster_id", "to_log_offset")),
+    COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "last_timestamp"),
+    END_OFFSETS: ("topic", "partition", "sampled_at", "end_offset"),
+    RECORD_BATCHES: ("topic", "partition", "base_offset", "max_timestamp", "leader_epoch"),
+    PARTITION_COUNTS: ("topic_id", "topic", "partition_count", "valid_from", "learned_from"),
+}
+
+TOPICS_READ: Final = pa.schema([arrow_schema(TOPICS).field(name) for name in ("cluster_id", *FACT_COLUMNS[TOPICS])])
+
+LogPlace = tuple[str | None, int]
+"""Cluster and log partition."""
+
+
+class LogEnd(NamedTuple):
+    """How far a log partition is known."""
+
+    first_missing: int | None
+    """None: nothing is."""
+    last_missing: int | None
+    """Last offset that was never read, or could not be."""
+    next_offset: int | None
+    end_ms: int | None
+    """When its newest record was written."""
+    gaps: Sequence[int] = ()
+    """Where parts of it begin that were never read, or could not be, ascending."""
+
+
+def ends_of_coverage(coverage: DataFrame) -> DataFrame:
+    is_captured = F.col("kind") == F.lit("CAPTURED")
+    is_hole = F.col("kind").isin("MISSING", "CORRUPT")
+    return coverage.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION)).agg(
+        F.min(F.when(~is_captured, F.col("from_offset"))).alias("first_missing"),
+        F.max(F.when(is_hole, F.col("to_offset"))).alias("last_missing"),
+        F.max(F.when(is_captured, F.col("to_offset") + 1)).alias("next_offset"),
+        F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
+        F.sort_array(F.collect_list(F.when(is_hole, F.col("from_offset")))).alias("gaps"),
+    )
+
+
+def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
+    """The same as records alone show it: an offset that none of them has is missing, whatever the reason."""
+    rows = records.select(cluster_id.alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms")
+    before = F.lag("log_offset", 1, -1).over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
+    rows = rows.withColumn("offset_before", before)
+    is_gap = F.col("log_offset") - F.col("offset_before") > 1
+    return rows.groupBy("cluster_id", LOG_PARTITION).agg(
+        F.min(F.when(is_gap, F.col("offset_before") + 1)).alias("first_missing"),
+        F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
+        (F.max("log_offset") + 1).alias("next_offset"),
+        F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
+        # compaction left them, as far as records show
+        F.array().cast("array<bigint>").alias("gaps"),
+    )
+
+
+def clock_steps(rows: DataFrame) -> DataFrame:
+    """Records, or batches, that are older than the one before them."""
+    in_order = Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset")
+    timed = rows.where(F.col("timestamp_ms") >= 0).select(
+        "cluster_id",
+        LOG_PARTITION,
+        "log_offset",
+        F.col("timestamp_ms").alias("now_ms"),
+        F.lag("log_offset").over(in_order).alias("offset_before"),
+        F.lag("timestamp_ms").over(in_order).alias("before_ms"),
+    )
+    return timed.where(F.col("before_ms") - F.col("now_ms") >= F.lit(CLOCK_STEP_MS_MIN))
+
+
+class OfCluster(NamedTuple):
+    """What is known of one cluster."""
+
+    configs: Configs
+    removed: Removed
+    samples: Samples
+    topics: pa.Table
+    """silver.topics, of names that several topic ids had."""
+    topic_growth: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What no single group tells. It goes to every task."""
+
+    topic: str
+    tables: Mapping[str, pa.Table]
+    ends: Mapping[LogPlace, LogEnd] | None
+    steps: Mapping[LogPlace, Sequence[LogAnomalyRow]]
+    leader_changes: Mapping[LogPlace, tuple[int, ...]]
+    _found: dict[str | None, OfCluster] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_found": {}}
+
+    def of(self, cluster_id: str | None) -> OfCluster:
+        """Of one cluster, made once in a task."""
+        if cluster_id not in self._found:
+            rows = {
+                name: table.filter(pc.equal(table["cluster_id"], pa.scalar(cluster_id, pa.string())))
+                for name, table in self.tables.items()
+            }
+            files = SilverRows(rows)
+            named = rows.get(TOPICS.full_name, TOPICS_READ.empty_table())
+            names = named["topic"].value_counts().to_pylist()
+            several = pa.array([it["values"] for it in names if it["counts"] > 1], pa.string())
+            self._found[cluster_id] = OfCluster(
+                configs(files) if CONFIGS.full_name in rows else Configs(()),
+                removed_topics(files),
+                end_samples(files),
+                named.filter(pc.is_in(named["topic"], value_set=several)),
+                topic_growth(files) if PARTITION_COUNTS.full_name in rows else {},
+            )
+        return self._found[cluster_id]
+
+    def end(self, cluster_id: str | None, log_partition: int) -> LogEnd | None:
+        """How far a log partition is known."""
+        return None if self.ends is None else self.ends.get((cluster_id, log_partition))
+
+    def whole_to(self, cluster_id: str | None, log_partition: int) -> int:
+        """The first offset that is missing."""
+        end = self.end(cluster_id, log_partition)
+        if end is None:
+            return BEFORE_ALL if self.ends is None else WHOLE
+        return WHOLE if end.first_missing is None else end.first_missing
+
+    def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
+        """The audit of one log partition."""
+        end = self.end(cluster_id, at)
+        return AuditWork(
+            cluster_id=cluster_id or "",
+            number=0,
+            topic=self.topic,
+            log_partitions=(at,),
+            files=files,
+            targets={},
+            inference=inference,
+            whole_to={at: self.whole_to(cluster_id, at)},
+            gaps={at: () if end is None else tuple(end.gaps)},
+            leader_changes={at: self.leader_changes.get((cluster_id, at), ())},
+            topic_growth=self.of(cluster_id).topic_growth,
+            clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},
+        )

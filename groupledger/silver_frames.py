@@ -1,0 +1,227 @@
+"""Silver as DataFrames, as a caller gave them, and what a judge makes of the rows of each key."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+from pyspark.sql.types import StructType
+
+from coordinator_core.inference.broken_rules import LogAnomalyRow, time_went_back
+from groupledger.facts import (
+    FACT_COLUMNS,
+    Columns,
+    Facts,
+    LogEnd,
+    LogPlace,
+    clock_steps,
+    ends_of_coverage,
+    ends_of_records,
+)
+from groupledger.judges import TABLE, Judge
+from groupledger.records import RecordsError
+from groupledger.replay import GroupReplay, Keyed, ShareReplay
+from jobs.delta.arrow_schemas import arrow_schema, delta_struct, sql_type
+from jobs.delta.core_tables import rows_table
+from jobs.delta.part_files import LOG_PARTITION
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    LOG_ANOMALIES,
+)
+from schemas.tables.silver import (
+    CONFIGS,
+    PARTITION_COUNTS,
+    TOPICS,
+)
+
+Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
+"""What a replay gave, or DataFrames by the tables' full names, as `silver.group_members`."""
+
+
+class SilverFrames:
+    """DataFrames of silver, and of what else is known."""
+
+    def __init__(self, topic: str, frames: Mapping[str, DataFrame], log: "Keyed | None") -> None:
+        self._topic = topic
+        self._frames = frames
+        self._log = log
+
+    @classmethod
+    def of(
+        cls, silver: Silver, topic: str, columns: Columns, given: Mapping[Table, DataFrame | None]
+    ) -> "SilverFrames":
+        """Silver as a caller gave it. Raises RecordsError for what it lacks."""
+        is_replay = isinstance(silver, GroupReplay | ShareReplay)
+        frames = dict(silver.tables if isinstance(silver, GroupReplay | ShareReplay) else silver)
+        frames |= {table.full_name: frame for table, frame in given.items() if frame is not None}
+        for table in columns:
+            if table.full_name not in frames:
+                raise RecordsError(
+                    f"silver has no {table.full_name}: give what a replay gave, or DataFrames by the tables' names; "
+                    f"these have {', '.join(frames) or 'nothing'}"
+                )
+        for table, names in {**columns, **FACT_COLUMNS}.items():
+            if table.full_name in frames:
+                _require(frames[table.full_name], table, ("cluster_id", *names))
+        return cls(topic, frames, silver.keyed if is_replay and not isinstance(silver, Mapping) else None)
+
+    def has(self, table: Table) -> bool:
+        """Is there a DataFrame of a table?"""
+        return table.full_name in self._frames
+
+    @property
+    def knows_ends(self) -> bool:
+        """Is it known where the log ends?"""
+        return self._log is not None or self.has(COVERAGE)
+
+    def judged(
+        self,
+        table: Table,
+        columns: Columns,
+        keys: Sequence[str],
+        judge: "Judge",
+        *,
+        where: Mapping[Table, str] | None = None,
+        others: DataFrame | None = None,
+    ) -> DataFrame:
+        """Rows of a table of gold: what is made of the rows of each key. `others`: more rows of silver."""
+        rows = self.under_one_another(columns, where or {})
+        if others is not None:
+            rows = rows.unionByName(others, allowMissingColumns=True)
+        schema = pa.schema([item.remove_metadata() for item in arrow_schema(table)])
+        declared = StructType.fromJson(delta_struct(table.columns))
+        made = rows.groupBy(*keys).applyInArrow(_arrow_function(judge, table, schema), declared)
+        return _described(made, table)
+
+    def under_one_another(self, columns: Columns, where: Mapping[Table, str]) -> DataFrame:
+        """Columns of several tables as one DataFrame; a column that several have is the same one."""
+        parts = []
+        for table, names in columns.items():
+            frame = self._frames[table.full_name]
+            frame = frame.where(where[table]) if table in where else frame
+            parts.append(frame.select(F.lit(table.full_name).alias(TABLE), *dict.fromkeys(("cluster_id", *names))))
+        return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), parts)
+
+    @cached_property
+    def facts(self) -> "Facts":
+        """What no single group tells."""
+        tables = {
+            table.full_name: self._collected(self._frames[table.full_name].select("cluster_id", *names), table)
+            for table, names in FACT_COLUMNS.items()
+            if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
+        }
+        return Facts(self._topic, tables, self._log_ends(), self._steps(), self._leader_changes())
+
+    def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
+        schema = arrow_schema(table)
+        rows = frame.toArrow()
+        return rows.cast(pa.schema([schema.field(name).remove_metadata() for name in rows.column_names]))
+
+    def _log_ends(self) -> "dict[LogPlace, LogEnd] | None":
+        """How far each log partition is known; None: nobody says so."""
+        if self.has(COVERAGE):
+            rows = ends_of_coverage(self._frames[COVERAGE.full_name].where(F.col("topic") == F.lit(self._topic)))
+        elif self._log is not None:
+            rows = ends_of_records(self._log.data(), self._log.cluster())
+        else:
+            return None
+        return {
+            (row["cluster_id"], row["log_partition"]): LogEnd(*(row[name] for name in LogEnd._fields))
+            for row in rows.toArrow().to_pylist()
+        }
+
+    def _leader_changes(self) -> "dict[LogPlace, tuple[int, ...]]":
+        """Where leader epochs of log partitions begin, as batches show it; records do not."""
+        if not self.has(RECORD_BATCHES):
+            return {}
+        frame = self._frames[RECORD_BATCHES.full_name]
+        frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("leader_epoch").isNotNull())
+        epochs = frame.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION), "leader_epoch")
+        changes: dict[LogPlace, list[int]] = {}
+        for row in epochs.agg(F.min("base_offset").alias("log_offset")).toArrow().to_pylist():
+            changes.setdefault((row["cluster_id"], row[LOG_PARTITION]), []).append(row["log_offset"])
+        return {log: tuple(sorted(offsets)) for log, offsets in changes.items()}
+
+    def _steps(self) -> "dict[LogPlace, list[LogAnomalyRow]]":
+        """Where the time of log partitions goes back."""
+        if self.has(RECORD_BATCHES):
+            frame = self._frames[RECORD_BATCHES.full_name].where(F.col("topic") == F.lit(self._topic))
+            at_ms = F.unix_millis("max_timestamp")
+            frame = frame.select(
+                "cluster_id",
+                F.col("partition").alias(LOG_PARTITION),
+                F.col("base_offset").alias("log_offset"),
+                at_ms.alias("timestamp_ms"),
+            )
+        elif self._log is not None:
+            frame = self._log.data().select(
+                self._log.cluster().alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms"
+            )
+        else:
+            return {}
+        steps: dict[LogPlace, list[LogAnomalyRow]] = {}
+        found = clock_steps(frame).toArrow().to_pylist()
+        for row in sorted(found, key=lambda row: row["log_offset"]):
+            offsets, times = pa.array([row["offset_before"], row["log_offset"]]), [row["before_ms"], row["now_ms"]]
+            log_partition = row[LOG_PARTITION]
+            made = time_went_back(log_partition, offsets.to_numpy(), pa.array(times).to_numpy(), 0)
+            steps.setdefault((row["cluster_id"], log_partition), []).extend(made)
+        return steps
+
+    @property
+    def clock_steps(self) -> DataFrame:
+        """Rows of gold.log_anomalies of no group: where the time of log partitions goes back."""
+        schema = pa.schema([item.remove_metadata() for item in arrow_schema(LOG_ANOMALIES)])
+        parts = [
+            as_declared(rows_table(LOG_ANOMALIES, rows, {"log_topic": self._topic}), schema, cluster_id)
+            for (cluster_id, _), rows in self.facts.steps.items()
+        ]
+        rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        spark = next(iter(self._frames.values())).sparkSession
+        declared = StructType.fromJson(delta_struct(LOG_ANOMALIES.columns))
+        return _described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
+
+
+def _require(frame: DataFrame, table: Table, names: Iterable[str]) -> None:
+    """Raises RecordsError where a DataFrame lacks a column of a table, or has another type."""
+    types = {item.name: item.dataType.simpleString() for item in frame.schema}
+    declared = {column.name: sql_type(column.type).replace(": ", ":").lower() for column in table.columns}
+    for name in dict.fromkeys(names):
+        if name not in types:
+            raise RecordsError(
+                f"{table.full_name} has no column {name!r}: give the table as a replay or a warehouse has it; this one "
+                f"has {', '.join(types) or 'no columns'}"
+            )
+        if types[name] != declared[name].replace(", ", ","):
+            raise RecordsError(
+                f"column {name!r} of {table.full_name} is {types[name].upper()}: cast it to {declared[name].upper()}"
+            )
+
+
+def _described(frame: DataFrame, table: Table) -> DataFrame:
+    return frame.select(
+        *(F.col(column.name).alias(column.name, metadata={"comment": column.comment}) for column in table.columns)
+    )
+
+
+def _arrow_function(judge: Judge, table: Table, schema: pa.Schema) -> Callable[[Any], Any]:
+    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(batches)
+        cluster_id = rows["cluster_id"][0].as_py()
+        for made in judge(rows):
+            yield from as_declared(made, schema, cluster_id).to_batches()
+
+    return apply
+
+
+def as_declared(rows: pa.Table, schema: pa.Schema, cluster_id: str | None) -> pa.Table:
+    """Rows of gold with all columns of their table: partition columns of files are in no row."""
+    of_files = {
+        "cluster_id": pa.repeat(pa.scalar(cluster_id, pa.string()), rows.num_rows),
+        "is_settled": pa.repeat(pa.scalar(False), rows.num_rows),
+    }
+    arrays = [(rows[item.name] if item.name in rows.column_names else of_files[item.name]) for item in schema]
+    return pa.Table.from_arrays([it.cast(item.type) for it, item in zip(arrays, schema, strict=True)], schema=schema)
