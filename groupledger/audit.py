@@ -29,6 +29,7 @@ from groupledger.records import RecordsError
 from groupledger.silver_frames import Silver, SilverFrames
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
@@ -211,7 +212,7 @@ class ShareAudit:
         is_summary = table is SHARE_GROUP_SUMMARY
         of_groups = SHARE_LIFE_COLUMNS if is_summary else SHARE_MEMBER_COLUMNS
         there = {it: names for it, names in of_groups.items() if self._groups.has(it)}
-        where = {} if is_summary else {GROUP_MEMBERS: "group_type = 'SHARE'"}
+        where = {} if is_summary else {GROUP_MEMBERS: f"group_type = '{GroupType.SHARE}'"}
         judge = JudgeShareGroup(table, self._silver.facts, self._inference)
         others = self._groups.under_one_another(there, where) if there else None
         return self._silver.judged(table, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)

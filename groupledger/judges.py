@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.inference.clock import with_times
-from coordinator_core.inference.days import SHARE, share_group_days
+from coordinator_core.inference.days import share_group_days
 from coordinator_core.inference.groups import in_order
 from coordinator_core.inference.hanging import hanging
 from coordinator_core.inference.rows import ShareGroupDayRow
@@ -32,6 +32,7 @@ from jobs.gold.share_reader import (
 from jobs.gold.task import AuditParts, AuditWork
 from jobs.silver.bundles import GROUP_ROWS, group_lives
 from jobs.silver.commits import COMMIT_COLUMNS
+from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
     HANGING_TRANSACTIONS,
@@ -142,7 +143,7 @@ class JudgeShareGroup:
         for log_partition in sorted(places[LOG_PARTITION].unique().to_pylist()):
             for life in group_lives(files, log_partition):
                 types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
-                if SHARE in types:
+                if GroupType.SHARE in types:
                     yield from share_group_days(with_times(in_order(life)))
 
 

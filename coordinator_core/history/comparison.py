@@ -17,13 +17,19 @@ from coordinator_core.limits import CLIENT_NOTES_MAX
 from coordinator_core.replay import Group
 from coordinator_core.streams.state import StreamsGroup, Topology
 from schemas.consumer_offsets import RecordType
+from schemas.group_types import GroupType
 
 UNREAD_BYTES: Final = "EMBEDDED"
 """Code of the anomaly that bytes of a client are no subscription or assignment."""
 SHORT_BYTES: Final = "CLIENT_LAYOUT"
 """The same where only what comes after topics and partitions is missing."""
 
-FIRST_GENERATION_MAX: Final = {"CLASSIC": 1, "CONSUMER": 2, "SHARE": 2, "STREAMS": 2}
+FIRST_GENERATION_MAX: Final[Mapping[str, int]] = {
+    GroupType.CLASSIC: 1,
+    GroupType.CONSUMER: 2,
+    GroupType.SHARE: 2,
+    GroupType.STREAMS: 2,
+}
 """A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
 groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
 

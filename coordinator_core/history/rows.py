@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from schemas.group_types import GroupType
+
 
 class GenerationRow(NamedTuple):
     """silver.group_generations."""
@@ -110,8 +112,8 @@ TopicKey = str | tuple[str, str]
 """Of what a member has partitions: a topic id in a consumer or share group, a topic in a classic group, a task type and
 a subtopology in a streams group. Those of one group can be sorted: the order of rows."""
 
-GROUP_TYPES_WITH_TASKS: Final = frozenset({"STREAMS"})
-GROUP_TYPES_WITH_TOPIC_IDS: Final = frozenset({"CONSUMER", "SHARE"})
+GROUP_TYPES_WITH_TASKS: Final = frozenset({GroupType.STREAMS})
+GROUP_TYPES_WITH_TOPIC_IDS: Final = frozenset({GroupType.CONSUMER, GroupType.SHARE})
 
 
 def key_columns(group_type: str, key: TopicKey) -> tuple[str | None, str | None, str | None]:

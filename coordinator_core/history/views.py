@@ -25,6 +25,7 @@ from coordinator_core.history.rows import NOTHING, Assigned, TopicKey
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
+from schemas.group_types import GroupType
 
 Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
@@ -78,10 +79,10 @@ def group_type(group: Group) -> str:
 
 
 _GROUP_TYPES: Final[Mapping[type[Group], str]] = {
-    ClassicGroup: "CLASSIC",
-    ConsumerGroup: "CONSUMER",
-    ShareGroup: "SHARE",
-    StreamsGroup: "STREAMS",
+    ClassicGroup: GroupType.CLASSIC.value,
+    ConsumerGroup: GroupType.CONSUMER.value,
+    ShareGroup: GroupType.SHARE.value,
+    StreamsGroup: GroupType.STREAMS.value,
 }
 
 

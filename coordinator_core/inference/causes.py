@@ -20,8 +20,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
-from coordinator_core.inference.departures import CERTAIN, CLASSIC, GUESS, LIKELY, Departure
+from coordinator_core.inference.departures import CERTAIN, GUESS, LIKELY, Departure
 from coordinator_core.inference.movement import Movement
+from schemas.group_types import GroupType
 
 COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
 """Assignors which hand a partition on in two rounds: the first leaves it out, the second gives it. `stream` is what
@@ -30,10 +31,7 @@ COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
 CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
 CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
 CONVERTED: Final = "GROUP_CONVERTED"
-CONSUMER: Final = "CONSUMER"
-SHARE: Final = "SHARE"
-STREAMS: Final = "STREAMS"
-REPLACEMENT_COUNTS: Final = frozenset({CLASSIC, STREAMS})
+REPLACEMENT_COUNTS: Final = frozenset({GroupType.CLASSIC, GroupType.STREAMS})
 """Group types in which a static member that comes back may have brought what makes a rebalance: metadata of a classic
 protocol, another process of Kafka Streams. In a consumer group its records show whatever that was."""
 WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
@@ -132,7 +130,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
     causes = [*_by_events(step), *(Cause(*departure) for departure in step.departures)]
-    if step.row.group_type != CLASSIC:
+    if step.row.group_type != GroupType.CLASSIC:
         causes.extend(_by_metadata(step, causes))
         causes.extend(_by_assignor(step, causes))
         if not causes and step.has("STATIC_MEMBER_REPLACED"):
@@ -164,7 +162,9 @@ def is_first_seen(step: Step) -> bool:
     if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
-    is_beginning = step.row.group_type != CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
+    is_beginning = (
+        step.row.group_type != GroupType.CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
+    )
     return not (is_beginning and joined_count == step.member_count)
 
 
@@ -214,21 +214,23 @@ def _by_events(step: Step) -> Iterable[Cause]:
         yield Cause("ASSIGNMENT_REFINED", "TARGET_KEPT", CERTAIN)
     if step.has("TOPOLOGY_CHANGED") and not step.has("MEMBER_JOINED"):
         yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
-    if step.has("PROTOCOL_CHANGED") and step.row.group_type == CLASSIC:
+    if step.has("PROTOCOL_CHANGED") and step.row.group_type == GroupType.CLASSIC:
         yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
 
 
 def _is_first(step: Step) -> bool:
     """Never before had this incarnation of the group members."""
     previous = step.previous
-    return previous is None or (previous.generation == 0 and previous.group_type == CLASSIC and not step.had_members)
+    return previous is None or (
+        previous.generation == 0 and previous.group_type == GroupType.CLASSIC and not step.had_members
+    )
 
 
 def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
     """Groups other than classic: the coordinator itself sees that topics changed, and says so by a hash."""
     if causes or step.previous is None:
         return
-    if step.row.group_type == SHARE and any(
+    if step.row.group_type == GroupType.SHARE and any(
         e.event_type == "SHARE_PARTITIONS_INITIALIZED" for e in step.since_previous
     ):
         yield Cause("PARTITIONS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", CERTAIN)
@@ -239,7 +241,7 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
         is_unwritten = not (step.row.metadata_hash and step.previous.metadata_hash)
         has_owned = step.movement.total > step.movement.came
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_unwritten and has_owned else CERTAIN)
-    elif step.row.group_type == CONSUMER and not step.row.metadata_hash:
+    elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 
 
@@ -250,7 +252,7 @@ def _by_assignor(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
     Which release wrote the log shows where nothing else is left that could have raised the epoch.
     """
     changes = [event for event in step.events if event.event_type == "PROTOCOL_CHANGED"]
-    if step.row.group_type != CONSUMER or not changes:
+    if step.row.group_type != GroupType.CONSUMER or not changes:
         return
     if causes:
         # a release before 4.4 would have done the same without it
@@ -271,7 +273,7 @@ def _by_pattern(step: Step) -> Cause:
 def _by_assignment(step: Step) -> Iterable[Cause]:
     """Classic groups: nobody came, went or asked for other topics, and yet other partitions are assigned."""
     previous = step.previous
-    if previous is None or previous.group_type != CLASSIC or not step.had_members or not step.member_count:
+    if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
         return
     if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
         return
@@ -295,7 +297,7 @@ def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
     previous = step.previous
     return (
         previous is not None
-        and previous.group_type == CLASSIC
+        and previous.group_type == GroupType.CLASSIC
         and bool(before)
         and before[0].cause == CONVERTED
         and before[0].method != CONVERSION_FOLLOW_UP

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.log.chunk import I64, BoolArray
+from schemas.group_types import GroupType
 
 GROUP: Final = "GROUP"
 TOPIC: Final = "TOPIC"
@@ -25,9 +26,9 @@ DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
 RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
 SHARE_SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 SESSION_TIMEOUTS: Final[Mapping[str, str]] = {
-    "CONSUMER": "consumer.session.timeout.ms",
-    "SHARE": SHARE_SESSION_TIMEOUT,
-    "STREAMS": "streams.session.timeout.ms",
+    GroupType.CONSUMER: "consumer.session.timeout.ms",
+    GroupType.SHARE: SHARE_SESSION_TIMEOUT,
+    GroupType.STREAMS: "streams.session.timeout.ms",
 }
 """Group type -> the config of its members' sessions; classic members bring their own."""
 ISOLATION_LEVEL: Final = "share.isolation.level"

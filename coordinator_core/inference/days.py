@@ -10,18 +10,17 @@ import numpy as np
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.calendar import DAY_MS, cut_by_day
 from coordinator_core.inference.clock import is_time
-from coordinator_core.inference.departures import CLASSIC
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.offsets.lane import OUTCOMES
+from schemas.group_types import GroupType
 
 COUNTED_AT_ONCE: Final = 1 << 20
 """Commits of a group that are counted at a time."""
 COUNTED_DAYS_MAX: Final = 1 << 16
 """Commits of so many days are counted in one pass; a log whose times are scattered wider is sorted."""
-SHARE: Final = "SHARE"
-UNKNOWN_TYPE: Final = CLASSIC
+UNKNOWN_TYPE: Final = GroupType.CLASSIC
 """A group of which the log holds nothing but commits is a simple group, which Kafka counts among the classic ones."""
 APPLIED: Final = OUTCOMES.index("APPLIED")
 
@@ -109,14 +108,14 @@ def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGr
     generations = Counter(
         _day(row.valid_from)
         for row in life.generations
-        if row.group_type == SHARE and row.from_log_offset not in life.timeless
+        if row.group_type == GroupType.SHARE and row.from_log_offset not in life.timeless
     )
-    stays = [member for member in life.members if member.group_type == SHARE]
+    stays = [member for member in life.members if member.group_type == GroupType.SHARE]
     members = _MembersAt(stays)
     return [
         ShareGroupDayRow(
             group_id=life.group_id,
-            group_type=SHARE,
+            group_type=GroupType.SHARE,
             day=day,
             acknowledged_count=0,
             redelivered_count=0,
@@ -165,11 +164,11 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
     days: Counter[int] = Counter()
     counted_to_ms = 0
     for row in rebalances:
-        if row.group_type == SHARE:
+        if row.group_type == GroupType.SHARE:
             continue
         from_ms = max(row.started_at, counted_to_ms)
         to_ms = newest_ms if row.completed_at is None else row.completed_at
-        if row.completed_at is None and row.group_type == CLASSIC:
+        if row.completed_at is None and row.group_type == GroupType.CLASSIC:
             continue  # it is over, nobody knows when
         for day, ms in cut_by_day(from_ms, to_ms):
             days[day] += ms

@@ -36,6 +36,7 @@ from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I32
 from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from schemas.group_types import GroupType
 
 TOPIC_DELETED: Final = "TOPIC_DELETED"
 GROUP_DELETED: Final = "GROUP_DELETED"
@@ -46,7 +47,6 @@ CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
 
-CLASSIC: Final = "CLASSIC"
 
 RETENTION_MIN_MS: Final = 59_000
 """One minute, less what the times of two records may be off."""
@@ -150,7 +150,7 @@ class Deletions:
         if self._subscriptions.holds(row, step.at_ms):
             if others.are_kept:
                 return self._of_some_subscribed(expired, may_have_expired)
-            is_spared = generation is not None and generation.group_type != CLASSIC
+            is_spared = generation is not None and generation.group_type != GroupType.CLASSIC
             if expired is not None and not is_spared:
                 return expired
             return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS)
@@ -274,7 +274,7 @@ class Deletions:
             return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms, committed_ms)
         if self._life.has_clock_step(int(commits.log_offset[rows[place]]), int(commits.log_offset[row])):
             return _Deleted(None, None, True, committed_ms)
-        if generation is not None and generation.group_type == CLASSIC and generation.member_count == 0:
+        if generation is not None and generation.group_type == GroupType.CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
                 return _Deleted(None, None, True, committed_ms)
             base_ms = min(base_ms, generation.valid_from)

@@ -33,6 +33,7 @@ from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.heard import Stretch, Times
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
+from schemas.group_types import GroupType
 
 LEFT: Final = "MEMBER_LEFT"
 EXPIRED: Final = "MEMBER_EXPIRED"
@@ -45,7 +46,6 @@ CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
 
-CLASSIC: Final = "CLASSIC"
 UNREVOKED: Final = "UNREVOKED"
 STATIC_MEMBER_AWAY_EPOCH: Final = -2
 JOINED: Final = "MEMBER_JOINED"
@@ -167,7 +167,7 @@ class _Departures:
 
     def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
         end = now.from_log_offset
-        if now.group_type == CLASSIC and previous is not None and previous.group_type == CLASSIC:
+        if now.group_type == GroupType.CLASSIC and previous is not None and previous.group_type == GroupType.CLASSIC:
             by_record_ms = previous.current_state_at
         else:
             told = (event for event in self._of(member, end) if event.log_offset not in self._timeless)
@@ -195,7 +195,7 @@ class _Departures:
         timeouts = [session_ms]
         if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
             timeouts.append(member.rebalance_timeout_ms)
-        is_classic = previous is not None and previous.group_type == CLASSIC
+        is_classic = previous is not None and previous.group_type == GroupType.CLASSIC
         if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
             return Departure(LEFT, "WITHIN_TIMEOUTS", LIKELY if self._has_step(previous, now) else CERTAIN)
         if heard.at_ms is None:
@@ -323,7 +323,7 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
 def _untold(member: MemberRow) -> Departure:
     """Where nothing shows it. Only static members of classic groups are known to stay when they stop: those of other
     groups say that they go for a while."""
-    if member.instance_id is not None and member.group_type == CLASSIC:
+    if member.instance_id is not None and member.group_type == GroupType.CLASSIC:
         return Departure(EXPIRED, "STATIC_MEMBER", GUESS)
     return Departure(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
 

@@ -38,7 +38,7 @@ from coordinator_core.inference.commit_anomalies import (
     is_set_once,
     jumps,
 )
-from coordinator_core.inference.days import SHARE, UNKNOWN_TYPE, DayCounts
+from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
 from coordinator_core.inference.departures import Departed, Departure, stretch_of
 from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
@@ -50,6 +50,7 @@ from coordinator_core.inference.settled import PastTooShort, Settled, require_se
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import OUTCOMES
+from schemas.group_types import GroupType
 
 PENDING: Final = OUTCOMES.index("PENDING")
 NO_TOMBSTONE: Final = -2
@@ -244,7 +245,7 @@ def group_facts(
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
-        is_over=all(row.completed_at is not None or row.group_type == SHARE for row in rebalances),
+        is_over=all(row.completed_at is not None or row.group_type == GroupType.SHARE for row in rebalances),
         gone={
             place: Gone.of({stretch: departed[stretch] for stretch in stretches})
             for place, stretches in _ended(life).items()

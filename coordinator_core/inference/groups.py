@@ -11,7 +11,6 @@ from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import (
     NO_DAY,
     NOTHING_BEFORE,
-    SHARE,
     DayCounts,
     commit_days,
     group_days,
@@ -38,6 +37,7 @@ from coordinator_core.inference.settled import (
     with_past,
 )
 from coordinator_core.log.chunk import I64
+from schemas.group_types import GroupType
 
 
 @dataclass(slots=True)
@@ -140,11 +140,11 @@ def judge_group(
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()
     if came_from is not None and before is not None:
-        had_days = before.past.first_log_offset >= 0 or bool(came_from.group_types - {SHARE})
+        had_days = before.past.first_log_offset >= 0 or bool(came_from.group_types - {GroupType.SHARE})
         types |= came_from.group_types
         settled_day = came_from.day
         late = late_counts(committed, anomalies, settled_day)
-        has_days = past.first_log_offset >= 0 or bool(types - {SHARE})
+        has_days = past.first_log_offset >= 0 or bool(types - {GroupType.SHARE})
         if not late.keys() <= days.keys() or has_days > had_days:
             raise PastTooShort("settled days have no rows")
     gold = GroupGold(
@@ -152,9 +152,9 @@ def judge_group(
         rebalances=list(rebalances.rows),
         anomalies=anomalies,
         days=group_days(life, rebalances.unowned.by_day, rebalances.rows, anomalies, committed, days, settled_day)
-        if types - {SHARE} or past.first_log_offset >= 0
+        if types - {GroupType.SHARE} or past.first_log_offset >= 0
         else [],
-        share_days=share_group_days(life, settled_day) if SHARE in types else [],
+        share_days=share_group_days(life, settled_day) if GroupType.SHARE in types else [],
     )
     changed = set() if before is None else _changed_members(life, place)
     settled_at = -1 if came_from is None else came_from.generation_at

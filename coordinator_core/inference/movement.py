@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import ACTIVE, MembersAt, partition_of
+from schemas.group_types import GroupType
 
-CLASSIC: Final = "CLASSIC"
 CURRENT: Final = "CURRENT"
 TARGET: Final = "TARGET"
 INSTANCE: Final = "group.instance.id="
@@ -125,7 +125,7 @@ class Plans:
 
     def planned_at(self, row: GenerationRow) -> int | None:
         """The last record of the operation that made the plan of a generation; None where none did."""
-        if row.group_type == CLASSIC:
+        if row.group_type == GroupType.CLASSIC:
             return row.from_log_offset
         for event in self._targets.get(row.generation, ()):
             is_before_end = row.to_log_offset is None or event.log_offset < row.to_log_offset
@@ -157,7 +157,7 @@ class Plans:
 def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey, AssignmentRow]]:
     """What plans are made of."""
     for row in assignments:
-        wanted = CURRENT if row.group_type == CLASSIC else TARGET
+        wanted = CURRENT if row.group_type == GroupType.CLASSIC else TARGET
         if row.assignment == wanted and row.task_type in (None, ACTIVE):
             yield partition_of(row), row
 

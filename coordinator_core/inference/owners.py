@@ -14,13 +14,11 @@ from typing import Final
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import OwnerRow
+from schemas.group_types import GroupType
 
 OWNED: Final = frozenset({"CURRENT", "REVOKING"})
-STREAMS: Final = "STREAMS"
-SHARE: Final = "SHARE"
 ACTIVE: Final = "ACTIVE"
 TARGET: Final = "TARGET"
-CONSUMER: Final = "CONSUMER"
 
 REVOKED: Final = "REVOKED_IN_EPOCH"
 """The owner before gave the partition up though its target still had it: the coordinator takes away what a member no
@@ -116,14 +114,14 @@ class _Targets:
         """By topic id, partition and member, where targets begin and end. Of most groups nobody asks."""
         ends: dict[tuple[str | None, int, str], list[tuple[int, int | None]]] = {}
         for row in self._assignments:
-            if row.group_type == CONSUMER and row.assignment == TARGET:
+            if row.group_type == GroupType.CONSUMER and row.assignment == TARGET:
                 key = row.topic_id, row.partition, row.member_id
                 ends.setdefault(key, []).append((row.from_log_offset, row.to_log_offset))
         return ends
 
     def outlast(self, owner: OwnerRow) -> bool:
         """Did the member's target have the partition still when its ownership ended?"""
-        if owner.group_type != CONSUMER or owner.to_log_offset is None:
+        if owner.group_type != GroupType.CONSUMER or owner.to_log_offset is None:
             return False
         return any(
             begin < owner.to_log_offset and (end is None or end > owner.to_log_offset)
@@ -165,7 +163,7 @@ def _stretches(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
     """What was held or being given up, a REVOKING stretch joined to the CURRENT one that it goes on from."""
     by_key: dict[OwnedKey, list[AssignmentRow]] = {}
     for row in assignments:
-        if row.group_type == SHARE or row.assignment not in OWNED or row.task_type not in (None, ACTIVE):
+        if row.group_type == GroupType.SHARE or row.assignment not in OWNED or row.task_type not in (None, ACTIVE):
             continue
         by_key.setdefault((row.group_type, row.topic_id, row.topic, row.partition, row.member_id), []).append(row)
     for rows in by_key.values():
@@ -209,7 +207,7 @@ class _Topologies:
 
 def _owners(stretch: AssignmentRow, member: MemberRow | None, topologies: _Topologies) -> Iterator[OwnerRow]:
     topics: Iterable[str | None] = (stretch.topic,)
-    if stretch.group_type == STREAMS:
+    if stretch.group_type == GroupType.STREAMS:
         topics = topologies.topics_of(stretch.topic or "", stretch.from_log_offset)
     for topic in topics:
         # by place: names of so many fields take twice the time

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
-from coordinator_core.inference.departures import CLASSIC, Departed, stretch_of
+from coordinator_core.inference.departures import Departed, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.movement import Plans, sync_phase_ms
@@ -22,6 +22,7 @@ from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.storms import with_storms
 from coordinator_core.inference.unowned import UnownedTime, Window, unowned_time
+from schemas.group_types import GroupType
 
 UNWRITTEN_GENERATION_MAX: Final = 1
 """A group which other records brought to life has this number at most before its first generation is written."""
@@ -120,7 +121,7 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
                 movement=movement,
                 had_members=had_members,
                 # a classic group is one record
-                is_timeless=row.group_type != CLASSIC and row.from_log_offset in life.timeless,
+                is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
@@ -186,7 +187,7 @@ class _Present:
 
 
 def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:
-    if step.row.group_type == CLASSIC:
+    if step.row.group_type == GroupType.CLASSIC:
         return step.row.valid_from
     started = (event.log_offset for event in step.events if event.event_type == "GENERATION_STARTED")
     return next((completed[offset] for offset in started if offset in completed), None)
@@ -195,7 +196,7 @@ def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:
 def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None) -> RebalanceRow:
     row, movement = step.row, step.movement
     started_at = row.valid_from
-    if row.group_type == CLASSIC and row.current_state_at is not None:
+    if row.group_type == GroupType.CLASSIC and row.current_state_at is not None:
         started_at = min(row.valid_from, row.current_state_at)
     joined = (event.member_id for event in step.events if event.event_type == "MEMBER_JOINED")
     return RebalanceRow(
@@ -243,7 +244,7 @@ def _with_known_times(row: RebalanceRow, step: Step, timeless: Set[int], filled_
     """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
     is_timeless = step.row.from_log_offset in timeless
     if is_timeless:
-        told = step.row.current_state_at if step.row.group_type == CLASSIC else None
+        told = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None
         row = row._replace(started_at=NONE_MS if told is None else told)
     if is_timeless or row.completed_at in filled_ms:
         row = row._replace(completed_at=None, duration_ms=None)

@@ -25,7 +25,7 @@ from coordinator_core.errors import CoreError
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
 from coordinator_core.inference.calendar import DAY_MS
-from coordinator_core.inference.departures import CLASSIC, JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
+from coordinator_core.inference.departures import JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.hosts import Moved
 from coordinator_core.inference.life import GroupLife
@@ -33,7 +33,6 @@ from coordinator_core.inference.movement import PlanKey, Plans, planned_rows
 from coordinator_core.inference.owners import (
     NOT_ASSIGNED,
     OWNED,
-    STREAMS,
     MembersAt,
     OwnerPlace,
     is_gap_known,
@@ -47,6 +46,7 @@ from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.unowned import unowned_until
 from coordinator_core.log.chunk import I64
+from schemas.group_types import GroupType
 
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
@@ -387,7 +387,7 @@ class _Seeker:
         """Had everybody arrived at every generation whose event was before a place? Classic ones begin with that."""
         started = (event for event in self._life.events if event.event_type == "GENERATION_STARTED")
         return all(
-            event.group_type == CLASSIC or event.log_offset in self._completed
+            event.group_type == GroupType.CLASSIC or event.log_offset in self._completed
             for event in started
             if event.log_offset < log_offset
         )
@@ -397,7 +397,9 @@ class _Seeker:
         begins = (
             row.from_log_offset
             for row in self._life.assignments
-            if row.group_type == STREAMS and row.from_log_offset < next_at and _holds_after(row.to_log_offset, place)
+            if row.group_type == GroupType.STREAMS
+            and row.from_log_offset < next_at
+            and _holds_after(row.to_log_offset, place)
         )
         return min(begins, default=next_at)
 

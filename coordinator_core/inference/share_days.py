@@ -12,10 +12,10 @@ import numpy as np
 
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct_pairs
-from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.fast import compiled
+from schemas.group_types import GroupType
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -121,7 +121,15 @@ def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
     rows = zip(*(column.tolist() for column in (of_pairs, days, *columns, worst)), strict=True)
     return [
         ShareGroupDayRow(
-            group_ids[number], SHARE, day * DAY_MS, acknowledged, redelivered, archived, 0, 0, *_named(counts, place)
+            group_ids[number],
+            GroupType.SHARE,
+            day * DAY_MS,
+            acknowledged,
+            redelivered,
+            archived,
+            0,
+            0,
+            *_named(counts, place),
         )
         for number, day, acknowledged, redelivered, archived, place in rows
     ]

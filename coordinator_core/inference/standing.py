@@ -15,11 +15,12 @@ from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_an
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.owners import STREAMS, partition_owners
+from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.settled import PastTooShort
 from coordinator_core.log.chunk import BoolArray
+from schemas.group_types import GroupType
 
 
 class Stood(NamedTuple):
@@ -40,7 +41,7 @@ def may_stand(past: GroupFacts | None) -> bool:
         and past.first_log_offset >= 0
         and past.is_over
         and past.newest_since >= past.deleted_at
-        and past.group_type != STREAMS
+        and past.group_type != GroupType.STREAMS
     )
 
 

@@ -27,6 +27,7 @@ from coordinator_core.simulate.observe import ObservedMachine, group_id_of
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.truth import Facts, Truth
 from schemas.consumer_offsets import RecordType
+from schemas.group_types import GroupType
 
 HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
@@ -56,7 +57,10 @@ EPOCH_REASONS: Final = {
 }
 """Member epoch of a heartbeat which made a new group epoch -> the reason."""
 
-GROUP_TYPES: Final = {RecordType.CONSUMER_GROUP_METADATA: "CONSUMER", RecordType.SHARE_GROUP_METADATA: "SHARE"}
+GROUP_TYPES: Final = {
+    RecordType.CONSUMER_GROUP_METADATA: GroupType.CONSUMER,
+    RecordType.SHARE_GROUP_METADATA: GroupType.SHARE,
+}
 """Record of a new group epoch -> the type of the group."""
 
 TIMER_REASONS: Final = {
@@ -200,7 +204,7 @@ class Chronicle:
         self._seen[key.group] = (STABLE if value.members else EMPTY, value.generation)
         facts = {
             "group": key.group,
-            "group_type": "CLASSIC",
+            "group_type": GroupType.CLASSIC,
             "generation": value.generation,
             "causes": self._causes.pop(key.group, []) if value.generation else [],
             "leader": value.leader,

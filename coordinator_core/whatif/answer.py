@@ -13,6 +13,7 @@ from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals
 from coordinator_core.whatif.settings import Question, WhatIfError
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.story import story_of
+from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
 """Name of an assumption -> what it says."""
@@ -209,7 +210,7 @@ def answer_share_group(
     sizes = [answer.last_offset - answer.first_offset + 1 for answer in answers]
     total = WhatIfRow(
         group_id,
-        "SHARE",
+        GroupType.SHARE,
         TOTAL,
         asked,
         None,
@@ -231,7 +232,7 @@ def answer_share_group(
 def _record_row(group_id: str, asked: str, answer: RecordAnswer) -> WhatIfRow:
     return WhatIfRow(
         group_id,
-        "SHARE",
+        GroupType.SHARE,
         RECORDS,
         asked,
         answer.at_ms,

@@ -7,11 +7,12 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
-from coordinator_core.whatif.lives import CLASSIC, CONSUMER, POLL_MS, End, Life
+from coordinator_core.whatif.lives import POLL_MS, End, Life
 from coordinator_core.whatif.readings import Reading, open_facts, readings_of
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes, WhatIfError
 from coordinator_core.whatif.stage import Play, Played, play
 from coordinator_core.whatif.story import ENDED, Mark, Rebalance, Story
+from schemas.group_types import GroupType
 
 
 class Verdict(StrEnum):
@@ -153,7 +154,7 @@ def compare(story: Story, changes: Changes) -> tuple[list[RebalanceAnswer], Tota
 
 def check(story: Story, changes: Changes) -> None:
     """Whether the change means something for this group. Raises WhatIfError, which says what to ask instead."""
-    kind = "classic" if story.group_type == CLASSIC else "consumer"
+    kind = "classic" if story.group_type == GroupType.CLASSIC else "consumer"
     protocol = changes.protocol or kind
     if changes.protocol == kind:
         raise WhatIfError(f"group {story.group_id} had group.protocol={kind} already")
@@ -378,12 +379,12 @@ def _cause(story: Story, mark: Mark) -> str:
 
 def _assumptions(story: Story, changes: Changes, facts: frozenset[str], is_first: bool) -> tuple[str, ...]:
     names = set(ALWAYS | facts)
-    if story.group_type == CLASSIC:
+    if story.group_type == GroupType.CLASSIC:
         names.add("HEARTBEAT_INTERVAL")
-    is_of_consumer_protocol = story.group_type == CONSUMER or changes.protocol == "consumer"
+    is_of_consumer_protocol = story.group_type == GroupType.CONSUMER or changes.protocol == "consumer"
     if is_of_consumer_protocol and not story.is_session_known:
         names.add("CONSUMER_SESSION")
-    if is_first and story.group_type == CLASSIC:
+    if is_first and story.group_type == GroupType.CLASSIC:
         names |= {"INITIAL_DELAY", "JOINS_WITHIN_DELAY"}
     if changes.is_static is not None:
         names.add("SAME_CLIENT")

@@ -31,9 +31,6 @@ from coordinator_core.inference.departures import (
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import partition_owners
 
-CLASSIC: Final = "CLASSIC"
-CONSUMER: Final = "CONSUMER"
-
 DEFAULT_SESSION_TIMEOUT_MS: Final = 45_000
 DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
 COMMIT_INTERVAL_MS: Final = 5000

@@ -6,8 +6,9 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
-from coordinator_core.whatif.lives import CLASSIC, POLL_MS, End, Life
+from coordinator_core.whatif.lives import POLL_MS, End, Life
 from coordinator_core.whatif.story import BEGAN, ENDED, GREW, Mark, Rebalance, Story
+from schemas.group_types import GroupType
 
 WARM_UP_MS: Final = 15 * 60_000
 """Members which were there before the window start so long before it, to be settled when it begins."""
@@ -141,7 +142,7 @@ def _start(story: Story, reading: Reading, life: Life, by_mark: dict[Mark, Rebal
 
 def _first_join_ms(story: Story, reading: Reading, life: Life, rebalance: Rebalance) -> int:
     """When a member of a first generation came: each round of the delay but the last had a newcomer."""
-    if story.group_type != CLASSIC:
+    if story.group_type != GroupType.CLASSIC:
         return rebalance.at_ms - JUST_MS
     delay_ms = story.initial_rebalance_delay_ms
     joined = sorted(mark.number for mark in rebalance.marks if mark.what == BEGAN)

@@ -29,10 +29,11 @@ from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import ClusterSpec, Scenario, TopicSpec
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.simulate.world import World
-from coordinator_core.whatif.lives import CLASSIC, Life
+from coordinator_core.whatif.lives import Life
 from coordinator_core.whatif.readings import ENDING, STARTING, WARM_UP_MS, Act, Reading, What, acts_of
 from coordinator_core.whatif.settings import Changes
 from coordinator_core.whatif.story import Mark, Story
+from schemas.group_types import GroupType
 
 AFTER_MS: Final = 60_000
 """The play goes on for so long after the longest session that may still run out."""
@@ -93,7 +94,7 @@ class Cast:
 
 def cast_of(story: Story, changes: Changes) -> Cast:
     """The story's own settings but for the changes; `Changes()` is the baseline."""
-    was_classic = story.group_type == CLASSIC
+    was_classic = story.group_type == GroupType.CLASSIC
     protocol = changes.protocol or ("classic" if was_classic else "consumer")
     recorded_name = story.protocol_name if (protocol == "classic") == was_classic else None
     name = changes.assignor or recorded_name

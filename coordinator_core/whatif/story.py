@@ -19,18 +19,11 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rollouts import by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.whatif.lives import (
-    CLASSIC,
-    CONSUMER,
-    DEFAULT_SESSION_TIMEOUT_MS,
-    POLL_MS,
-    End,
-    Life,
-    lives_of,
-)
+from coordinator_core.whatif.lives import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Life, lives_of
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded, WhatIfError
+from schemas.group_types import GroupType
 
-CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[CONSUMER]
+CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]
 """As groups have it; brokers have `group.consumer.session.timeout.ms`."""
 HEARTBEAT_MS: Final = 3000
 """heartbeat.interval.ms by default."""
@@ -116,9 +109,11 @@ def story_of(
     members = [row for row in life.members if row.group_type == group_type and _overlaps(row, first_ms, last_ms)]
     if not members:
         raise WhatIfError(f"group {life.group_id} had no members then: there is nothing to play")
-    heartbeat_ms = _heartbeat_interval_ms(members, recorded) if group_type == CLASSIC else CONSUMER_HEARTBEAT_MS
+    heartbeat_ms = (
+        _heartbeat_interval_ms(members, recorded) if group_type == GroupType.CLASSIC else CONSUMER_HEARTBEAT_MS
+    )
     session_ms, is_session_known = _consumer_session(life.group_id, group_type, members, recorded, configs, last_ms)
-    if group_type == CONSUMER:
+    if group_type == GroupType.CONSUMER:
         members = [row._replace(session_timeout_ms=session_ms) for row in members]
     departed = _departed(life, recorded, configs)
     lives = lives_of(life, members, generations[0], first_ms, heartbeat_ms, departed)
@@ -160,14 +155,14 @@ def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> lis
     ]
     if not rows:
         raise WhatIfError(f"group {life.group_id} has no generation in the log then: choose another time or group")
-    types = {row.group_type for row in rows if row.member_count or row.group_type != CLASSIC}
+    types = {row.group_type for row in rows if row.member_count or row.group_type != GroupType.CLASSIC}
     if len(types) > 1:
         raise WhatIfError(
             f"group {life.group_id} was converted ({' and '.join(sorted(types))}): ask with --from and --to for a time "
             "in which it had one type"
         )
-    kind = next(iter(types), CLASSIC)
-    if kind not in {CLASSIC, CONSUMER}:
+    kind = next(iter(types), GroupType.CLASSIC)
+    if kind not in {GroupType.CLASSIC, GroupType.CONSUMER}:
         raise WhatIfError(f"group {life.group_id} is a {kind.lower()} group: its members cannot be played")
     return [row for row in rows if row.group_type == kind]
 
@@ -193,7 +188,7 @@ def _consumer_session(
     default_ms = recorded.consumer_session_timeout_ms
     found = configs.numbers(CONSUMER_SESSION_TIMEOUT, (group_id,), group, at_ms, default_ms)
     values: list[int] = np.unique(found.values).tolist()
-    if len(values) > 1 and group_type == CONSUMER:
+    if len(values) > 1 and group_type == GroupType.CONSUMER:
         raise WhatIfError(
             f"group {group_id} had {CONSUMER_SESSION_TIMEOUT} {' and '.join(map(str, values))}: ask with --from and "
             "--to for a time in which it had one, or tell with --recorded what it was where the log does not"
@@ -203,18 +198,18 @@ def _consumer_session(
 
 def _protocol(group_id: str, generations: Sequence[GenerationRow], group_type: str) -> str | None:
     types = {row.protocol_type for row in generations if row.member_count and row.protocol_type}
-    if group_type == CLASSIC and types - {"consumer"}:
+    if group_type == GroupType.CLASSIC and types - {"consumer"}:
         raise WhatIfError(
             f"group {group_id} is no group of consumers ({', '.join(sorted(types))}): it cannot be played"
         )
     names = dict.fromkeys(row.protocol_name for row in generations if row.protocol_name)
-    if group_type == CLASSIC and len(names) > 1:
+    if group_type == GroupType.CLASSIC and len(names) > 1:
         raise WhatIfError(
             f"group {group_id} changed its assignor ({', '.join(names)}): ask with --from and --to for a time in which "
             "it had one"
         )
     name = next(iter(names), None)
-    known = CLIENT_ASSIGNORS if group_type == CLASSIC else SERVER_ASSIGNORS
+    known = CLIENT_ASSIGNORS if group_type == GroupType.CLASSIC else SERVER_ASSIGNORS
     if name is not None and name not in known:
         raise WhatIfError(
             f"group {group_id} has the assignor {name}, which is none of Kafka's own: it cannot be played"
@@ -325,7 +320,7 @@ def _marks(row: GenerationRow, lives: Sequence[Life], growths: Sequence[tuple[in
 
 def _began_ms(row: GenerationRow, lives: Sequence[Life], previous_ms: int, heartbeat_ms: int) -> int:
     """When the others found out, less the half of a heartbeat interval which that takes; epochs begin as written."""
-    if row.group_type == CONSUMER:
+    if row.group_type == GroupType.CONSUMER:
         return row.valid_from
     others = [
         life

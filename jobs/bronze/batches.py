@@ -21,8 +21,9 @@ from coordinator_core.log.batch import Record, build_batch, parse_header
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin
 from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
 from coordinator_core.log.records import decode_chunk, iter_records, missing_offsets
+from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import NOT_IN_DUMP
-from jobs.bronze.writer import BATCHES, OffsetRange, is_damaged, offsets_of
+from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import SparkSession
 
 from coordinator_core.log.scan import TORN_TAIL
+from coordinator_core.log_partitions import LogPartition
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.copies import Copies, write_rewrites
-from jobs.bronze.coverage import LogPartition
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions

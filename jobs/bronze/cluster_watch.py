@@ -25,14 +25,13 @@ from jobs.settings import Settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Config, Refusal, Topic
 from jobs.sources.broker import Broker, OffsetSpec
+from schemas.group_types import GroupType
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 CONSUMING_TABLES: Final = (OFFSET_COMMITS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES)
 """Their `topic` is one that a group consumes."""
-STREAMS: Final = "STREAMS"
-"""Assignments of streams groups name subtopologies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,17 @@ class ClusterWatch:
         except SourceError as error:
             return topics, (str(error),)
         refused: dict[str, str] = {}
-        offsets = self._admin.committed_offsets([it.group_id for it in groups.values() if it.group_type != "SHARE"])
+        offsets = self._admin.committed_offsets(
+            [it.group_id for it in groups.values() if it.group_type != GroupType.SHARE]
+        )
         for group_id, answer in offsets.items():
             if isinstance(answer, Refusal):
                 refused[f"offsets of groups: {answer.name}"] = group_id
             else:
                 topics |= {topic for topic, _ in answer}
-        share_offsets = self._admin.share_offsets([it.group_id for it in groups.values() if it.group_type == "SHARE"])
+        share_offsets = self._admin.share_offsets(
+            [it.group_id for it in groups.values() if it.group_type == GroupType.SHARE]
+        )
         for group_id, told in share_offsets.items():
             if isinstance(told, Refusal):
                 refused[f"offsets of share groups: {told.name}"] = group_id
@@ -225,6 +228,6 @@ def _topics_of(warehouse: Warehouse, table: Table, cluster_id: str) -> set[str]:
             for rows in parquet.iter_batches(columns=columns):
                 texts = rows["topic"]
                 if has_types:
-                    texts = texts.filter(pc.not_equal(rows["group_type"].cast(pa.string()), STREAMS))
+                    texts = texts.filter(pc.not_equal(rows["group_type"].cast(pa.string()), GroupType.STREAMS))
                 found |= set(pc.unique(texts).to_pylist())
     return found - {None}

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import subtract
 from coordinator_core.log.copies import Lineage
-from jobs.bronze.coverage import LogPartition
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import COPIES_DIFFER
-from jobs.bronze.writer import OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.sources.segments import Segment

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, subtract, with_times
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
+from coordinator_core.log_partitions import LogPartition
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
@@ -38,9 +39,6 @@ PRUNED_TOPICS: Final = frozenset({"__share_group_state", "__cluster_metadata"})
 """Kafka deletes the beginning of these logs all the time: share state that a later snapshot holds, and metadata that a
 checkpoint file holds."""
 HOLES_TOLD_MAX: Final = 5
-
-LogPartition = tuple[str, int]
-"""(topic, partition)"""
 
 
 class CoverageScan:

@@ -14,11 +14,10 @@ from coordinator_core.coverage import (
     subtract,
 )
 from coordinator_core.log.copies import Lineage
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
-from jobs.bronze.coverage import LogPartition
 from jobs.bronze.snapshot import COVERAGE, Bronze, replace_cluster
 from jobs.bronze.work import TaskDone
-from jobs.bronze.writer import OffsetRange
 from jobs.delta.warehouse import Warehouse
 
 

@@ -23,8 +23,8 @@ from coordinator_core.coverage import intersect
 from coordinator_core.log.chunk import BatchColumns, BoolArray
 from coordinator_core.log.records import decode_chunk, frame_chunk
 from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
+from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.coverage import LogPartition
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import filesystem_of

@@ -15,13 +15,14 @@ from coordinator_core.log.chunk import BatchColumns, Finding
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose, out_of_order
 from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
 from coordinator_core.log.records import crc_valid_batches, frame_chunk
+from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
 from jobs.bronze.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan
 from jobs.bronze.quarantine import EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH
 from jobs.bronze.quarantine_rows import QuarantineRows
 from jobs.bronze.work import SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
-from jobs.bronze.writer import LogWriter, OffsetRange
+from jobs.bronze.writer import LogWriter
 from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import WrittenFile
 from jobs.delta.times import epoch_ms

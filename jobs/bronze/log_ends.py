@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from jobs.bronze.coverage import LogPartition
+from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.times import epoch_ms

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
 from coordinator_core.errors import TruncatedBatch
-from jobs.bronze.coverage import LogPartition
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture
 from jobs.bronze.snapshot import QUARANTINE, Bronze, replace_cluster
 from jobs.bronze.work import SETTLED, TaskDone
-from jobs.bronze.writer import CaptureRun, OffsetRange
+from jobs.bronze.writer import CaptureRun
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 

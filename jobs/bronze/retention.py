@@ -11,12 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.coverage import union
-from jobs.bronze.writer import OffsetRange
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import MAINTAIN_APPLICATION, TableFile, Warehouse
 from schemas.tables.state import DROPPED
-
-LogPartition = tuple[str, int]
 
 
 def dropped_ranges(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[OffsetRange, ...]]:

@@ -7,12 +7,12 @@ from typing import Final, Self
 import pyarrow as pa
 
 from coordinator_core.coverage import BEFORE_FIRST, BETWEEN, CoverageKind, CoverageRange, intersect, union
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.copies import Copies, capture_application
-from jobs.bronze.coverage import LogPartition
 from jobs.bronze.retention import dropped_ranges
 from jobs.bronze.work import SETTLED, TaskDone
-from jobs.bronze.writer import DAMAGED, OffsetRange
+from jobs.bronze.writer import DAMAGED
 from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES

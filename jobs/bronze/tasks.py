@@ -8,9 +8,9 @@ kept: memory is bounded by one read, and by the headers of what two sources both
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.log_capture import LogCapture, OffsetRanges
 from jobs.bronze.work import CaptureTask, TaskDone
-from jobs.bronze.writer import OffsetRange
 from jobs.errors import JobError
 from jobs.sources.segments import (
     UNREADABLE_FILE,

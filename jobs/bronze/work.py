@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
 from coordinator_core.log.copies import Lineage
 from coordinator_core.log.scan import LOOK_BACK_BYTES
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import DumpedRange, ReadFile
-from jobs.bronze.coverage import LogPartition
-from jobs.bronze.writer import CaptureRun, OffsetRange
+from jobs.bronze.writer import CaptureRun
 from jobs.delta.part_files import PartTarget, WrittenFile
 from jobs.delta.warehouse import TableFile
 from jobs.errors import JobError

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import COMPACTED_TOPICS
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
@@ -21,9 +22,6 @@ DAMAGED: Final = "damaged"
 """Name of the part file of a batch whose checksum does not fit. One batch a file."""
 
 FILLED_TYPE: Final = arrow_schema(RECORD_BATCHES).field("filled_offsets").type
-
-OffsetRange = tuple[int, int]
-"""Both ends inclusive."""
 
 
 def offsets_of(file: TableFile) -> OffsetRange:

@@ -31,6 +31,7 @@ from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.broken_rules import LogAnomalyRow
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import Rewrites
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.audit_runs import WholeAudit
@@ -46,23 +47,16 @@ from jobs.gold.audit_log import write_broken_rules
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack, read_or
-from jobs.gold.share_reader import SHARE, topic_growth
+from jobs.gold.share_reader import topic_growth
 from jobs.gold.task import NEVER_MS, AuditDone, AuditParts, AuditWork
-from jobs.silver.checkpoints import (
-    WATERMARK_COLUMNS,
-    LogPartition,
-    Step,
-    Watermark,
-    read_watermarks,
-    step_of,
-    watermark_from,
-)
+from jobs.silver.checkpoints import WATERMARK_COLUMNS, Step, Watermark, read_watermarks, step_of, watermark_from
 from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
 from jobs.spark.tasks import run_tasks, tapered
+from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
@@ -329,7 +323,7 @@ def _said_of(failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], work: Audit
     of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
     with AuditParts(work) as parts:
         for is_share, topic in of_topics.items():
-            write_broken_rules([row for row in failed if (row.group_type == SHARE) == is_share], topic, parts)
+            write_broken_rules([row for row in failed if (row.group_type == GroupType.SHARE) == is_share], topic, parts)
         # many tasks lack the same
         for number, lack in enumerate(dict.fromkeys(lacks)):
             write_broken_rules([lack.row._replace(ordinal=number)], lack.log_topic, parts)

@@ -18,10 +18,10 @@ from jobs.delta.core_tables import constant, rows_table
 from jobs.gold.share_reader import StateRows
 from jobs.gold.task import AuditParts
 from jobs.silver.reader import SilverFiles
+from schemas.group_types import GroupType
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
 
-SHARE: Final = "SHARE"
 COMMITS_AT_ONCE: Final = 1 << 20
 """Commits of a group whose lag is found at a time."""
 WAITING_ROWS_MAX: Final = 100_000
@@ -133,7 +133,7 @@ def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> 
     return [
         LogAnomalyRow(
             row["group_id"],
-            SHARE,
+            GroupType.SHARE,
             broken.rule,
             log_partition,
             row["log_offset"],

@@ -15,7 +15,6 @@ from coordinator_core.inference.archived import ArchivedColumns
 from coordinator_core.inference.broken_rules import LogAnomalyRow, log_not_judged, not_judged
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
@@ -49,6 +48,7 @@ from jobs.gold.share_reader import (
 )
 from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
 from jobs.silver.row_groups import END_OF_LOG
+from schemas.group_types import GroupType
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
@@ -127,7 +127,7 @@ def audit_by_group(
             raise
         except Exception as error:
             newest = int(own.states.log_offset.max(initial=0))
-            failed.append(not_judged(error, group_id, SHARE, log_partition, newest))
+            failed.append(not_judged(error, group_id, GroupType.SHARE, log_partition, newest))
         else:
             judged.append(code)
     log = of_groups(log, judged)
@@ -252,7 +252,7 @@ def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnoma
 
     found = list(failing(sorted(group_ids), some))
     # what the days are of lies in log partitions of both topics
-    failed += [not_judged(error, group_id, SHARE, 0, 0) for group_id, error in found]
+    failed += [not_judged(error, group_id, GroupType.SHARE, 0, 0) for group_id, error in found]
     return some(group_ids - {group_id for group_id, _ in found})
 
 
@@ -307,7 +307,7 @@ def _place_columns(
     key = rows.key
     return {
         "group_id": _names(keys.group.astype(np.int32)[key], keys.group_ids),
-        "group_type": _names(np.zeros(len(rows), np.int8), (SHARE,)),
+        "group_type": _names(np.zeros(len(rows), np.int8), (GroupType.SHARE,)),
         "topic": _distinct_names(keys.topics, key),
         "topic_id": _distinct_names(keys.topic_ids, key),
         "partition": pa.array(keys.partition.astype(np.int32)[key]),

@@ -37,6 +37,7 @@ from jobs.gold.share_checkpoints import SavedShares
 from jobs.silver.reader import SilverFiles
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET
 from jobs.silver.rows import rows_of
+from schemas.group_types import GroupType
 from schemas.tables.silver import (
     CONFIGS,
     GROUP_MEMBERS,
@@ -46,7 +47,6 @@ from schemas.tables.silver import (
     TOPICS,
 )
 
-SHARE: Final = "SHARE"
 STILL_THERE_MS: Final = 2**62
 """Later than any time: a member which has not left."""
 
@@ -226,7 +226,7 @@ def _transitions(files: SilverFiles, log_partition: int, from_log_offset: int, t
 def share_members(files: SilverFiles) -> ShareMembers:
     """Stretches of membership of all share groups."""
     rows = files.scan(GROUP_MEMBERS, MEMBER_COLUMNS)
-    rows = rows.filter(pc.equal(rows["group_type"], SHARE))
+    rows = rows.filter(pc.equal(rows["group_type"], GroupType.SHARE))
     group, group_ids = codes_of(rows["group_id"])
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import subtract
-from jobs.bronze.writer import BATCHES, OffsetRange, is_damaged, offsets_of
+from coordinator_core.log_partitions import LogPartition, OffsetRange
+from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.row_groups import row_groups_in_order
@@ -30,8 +31,6 @@ ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 """Row groups of less are put together: what a reader takes at a time."""
 FULL_SHARE: Final = 0.75
 """A file of this share of the wanted size is large enough."""
-
-LogPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, with_times
+from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, SilverTopics, Told
-from jobs.bronze.coverage import HOLE, LOG_START, LogPartition
+from jobs.bronze.coverage import HOLE, LOG_START
 from jobs.bronze.identity import check_sources, keep_identities
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import Sources

@@ -15,9 +15,10 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from coordinator_core.coverage import CoverageKind, subtract
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import tell_dropped
-from jobs.bronze.writer import OffsetRange, is_damaged, offsets_of
+from jobs.bronze.writer import is_damaged, offsets_of
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.filesystems import delete_folder, filesystem_of
@@ -26,7 +27,7 @@ from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.gold.audit import audit_application
-from jobs.operations.compaction import LogPartition, MergeWork, log_of, merge_files, merge_plan
+from jobs.operations.compaction import MergeWork, log_of, merge_files, merge_plan
 from jobs.operations.metrics import Metrics, job_of
 from jobs.settings import MaintainSettings, Settings
 from jobs.silver.checkpoints import read_watermarks

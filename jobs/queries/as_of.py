@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.moments import NO_TIME, filled, is_regular, log_ends_at, unplaced_at
 from jobs.delta.arrow_columns import (
@@ -103,8 +104,6 @@ CLOCK_ROWS_MAX: Final = 5_000_000
 for: of more of them the groups' own records decide, which are few."""
 GROUPS_LOG: Final = consumer_offsets.TOPIC
 SHARES_LOG: Final = share_group_state.TOPIC
-LogPartition = tuple[str, int]
-"""(topic, partition)"""
 T = TypeVar("T")
 R = TypeVar("R")
 

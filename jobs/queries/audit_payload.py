@@ -29,7 +29,7 @@ from jobs.queries.dead_letters import (
     read_dead_letters,
 )
 from jobs.queries.in_log import require_in_log
-from jobs.queries.payload import OffsetRange, Payload, read_payloads
+from jobs.queries.payload import Payload, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS
 from schemas.tables.gold import ARCHIVED_RECORDS
@@ -100,7 +100,7 @@ def run_payload(
     if without_copy:
         rows = [row for row in rows if row["dead_letter"] is not None]
     ranges = [
-        OffsetRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
+        RecordRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
     ]
     payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
     topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)

@@ -7,15 +7,15 @@ that they were read, and a list of gold lacks what they did all the same.
 from collections.abc import Iterator
 
 from coordinator_core.coverage import CoverageKind, subtract, union
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import Rewrites, last_capture
-from jobs.bronze.coverage import LogPartition
 from jobs.console.command_name import command
 from jobs.console.names import some_of
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import Warehouse
 from jobs.settings import place_words
-from jobs.silver.checkpoints import OffsetRange, read_watermarks
+from jobs.silver.checkpoints import read_watermarks
 from schemas.tables.bronze import COVERAGE
 
 

@@ -21,19 +21,15 @@ from jobs.console.output import Column, Value, printable, table_lines, write_csv
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
-from jobs.queries.group_model import (
-    CLASSIC,
-    CONSUMER,
-    SHARE,
-    STREAMS,
-    Group,
-    Member,
-    NoSuchGroupError,
-    SampledEnd,
-    TopicPartition,
-)
+from jobs.queries.group_model import Group, Member, NoSuchGroupError, SampledEnd, TopicPartition
+from schemas.group_types import GroupType
 
-TOOL_OF_TYPE: Final = {CLASSIC: Tool.CONSUMER, CONSUMER: Tool.CONSUMER, SHARE: Tool.SHARE, STREAMS: Tool.STREAMS}
+TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
+    GroupType.CLASSIC: Tool.CONSUMER,
+    GroupType.CONSUMER: Tool.CONSUMER,
+    GroupType.SHARE: Tool.SHARE,
+    GroupType.STREAMS: Tool.STREAMS,
+}
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
 """Protocol types of classic groups that kafka-consumer-groups lists: not Connect's, say."""
 
@@ -260,7 +256,9 @@ def describe_with_caveats(
         replace(it, log_position=it.log_position if group_id in several else None, note=notes.get(group_id))
         for group_id, of_group in sorted(found.items(), key=lambda item: string_order(item[0]))
         for it in of_group
-        if group_ids is not None or it.group.group_type != CLASSIC or it.group.protocol_type in CONSUMER_PROTOCOLS
+        if group_ids is not None
+        or it.group.group_type != GroupType.CLASSIC
+        or it.group.protocol_type in CONSUMER_PROTOCOLS
         if tool in (None, it.tool)
     ]
     shown.sort(key=lambda it: list(Tool).index(it.tool))

@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from jobs.errors import JobError
 
-CLASSIC: Final = "CLASSIC"
-CONSUMER: Final = "CONSUMER"
-SHARE: Final = "SHARE"
-STREAMS: Final = "STREAMS"
 Row = Mapping[str, Any]
 
 

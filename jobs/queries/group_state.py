@@ -5,17 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_core.java.hash_codes import string_order
-from jobs.queries.group_model import (
-    CLASSIC,
-    CONSUMER,
-    SHARE,
-    CommittedOffset,
-    Group,
-    Member,
-    Row,
-    ShareStart,
-    TopicPartition,
-)
+from jobs.queries.group_model import CommittedOffset, Group, Member, Row, ShareStart, TopicPartition
+from schemas.group_types import GroupType
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 """First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
@@ -99,7 +90,7 @@ def members_of(
             kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
     for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
         member_id, epoch = row["member_id"], row["member_epoch"]
-        if row["group_type"] != CLASSIC and not past.is_settled(row, member_id):
+        if row["group_type"] != GroupType.CLASSIC and not past.is_settled(row, member_id):
             epoch = past.reconciled[member_id]["generation"] if member_id in past.reconciled else 0
         yield Member(
             member_id,
@@ -107,7 +98,7 @@ def members_of(
             row["client_id"] or "",
             row["client_host"] or "",
             epoch,
-            bool(row["uses_classic_protocol"]) if row["group_type"] == CONSUMER else None,
+            bool(row["uses_classic_protocol"]) if row["group_type"] == GroupType.CONSUMER else None,
             tuple(sorted(held[member_id])),
             tuple(sorted(target[member_id])),
             member_id in unread,
@@ -126,12 +117,12 @@ def group_of(
     group_type, state = row["group_type"], row["state"]
     assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
     if not past.is_settled(row):
-        if group_type == CLASSIC:
+        if group_type == GroupType.CLASSIC:
             state, assignor = ("Stable", assignor) if members else ("Empty", None)
         else:
             assignment_epoch = past.assignment_epoch()
             state = _modern_state(row, members, past.reconciled, assignment_epoch)
-    if group_type == CONSUMER:
+    if group_type == GroupType.CONSUMER:
         assignor = _voted(asked_assignors) or DEFAULT_ASSIGNOR
     return Group(
         row["group_id"],
@@ -139,8 +130,8 @@ def group_of(
         state,
         row["protocol_type"],
         assignor,
-        None if group_type == CLASSIC else row["generation"],
-        None if group_type == CLASSIC else assignment_epoch,
+        None if group_type == GroupType.CLASSIC else row["generation"],
+        None if group_type == GroupType.CLASSIC else assignment_epoch,
         members,
         offsets,
         starts,
@@ -152,7 +143,7 @@ def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, 
     """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
     if not members:
         return "Empty"
-    if row["group_type"] == SHARE:
+    if row["group_type"] == GroupType.SHARE:
         return "Stable"
     if row["generation"] > assignment_epoch:
         return "Assigning"

@@ -31,9 +31,9 @@ from jobs.queries.caveats import (
     twice,
     with_notes,
 )
-from jobs.queries.group_model import STREAMS
 from jobs.queries.unread_assignments import unread_groups, unread_text
 from jobs.silver.rows import rows_of
+from schemas.group_types import GroupType
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
 
 COLUMNS: Final[tuple[str, ...]] = (
@@ -51,7 +51,6 @@ COLUMNS: Final[tuple[str, ...]] = (
 )
 
 
-SHARE: Final = "SHARE"
 CURRENT: Final = "CURRENT"
 NAMED_MAX: Final = 20
 """Members of a share group that are named in a remark."""
@@ -109,7 +108,7 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
         if row.topic == topic and row.partition == partition
     ]
     ever.sort(key=lambda it: (string_order(it.row.group_id), it.row.from_log_offset, it.row.member_id))
-    shares = [(row, life) for life in lives for row in life.assignments if row.group_type == SHARE]
+    shares = [(row, life) for life in lives for row in life.assignments if row.group_type == GroupType.SHARE]
     share_groups = sorted({row.group_id for row, _ in shares}, key=string_order)
     groups = {it.row.group_id for it in ever}.union(share_groups)
     passages = everybody.of_groups(groups).passages(with_offsets=False)
@@ -173,7 +172,7 @@ def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLif
     """What silver holds of the groups that were ever assigned the partition, as far as it concerns it: a life for each
     log partition that has some of it."""
     # a task of a streams group stands for a partition of topics which only the topology names
-    is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(STREAMS))
+    is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(GroupType.STREAMS))
     columns = (*AssignmentRow._fields, LOG_PARTITION)
     rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))
     assignments = _by_place(rows, AssignmentRow)

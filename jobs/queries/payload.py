@@ -52,7 +52,7 @@ class Presence(StrEnum):
     """None of the sources has the partition."""
 
 
-class OffsetRange(NamedTuple):
+class RecordRange(NamedTuple):
     """Offsets of a partition, both ends inclusive."""
 
     topic: str
@@ -79,7 +79,7 @@ class Payload:
 
 def read_payloads(
     sources: Sequence[str],
-    ranges: Iterable[OffsetRange],
+    ranges: Iterable[RecordRange],
     *,
     cluster: BrokerAddress | None = None,
     timeout_ms: int = TIMEOUT_MS,
@@ -158,7 +158,7 @@ def _split(offsets: Sequence[int], at: int) -> tuple[list[int], list[int]]:
     return [offset for offset in offsets if offset >= at], [offset for offset in offsets if offset < at]
 
 
-def _wanted(ranges: Iterable[OffsetRange]) -> Wanted:
+def _wanted(ranges: Iterable[RecordRange]) -> Wanted:
     """The offsets of each partition, in order."""
     wanted: dict[tuple[str, int], set[int]] = defaultdict(set)
     count = 0

@@ -22,7 +22,8 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
-from jobs.queries.group_model import SHARE, CommittedOffset, Group, NoSuchGroupError, TopicPartition
+from jobs.queries.group_model import CommittedOffset, Group, NoSuchGroupError, TopicPartition
+from schemas.group_types import GroupType
 from schemas.tables.silver import TOPICS
 
 COLUMNS: Final[tuple[str, ...]] = (
@@ -108,7 +109,7 @@ def restoration(
     present = {group.group_id: group for group in newest.groups()}
     for group_id in group_ids:
         if not any(group_id in offsets for offsets in then):
-            shares = group_id in present and present[group_id].group_type == SHARE
+            shares = group_id in present and present[group_id].group_type == GroupType.SHARE
             name = short(group_id)
             if shares:
                 raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")

@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.share_state.lane import DELIVERY_STATES
 from coordinator_core.verify import Verdict
 from jobs.bronze import coverage as coverage_rows
@@ -31,7 +32,7 @@ from jobs.queries.verify_judge import (
     Thing,
     What,
 )
-from jobs.queries.verify_ledger import Ledger, LogPartition, Window
+from jobs.queries.verify_ledger import Ledger, Window
 from jobs.settings import Settings, place_words
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Refusal

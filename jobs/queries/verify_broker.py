@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Path
 from jobs.errors import JobError
-from jobs.queries.group_model import CLASSIC, CONSUMER, SHARE, STREAMS
-from jobs.queries.verify_ledger import LogPartition, assignment_path
+from jobs.queries.verify_ledger import assignment_path
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (
     AssignedPartition,
@@ -23,6 +23,7 @@ from jobs.sources.admin_answers import (
 )
 from jobs.sources.broker import Broker, OffsetSpec
 from schemas import consumer_offsets, share_group_state
+from schemas.group_types import GroupType
 
 GROUP_ID_NOT_FOUND: Final = 69
 NO_PARTITION: Final = -1
@@ -77,8 +78,8 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
         listed = {name: listed.get(name, "") for name in group_ids}
     descriptions = admin.describe_groups(listed)
     types = {name: it.group_type for name, it in descriptions.items() if isinstance(it, GroupDescription)}
-    offsets = admin.committed_offsets([name for name, kind in types.items() if kind != SHARE])
-    share_offsets = admin.share_offsets([name for name, kind in types.items() if kind == SHARE])
+    offsets = admin.committed_offsets([name for name, kind in types.items() if kind != GroupType.SHARE])
+    share_offsets = admin.share_offsets([name for name, kind in types.items() if kind == GroupType.SHARE])
     told = {
         SharePartitionKey(group_id, place.topic_id, place.partition): offset
         for group_id, places in share_offsets.items()
@@ -105,15 +106,15 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
 def description_facts(group: GroupDescription) -> dict[Path, Any]:
     """A description as facts, of the form in which the ledger gives them."""
     facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
-    if group.group_type == CLASSIC:
+    if group.group_type == GroupType.CLASSIC:
         facts["protocol_type",] = group.protocol_type or ""
         facts["protocol_name",] = group.protocol_name or ""
     else:
         facts["group epoch",] = group.group_epoch
         facts["assignment epoch",] = group.assignment_epoch
-    if group.group_type == CONSUMER:
+    if group.group_type == GroupType.CONSUMER:
         facts["assignor",] = group.protocol_name
-    if group.group_type == STREAMS:
+    if group.group_type == GroupType.STREAMS:
         facts["topology epoch",] = group.topology_epoch
     facts["member count",] = len(group.members)
     for member in group.members:
@@ -123,11 +124,11 @@ def description_facts(group: GroupDescription) -> dict[Path, Any]:
 
 def _told_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, Any]]:
     names = ["client_id", "client_host"]
-    if group_type != SHARE:
+    if group_type != GroupType.SHARE:
         names.append("instance_id")
-    if group_type != CLASSIC:
+    if group_type != GroupType.CLASSIC:
         names += ["member_epoch", "rack_id"]
-    if group_type == CONSUMER:
+    if group_type == GroupType.CONSUMER:
         names.append("uses_classic_protocol")
     yield ("member", member.member_id, MEMBER_EXISTS), True
     for name in names:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.verify import (
     EXISTS,
@@ -18,7 +19,7 @@ from coordinator_core.verify import (
     explain_group,
 )
 from jobs.queries.verify_broker import GROUP_ID_NOT_FOUND, NOT_FOUND, Asked, description_facts
-from jobs.queries.verify_ledger import NOTHING, GroupHistory, LogPartition, OffsetHistory, ShareHistory, joined_batches
+from jobs.queries.verify_ledger import NOTHING, GroupHistory, OffsetHistory, ShareHistory, joined_batches
 from jobs.sources.admin_answers import GroupDescription, Refusal, ShareOffset, ShareState
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
-from jobs.queries.group_model import CLASSIC, CONSUMER, SHARE, STREAMS, Row
+from jobs.queries.group_model import Row
 from jobs.queries.group_state import TELLING, Past, group_of, members_of
 from jobs.queries.newest_commits import newest_commits
 from schemas import consumer_offsets, share_group_state
+from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -30,9 +32,6 @@ from schemas.tables.silver import (
     SHARE_PARTITION_STATES,
     SHARE_STATE_BATCHES,
 )
-
-LogPartition = tuple[str, int]
-"""(topic, partition)"""
 
 TARGET: Final = "TARGET"
 REVOKING: Final = "REVOKING"
@@ -117,15 +116,15 @@ class GroupHistory:
         facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
         if len(generations) > 1:
             facts["open generations",] = len(generations)
-        if group.group_type == CLASSIC:
+        if group.group_type == GroupType.CLASSIC:
             facts["protocol_type",] = group.protocol_type or ""
             facts["protocol_name",] = group.assignor or ""
         else:
             facts["group epoch",] = group.group_epoch
             facts["assignment epoch",] = group.assignment_epoch
-        if group.group_type == CONSUMER and any(asked):
+        if group.group_type == GroupType.CONSUMER and any(asked):
             facts["assignor",] = group.assignor
-        if group.group_type == STREAMS:
+        if group.group_type == GroupType.STREAMS:
             facts["topology epoch",] = row["topology_epoch"]
         facts["member count",] = len(members)
         epochs = {member.member_id: member.member_epoch for member in members}
@@ -384,12 +383,12 @@ def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, An
     yield ("member", member_id, MEMBER_EXISTS), True
     yield ("member", member_id, "client_id"), row["client_id"] or ""
     yield ("member", member_id, "client_host"), row["client_host"] or ""
-    if group_type != SHARE:
+    if group_type != GroupType.SHARE:
         yield ("member", member_id, "instance_id"), row["instance_id"]
-    if group_type != CLASSIC:
+    if group_type != GroupType.CLASSIC:
         yield ("member", member_id, "member_epoch"), member_epoch
         yield ("member", member_id, "rack_id"), row["rack_id"]
-    if group_type == CONSUMER:
+    if group_type == GroupType.CONSUMER:
         yield ("member", member_id, "uses_classic_protocol"), row["uses_classic_protocol"]
 
 
@@ -397,8 +396,8 @@ def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path,
     """Brokers show what a member has: held and still to be given up; of streams groups held alone. They show targets of
     consumer and streams groups. The value is the topic's id, true where groups go by names."""
     is_target = row["assignment"] == TARGET
-    is_shown = row["group_type"] != SHARE if is_target else True
-    if row["group_type"] == STREAMS and row["assignment"] == REVOKING:
+    is_shown = row["group_type"] != GroupType.SHARE if is_target else True
+    if row["group_type"] == GroupType.STREAMS and row["assignment"] == REVOKING:
         is_shown = False
     if is_shown:
         topic = row["topic"] or names.get(row["topic_id"]) or row["topic_id"]

@@ -29,6 +29,7 @@ from jobs.silver.homes import CoordinatorPartitions, LeftBehind
 from jobs.silver.reader import SilverFiles
 from jobs.silver.rows import rows_of
 from schemas.consumer_offsets import TOPIC as GROUPS_LOG
+from schemas.group_types import GroupType
 from schemas.share_group_state import TOPIC as SHARES_LOG
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -99,7 +100,7 @@ def whatif(
                     + place_words(warehouse.root, cluster_id)
                 )
             )
-        if {row.group_type for row in life.generations} == {"SHARE"}:
+        if {row.group_type for row in life.generations} == {GroupType.SHARE}:
             return answer_share_group(group_id, (), question, known)
         if lacks_times(life):
             raise WhatIfJobError(
@@ -187,12 +188,12 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     answers = [row for row in rows if row.kind != TOTAL]
     total = rows[-1]
     out.write(f"group {total.group_id!r} ({total.group_type.lower()}), had it been with {total.asked}\n\n")
-    if total.group_type == "SHARE":
+    if total.group_type == GroupType.SHARE:
         write_answers(RECORD_COLUMNS, [_record_cells(row) for row in answers], "table", out)
     else:
         write_answers(REBALANCE_COLUMNS, [_rebalance_cells(row) for row in answers], "table", out)
     out.write(f"\nin all: {total.recorded}; {total.would_be}\n")
-    if total.group_type == "SHARE":
+    if total.group_type == GroupType.SHARE:
         out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
     else:
         recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)

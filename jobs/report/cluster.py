@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import texts_of
 from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Hole
-from jobs.queries.group_model import SHARE
 from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, literal, select
+from schemas.group_types import GroupType
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
@@ -67,7 +67,7 @@ class GroupLine:
     @property
     def is_share(self) -> bool:
         """Is it a share group?"""
-        return self.group_type == SHARE
+        return self.group_type == GroupType.SHARE
 
 
 def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:

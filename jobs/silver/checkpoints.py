@@ -18,6 +18,7 @@ from coordinator_core.history.offsets_log import OffsetsLogState
 from coordinator_core.history.saved import STATE_FORMAT
 from coordinator_core.history.saved_logs import unpack_offset_lane
 from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.writer import DAMAGED
 from jobs.delta.arrow_schemas import arrow_schema
@@ -25,11 +26,6 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, read_file
 from schemas.tables.declare import Table
 from schemas.tables.state import GROUPS, LOGS, WATERMARKS
-
-OffsetRange = tuple[int, int]
-"""Both ends inclusive."""
-LogPartition = tuple[str, int]
-"""(topic, partition)."""
 
 
 class Step(Enum):

@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from coordinator_core.coverage import union
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.silver.checkpoints import (
     EarlierStand,
-    LogPartition,
-    OffsetRange,
     SavedLog,
     Step,
     Watermark,

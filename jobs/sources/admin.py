@@ -21,7 +21,6 @@ from coordinator_core.history.simple_log import is_kept_config
 from coordinator_core.lookup import SharePartitionKey
 from jobs.errors import BrokerError
 from jobs.sources.admin_answers import (
-    CLASSIC,
     CONFIG_SOURCES,
     UNANSWERED,
     UNSUPPORTED,
@@ -51,6 +50,7 @@ from jobs.sources.admin_questions import (
 )
 from jobs.sources.broker import Broker, Deadline, error_name
 from schemas.cluster_metadata import ConfigResourceType
+from schemas.group_types import GroupType
 
 OLD_BROKER: Final = "OLD_BROKER"
 """Code of the BrokerError of a request which the broker does not know."""
@@ -159,14 +159,14 @@ class Admin:
         under the others. A group which is not there is refused as GROUP_ID_NOT_FOUND."""
         described: dict[str, GroupDescription | Refusal] = {}
         for group_type, question in DESCRIPTIONS.items():
-            of_type = [name for name, its_type in groups.items() if (its_type or CLASSIC) == group_type]
+            of_type = [name for name, its_type in groups.items() if (its_type or GroupType.CLASSIC) == group_type]
             told = self._answers(question, of_type)
             described.update(told)
         for group_type, question in DESCRIPTIONS.items():
             lost = [
                 name
                 for name, its_type in groups.items()
-                if (its_type or CLASSIC) != group_type and _is_lost(described[name])
+                if (its_type or GroupType.CLASSIC) != group_type and _is_lost(described[name])
             ]
             found = self._answers(question, lost)
             described.update((name, answer) for name, answer in found.items() if isinstance(answer, GroupDescription))

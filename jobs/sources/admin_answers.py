@@ -6,11 +6,6 @@ from typing import Final, NamedTuple
 
 from jobs.sources.broker import error_name
 
-CLASSIC: Final = "CLASSIC"
-CONSUMER: Final = "CONSUMER"
-SHARE: Final = "SHARE"
-STREAMS: Final = "STREAMS"
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

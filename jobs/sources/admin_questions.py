@@ -13,11 +13,7 @@ from coordinator_core.codec import Struct, make, uuid_text
 from coordinator_core.history.views import embedded_assignment
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
 from jobs.sources.admin_answers import (
-    CLASSIC,
-    CONSUMER,
     NEGATIVE_EPOCH,
-    SHARE,
-    STREAMS,
     AssignedPartition,
     CommittedOffset,
     GroupDescription,
@@ -40,6 +36,7 @@ from schemas.admin_protocol import (
     SHARE_OFFSETS_GROUP,
     STREAMS_GROUP_DESCRIBE,
 )
+from schemas.group_types import GroupType
 
 GROUPS_AT_ONCE: Final = 200
 """Groups of one request: a description takes a kilobyte or so, and answers are bounded by what a client receives."""
@@ -119,7 +116,7 @@ def _classic_groups(response: Any) -> Iterator[tuple[str, GroupDescription | Ref
                 it.group_id,
                 GroupDescription(
                     it.group_id,
-                    CLASSIC,
+                    GroupType.CLASSIC,
                     it.group_state,
                     members,
                     protocol_type=it.protocol_type,
@@ -162,7 +159,7 @@ def _described(
                     protocol_name=getattr(it, "assignor_name", None),
                     group_epoch=it.group_epoch,
                     assignment_epoch=it.assignment_epoch,
-                    topology_epoch=it.topology.epoch if group_type == STREAMS and it.topology else None,
+                    topology_epoch=it.topology.epoch if group_type == GroupType.STREAMS and it.topology else None,
                 ),
             )
 
@@ -230,21 +227,21 @@ def _tasks(assignment: Struct) -> frozenset[AssignedPartition]:
 
 
 DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
-    CLASSIC: _of_groups(
+    GroupType.CLASSIC: _of_groups(
         lambda part: DescribeGroupsRequest(groups=list(part), include_authorized_operations=False, min_version=3),
         _classic_groups,
     ),
-    CONSUMER: _of_groups(
+    GroupType.CONSUMER: _of_groups(
         lambda part: ApiRequest(CONSUMER_GROUP_DESCRIBE, group_ids=tuple(part)),
-        lambda response: _described(response, CONSUMER, _consumer_member),
+        lambda response: _described(response, GroupType.CONSUMER, _consumer_member),
     ),
-    SHARE: _of_groups(
+    GroupType.SHARE: _of_groups(
         lambda part: ApiRequest(SHARE_GROUP_DESCRIBE, group_ids=tuple(part)),
-        lambda response: _described(response, SHARE, _share_member),
+        lambda response: _described(response, GroupType.SHARE, _share_member),
     ),
-    STREAMS: _of_groups(
+    GroupType.STREAMS: _of_groups(
         lambda part: ApiRequest(STREAMS_GROUP_DESCRIBE, group_ids=tuple(part)),
-        lambda response: _described(response, STREAMS, _streams_member),
+        lambda response: _described(response, GroupType.STREAMS, _streams_member),
     ),
 }
 """By type of groups."""

@@ -27,6 +27,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from coordinator_core.codec import uuid_text
 from coordinator_core.limits import BATCH_BYTES_MAX
+from coordinator_core.log_partitions import LogPartition
 from jobs.errors import BrokerError, JobError
 from jobs.settings import BrokerAddress
 from jobs.sources.client_properties import load_client_properties
@@ -58,9 +59,6 @@ RETRIABLE: Final = frozenset(
     code for code, error in kafka_errors.kafka_errors.items() if issubclass(error, kafka_errors.RetriableError)
 )
 """Codes which Kafka calls retriable: a leader or coordinator moved, or is not ready yet."""
-
-LogPartition = tuple[str, int]
-"""(topic, partition)"""
 
 
 class OffsetSpec(IntEnum):

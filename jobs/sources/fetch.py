@@ -15,8 +15,8 @@ from coordinator_core.codec import make
 from coordinator_core.log import fast
 from coordinator_core.log.chunk import U8, BatchColumns
 from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from coordinator_core.log_partitions import LogPartition
 from jobs.sources.api_request import ApiRequest
-from jobs.sources.broker import LogPartition
 from schemas.fetch_protocol import FETCH, FETCH_PARTITION, FETCH_TOPIC
 from schemas.wire import Uuid
 

@@ -17,6 +17,7 @@ from coordinator_core.lookup import SharePartitionKey, group_partition, share_pa
 from schemas import wire
 from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from schemas.consumer_offsets.classic import GROUP_METADATA_VALUE
+from schemas.group_types import GroupType
 from schemas.registry import REGISTRY
 from schemas.transaction_state import TransactionStatus
 from tests.conformance import oracle
@@ -24,15 +25,7 @@ from tests.conformance.dump import DumpBatch, DumpRecord, Place, read_dump
 from tests.conformance.explained import SHARE_INITIALIZING, explanation, is_initializing
 from tests.conformance.oracle import NO_PRODUCER_ID
 from tests.conformance.recordings import DECODED_OF, LOGS_BEFORE, Recording
-from tests.conformance.tables import (
-    CLASSIC,
-    DELIVERY_STATE_CODES,
-    Row,
-    Tables,
-    deltas,
-    group_answers_of,
-    share_answers_of,
-)
+from tests.conformance.tables import DELIVERY_STATE_CODES, Row, Tables, deltas, group_answers_of, share_answers_of
 from tests.conformance.truth import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
@@ -397,7 +390,7 @@ def _member_columns(row: Row) -> list[str]:
         "rebalance_timeout_ms",
         "session_timeout_ms",
     ]
-    return names if row["group_type"] == CLASSIC else [*names, "member_epoch"]
+    return names if row["group_type"] == GroupType.CLASSIC else [*names, "member_epoch"]
 
 
 def _hashable(value: Any) -> Any:
@@ -528,7 +521,7 @@ def _assigned(tables: Tables, event: Mapping[str, Any]) -> Iterator[tuple[str, b
             name,
             any(
                 f"{row['topic']}-{row['partition']}" == name
-                and (row["from_generation"] <= generation or row["group_type"] != CLASSIC)
+                and (row["from_generation"] <= generation or row["group_type"] != GroupType.CLASSIC)
                 and generation <= row["to_generation"]
                 and row["valid_from"] <= event["ts_ms"] + CLOCK_SLACK_MS
                 for row in own
@@ -726,7 +719,10 @@ def compare_contiguity(tables: Tables) -> Tally:
             generation = row["generation"]
             is_first = previous is None or previous["incarnation"] != row["incarnation"]
             if is_first or previous is None:
-                wanted: tuple[int | None, bool] = (None, generation <= (1 if row["group_type"] == CLASSIC else 2))
+                wanted: tuple[int | None, bool] = (
+                    None,
+                    generation <= (1 if row["group_type"] == GroupType.CLASSIC else 2),
+                )
             else:
                 # an online conversion keeps the number, or raises it in the same operation
                 kept = {previous["generation"]} if previous["group_type"] != row["group_type"] else set()

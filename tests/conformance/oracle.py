@@ -11,10 +11,10 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.lookup import SharePartitionKey
+from schemas.group_types import GroupType
 from tests.conformance.dump import DumpBatch, DumpRecord
 
 NO_PRODUCER_ID: Final = -1
-CLASSIC: Final = "CLASSIC"
 OFFSET_COMMIT_TYPES: Final = frozenset({0, 1})
 GROUP_METADATA: Final = 2
 METADATA_TYPES: Final = frozenset({3, 11, 17})
@@ -202,7 +202,7 @@ class _Group:
         """What holds now: (table, about) -> fields."""
         facts: dict[tuple[str, tuple[Any, ...]], Any] = {("generations", (self.generation,)): ()}
         for member_id, fields in self.members.items():
-            epoch = {} if self.group_type == CLASSIC else {"member_epoch": self.epochs.get(member_id, 0)}
+            epoch = {} if self.group_type == GroupType.CLASSIC else {"member_epoch": self.epochs.get(member_id, 0)}
             facts["members", (member_id,)] = tuple(sorted({**fields, **epoch}.items()))
         for of_member in (self.current, self.target):
             for member_id, parts in of_member.items():
@@ -270,7 +270,7 @@ def _never_was(before: _Group | None, after: _Group | None, was_removed: bool) -
     no generation 0 of a simple group before them."""
     if before is None or after is None or not before.is_simple or after.is_simple:
         return False
-    return after.generation > 1 if after.group_type == CLASSIC else not was_removed
+    return after.generation > 1 if after.group_type == GroupType.CLASSIC else not was_removed
 
 
 def _keep(
@@ -305,7 +305,7 @@ def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
     """A group after one more of its records; None: there is no group."""
     kind, value = record.record_type, None if record.value is None else record.value["data"]
     if kind in OFFSET_COMMIT_TYPES:
-        return _Group(CLASSIC, 0, True) if group is None and value is not None else group
+        return _Group(GroupType.CLASSIC, 0, True) if group is None and value is not None else group
     if kind == GROUP_METADATA:
         return None if value is None else _classic_group(value)
     family = FAMILY_OF_RECORD[kind]
@@ -365,7 +365,7 @@ def _classic_group(value: Mapping[str, Any]) -> _Group:
                 for partition in topic["partitions"]
             )
     is_simple = not value["protocolType"] and not members
-    return _Group(CLASSIC, value["generation"], is_simple, members=members, current=current)
+    return _Group(GroupType.CLASSIC, value["generation"], is_simple, members=members, current=current)
 
 
 def _modern_member(value: Mapping[str, Any]) -> dict[str, Any]:

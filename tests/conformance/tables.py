@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from coordinator_core.lookup import SharePartitionKey
+from schemas.group_types import GroupType
 from tests.conformance.truth import OPEN_ROWS, Facts, GroupAnswer, ShareAnswer
 
 Row = Mapping[str, Any]
@@ -44,7 +45,6 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 """What a group uses where no member asks for an assignor: the first of group.consumer.assignors, left at its default by
 the recordings' brokers. The log holds only what members ask for."""
 
-CLASSIC: Final = "CLASSIC"
 DELIVERY_STATE_CODES: Final = {"AVAILABLE": 0, "ACKNOWLEDGED": 2, "ARCHIVING": 3, "ARCHIVED": 4}
 STABLE_MEMBER: Final = "STABLE"
 RECONCILED: Final = "MEMBER_RECONCILED"
@@ -147,7 +147,7 @@ def _is_settled(row: Row, changes: Iterable[Row], log_end: int) -> bool:
 def _generation_facts(row: Row, members: Sequence[Row], events: Sequence[Row], log_end: int) -> Facts:
     settled = _is_settled(row, events, log_end)
     facts: Facts = {("type",): row["group_type"]}
-    if row["group_type"] == CLASSIC:
+    if row["group_type"] == GroupType.CLASSIC:
         facts["state",] = row["state"] if settled else "Stable" if members else "Empty"
         facts["protocol_type",] = row["protocol_type"] or ""
         facts["protocol_name",] = row["protocol_name"] or ""
@@ -213,7 +213,7 @@ def _member_facts(row: Row, events: Sequence[Row], log_end: int) -> Facts:
     if row["group_type"] == "CONSUMER":
         names.append("uses_classic_protocol")
     facts: Facts = {("member", member_id, name): row[name] for name in names}
-    if row["group_type"] != CLASSIC:
+    if row["group_type"] != GroupType.CLASSIC:
         event = _reconciled(member_id, events, log_end)
         by_events = 0 if event is None else event["generation"]
         is_settled = _is_settled(row, own, log_end)

@@ -8,7 +8,7 @@ import pytest
 from coordinator_core.log.batch import build_batch, build_marker
 from jobs.errors import SourceError
 from jobs.queries.dead_letters import CopyState, Origin, read_dead_letters
-from jobs.queries.payload import OffsetRange, Presence, read_payloads
+from jobs.queries.payload import Presence, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
 from tests.jobs.queries.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
 from tests.live.broker import BrokerTopic, LiveBroker
@@ -45,7 +45,7 @@ def cluster(source: Path, home: KafkaHome, tmp_path_factory: pytest.TempPathFact
 
 def test_a_live_log_tells_what_its_segments_tell(source: Path, cluster: BrokerAddress) -> None:
     """Records, markers, holes, what retention took and what was never written, by offset, near and far."""
-    ranges = [OffsetRange(ORDERS, 0, 9, 15), OffsetRange(ORDERS, 0, FAR - 1, FAR + 2), OffsetRange("nowhere", 0, 1, 1)]
+    ranges = [RecordRange(ORDERS, 0, 9, 15), RecordRange(ORDERS, 0, FAR - 1, FAR + 2), RecordRange("nowhere", 0, 1, 1)]
     live = read_payloads([], ranges, cluster=cluster, with_values=True)
     assert live == read_payloads([str(source)], ranges, with_values=True)
     assert {one.presence for one in live} == set(Presence) - {Presence.UNREADABLE}

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.inference.calendar import DAY_MS
-from coordinator_core.inference.days import SHARE
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, merged_days
+from schemas.group_types import GroupType
 from tests.coordinator_core.inference.share_logs import counts_of
 
 Row = tuple[SharePlace, int, tuple[int, int, int]]
@@ -77,7 +77,8 @@ def test_parts_together(parts: list[list[Row]]) -> None:
 def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> None:
     """All share partitions of a group together, and what the log of groups knows; the worst one is named."""
     group_days = [
-        ShareGroupDayRow(group_id, SHARE, day * DAY_MS, 0, 0, 0, 2, 5, None, None) for group_id, day in sorted(told)
+        ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, 0, 0, 0, 2, 5, None, None)
+        for group_id, day in sorted(told)
     ]
     named, expected = names(parts), {}
     counts = added_up(parts)
@@ -87,7 +88,7 @@ def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> N
         worst = min(((-sums[2], named[key] or "", key[2]) for key, sums in of_day.items() if sums[2]), default=None)
         expected[group_id, day] = ShareGroupDayRow(
             group_id,
-            SHARE,
+            GroupType.SHARE,
             day * DAY_MS,
             *sums,
             *((2, 5) if (group_id, day) in told else (0, 0)),

@@ -8,7 +8,7 @@ import pytest
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from jobs.errors import SourceError
 from jobs.queries.dead_letters import CopyState, Origin, origin_of, read_dead_letters
-from jobs.queries.payload import OFFSETS_MAX, OffsetRange, Presence, read_payloads
+from jobs.queries.payload import OFFSETS_MAX, Presence, RecordRange, read_payloads
 
 ORDERS = "orders"
 DEAD_LETTERS = "dlq.orders"
@@ -43,7 +43,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_each_offset_is_a_record_or_why_there_is_none(source: Path) -> None:
     """Records with key, size and headers; below, above and between them what the log has instead."""
-    found = read_payloads([str(source)], [OffsetRange(ORDERS, 0, 9, 15), OffsetRange(ORDERS, 0, 19, 22)])
+    found = read_payloads([str(source)], [RecordRange(ORDERS, 0, 9, 15), RecordRange(ORDERS, 0, 19, 22)])
     assert [(one.offset, one.presence) for one in found] == [
         (9, Presence.EXPIRED),
         (10, Presence.RECORD),
@@ -65,7 +65,7 @@ def test_each_offset_is_a_record_or_why_there_is_none(source: Path) -> None:
 
 def test_values_are_given_only_if_asked_for(source: Path) -> None:
     """A value is what may hold anything: it is read, and told, only on demand."""
-    (found,) = read_payloads([str(source)], [OffsetRange(ORDERS, 0, 10, 10)], with_values=True)
+    (found,) = read_payloads([str(source)], [RecordRange(ORDERS, 0, 10, 10)], with_values=True)
     assert found.value == b"value"
 
 
@@ -73,7 +73,7 @@ def test_any_source_may_have_the_record(source: Path, tmp_path: Path) -> None:
     """Sources that lack the partition, or the offset, are passed over; offsets asked for twice are told once."""
     other = tmp_path / "other"
     segment(other, ORDERS, 0, 0, [build_batch([record(9)])])
-    ranges = [OffsetRange(ORDERS, 0, 9, 10), OffsetRange(ORDERS, 0, 10, 10), OffsetRange("nowhere", 3, 0, 0)]
+    ranges = [RecordRange(ORDERS, 0, 9, 10), RecordRange(ORDERS, 0, 10, 10), RecordRange("nowhere", 3, 0, 0)]
     found = read_payloads([str(source), str(other)], ranges)
     assert [(one.topic, one.offset, one.presence) for one in found] == [
         ("nowhere", 0, Presence.NO_LOG),
@@ -85,21 +85,21 @@ def test_any_source_may_have_the_record(source: Path, tmp_path: Path) -> None:
 def test_log_start_offset_hides_what_is_deleted(source: Path) -> None:
     """What DeleteRecords took is still in the file, and expired all the same."""
     (source / "log-start-offset-checkpoint").write_text(f"0\n1\n{ORDERS} 0 12\n")
-    found = read_payloads([str(source)], [OffsetRange(ORDERS, 0, 10, 12)])
+    found = read_payloads([str(source)], [RecordRange(ORDERS, 0, 10, 12)])
     assert [one.presence for one in found] == [Presence.EXPIRED, Presence.EXPIRED, Presence.RECORD]
 
 
 def test_a_range_of_any_length_is_refused_before_it_costs(source: Path) -> None:
     """A range may be as long as an absurd log says."""
     with pytest.raises(SourceError, match="offsets to look up"):
-        read_payloads([str(source)], [OffsetRange(ORDERS, 0, 0, 2**62)])
+        read_payloads([str(source)], [RecordRange(ORDERS, 0, 0, 2**62)])
     assert OFFSETS_MAX < 2**62
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """To have none of the partition is no error, not to be there is."""
     with pytest.raises(SourceError, match="cannot read"):
-        read_payloads([str(tmp_path / "none")], [OffsetRange(ORDERS, 0, 0, 0)])
+        read_payloads([str(tmp_path / "none")], [RecordRange(ORDERS, 0, 0, 0)])
 
 
 def dead_letter(place: int, source_offset: int, at_ms: int, changed: Mapping[str, bytes] | None = None) -> Record:

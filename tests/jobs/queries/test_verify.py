@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.verify import Reason, Verdict
-from jobs.bronze.coverage import LogPartition, to_table
+from jobs.bronze.coverage import to_table
 from jobs.cli.app import main
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.queries.verify import summary_rows, tell, verify

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_core.log_partitions import LogPartition
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import Committed, Warehouse
@@ -18,7 +19,7 @@ from jobs.operations.maintain import maintain
 from jobs.operations.nightly import DONE, run_replay
 from jobs.operations.run_context import RunContext
 from jobs.settings import with_options
-from jobs.silver.checkpoints import LogPartition, log_name
+from jobs.silver.checkpoints import log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUPS, RUNS, WATERMARKS
 from tests.conftest import RECORDINGS, takes_minutes

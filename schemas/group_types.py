@@ -1,0 +1,12 @@
+"""Types of groups, as the tables name them."""
+
+from enum import StrEnum
+
+
+class GroupType(StrEnum):
+    """`group_type` of silver and gold: Kafka's GroupType."""
+
+    CLASSIC = "CLASSIC"
+    CONSUMER = "CONSUMER"
+    SHARE = "SHARE"
+    STREAMS = "STREAMS"
