@@ -129,3 +129,77 @@ class InvalidCheckpoint(DecodeError):
     """A checkpoint file of a broker's log directory which is not what CheckpointFile writes."""
 
     code = "INVALID_CHECKPOINT"
+
+
+class NotRedactable(DecodeError):
+    """Compressed messages of a format of before Kafka 0.11: each inside has a checksum of its own."""
+
+    code = "NOT_REDACTABLE"
+
+
+class InvalidMessage(CoreError):
+    """JSON which is not that of the message."""
+
+
+class ContradictoryRecord(CoreError):
+    """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
+
+
+class UnknownSetting(CoreError):
+    """A property which no coordinator reads, or a value which it cannot have."""
+
+
+class IllegalTransition(CoreError):
+    """A state which may not follow the present one. Nothing is changed."""
+
+
+class ContradictoryLog(CoreError):
+    """A record of the log contradicts the state which those before it gave: the coordinator cannot load."""
+
+
+class NoSuchReplica(CoreError):
+    """A broker which does not hold the partition, or may not lead it now."""
+
+
+class UnknownRequest(CoreError):
+    """An answer to a request which is not under way."""
+
+
+class LaneError(CoreError):
+    """The lane was used wrongly, or contradicts itself."""
+
+
+class IllegalClientState(CoreError):
+    """A transition which the table does not hold: a fault of the client's code."""
+
+
+class LookupKeyError(CoreError):
+    """A key which no coordinator topic can hold."""
+
+
+class PastDiffers(CoreError):
+    """What was said of the part of a log that is settled no longer holds."""
+
+
+class PastTooShort(CoreError):
+    """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
+
+
+class NoInternalTopic(CoreError):
+    """A topic which no coordinator keeps its state in."""
+
+
+class IllegalEvent(CoreError):
+    """An event which cannot come in this state. Nothing is changed."""
+
+
+class UnknownKafkaVersion(CoreError):
+    """A text that names no release whose rules are known."""
+
+
+class WhatIfError(CoreError):
+    """What was asked cannot be answered; the message says why, and what to ask instead."""
+
+
+class UnreadMetadataType(EncodeError):
+    """A record of the metadata log whose type is none of those this project reads."""

@@ -6,11 +6,7 @@ Code asks `Since.NAME.holds_in(version)` at the place where the rule stands; not
 from enum import Enum
 from typing import Final, NamedTuple
 
-from coordinator_core.errors import CoreError
-
-
-class UnknownKafkaVersion(CoreError):
-    """A text that names no release whose rules are known."""
+from coordinator_core.errors import UnknownKafkaVersion
 
 
 class KafkaVersion(NamedTuple):

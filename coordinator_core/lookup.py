@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import LookupKeyError
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.log.chunk import I64
 
@@ -20,10 +20,6 @@ INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 """In the machine's own order, to be read as numbers."""
-
-
-class LookupKeyError(CoreError):
-    """A key which no coordinator topic can hold."""
 
 
 class SharePartitionKey(NamedTuple):

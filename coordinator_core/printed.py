@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.codec import encode, encode_key, encode_metadata, encode_value
-from coordinator_core.errors import EncodeError
+from coordinator_core.errors import EncodeError, UnreadMetadataType
 from coordinator_core.kafka_json import from_json
 from schemas import cluster_metadata, consumer_offsets, share_group_state, transaction_state, wire
 from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
@@ -53,10 +53,6 @@ class PrintedRecord(NamedTuple):
     value: bytes | None
     left_out: frozenset[str] = frozenset()
     """Names of fields of a later Kafka which the value lacks."""
-
-
-class UnreadMetadataType(EncodeError):
-    """A record of the metadata log whose type is none of those this project reads."""
 
 
 def parse_json(text: str) -> Json:

@@ -19,14 +19,13 @@ from itertools import islice
 from typing import Any, Final
 
 from coordinator_core.codec import encode
-from coordinator_core.errors import CrcMismatch, EncodeError, InvalidBatch, TruncatedBatch
+from coordinator_core.errors import CrcMismatch, EncodeError, InvalidBatch, TruncatedBatch, UnreadMetadataType
 from coordinator_core.kafka_json import from_json
 from coordinator_core.log.batch import Record, build_batch, stored_crc
 from coordinator_core.log.segment import parse_partition_folder
 from coordinator_core.printed import (
     ASSIGNMENT_VERSIONS,
     METADATA_TOPIC,
-    UnreadMetadataType,
     encode_printed,
     encode_printed_metadata,
     has_client_protocols,

@@ -101,3 +101,54 @@ class NoSpaceLeft(WarehouseError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NoSpaceLeft, self._given
+
+
+class TokenError(JobError):
+    """No token could be had from the identity provider or the file. Holds neither token nor secret."""
+
+
+class NotSubmittedError(JobError):
+    """Spark runs without the settings which the jobs need."""
+
+
+class StreamFailed(JobError):
+    """A continuous capture cannot go on."""
+
+
+class SimulateError(JobError):
+    """The simulation cannot be made."""
+
+
+class ScenarioFileError(SimulateError):
+    """The scenario file cannot be read, or is none: names the file, the key and what to do. Nothing was written."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ExportError(JobError):
+    """The export cannot be made."""
+
+
+class CaptureConflict(WarehouseError):
+    """Another capture of the cluster committed meanwhile. Nothing was doubled and nothing is lost: try again."""
+
+    def __init__(self) -> None:
+        super().__init__("another capture of this cluster ran at the same time: run this one again")
+
+
+class SqlError(JobError):
+    """The query cannot be run; the text is Spark's own, in one line."""
+
+
+class WhatIfJobError(JobError):
+    """What was asked cannot be answered."""
+
+
+class WhatIfArgumentError(WhatIfJobError):
+    """What was asked can never be answered."""
+
+    exit_code = 2
+
+
+class NoSuchGroupError(JobError):
+    """Groups that were asked for by name are not there at that time."""

@@ -12,7 +12,7 @@ from typing import Final
 from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
 from coordinator_core.codec import decode
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.errors import CoreError, DecodeError
+from coordinator_core.errors import DecodeError, IllegalTransition
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import TABLE_SIZE_DEFAULT, grown, in_bucket_order
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json
@@ -35,10 +35,6 @@ VALID_PREVIOUS: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] 
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(protocol name, metadata), the member's favourite first."""
-
-
-class IllegalTransition(CoreError):
-    """A state which may not follow the present one. The group is unchanged."""
 
 
 @dataclass(slots=True)

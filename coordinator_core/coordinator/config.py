@@ -7,14 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import UnknownSetting
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 
 INT32_MAX = 2**31 - 1
-
-
-class UnknownSetting(CoreError):
-    """A property which no coordinator reads, or a value which it cannot have."""
 
 
 @dataclass(frozen=True, slots=True)

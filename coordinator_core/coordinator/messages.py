@@ -11,13 +11,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import InvalidMessage
 
 M = TypeVar("M")
-
-
-class InvalidMessage(CoreError):
-    """JSON which is not that of the message."""
 
 
 def message_of(kind: type[M], node: Mapping[str, Any]) -> M:

@@ -20,7 +20,7 @@ from coordinator_core.coordinator.operation import Client, Command, Context, Fir
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.coordinator.rules import GroupRules
 from coordinator_core.coordinator.timers import Timer, Timers
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import ContradictoryRecord
 from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.replay import CoordinatorShard, Group, replay_end_transaction_marker, replay_record
 from coordinator_core.state_dump import Json, dump_shard
@@ -33,10 +33,6 @@ OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordT
 
 REPLACED_GROUPS_MAX: Final = 1024
 """More groups than one batch which is still on its way takes away."""
-
-
-class ContradictoryRecord(CoreError):
-    """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
 
 
 class GroupCoordinator:

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 from coordinator_core.codec import uuid_text
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import CoreError, LookupKeyError
 from coordinator_core.find_coordinator.internal_topics import InternalTopicsConfig, creatable_topic
 from coordinator_core.lookup import (
     INT32_MAX,
     INT32_MIN,
-    LookupKeyError,
     SharePartitionKey,
     group_partition,
     share_partition_partition,

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import IllegalEvent
 from coordinator_core.find_coordinator.broker import Coordinator, FindCoordinatorRequest, Node
 
 RETRY_BACKOFF_MS: Final = 100
@@ -196,10 +196,6 @@ class Step(NamedTuple):
 
     lookup: Lookup
     actions: tuple[Action, ...] = ()
-
-
-class IllegalEvent(CoreError):
-    """An event which cannot come in this state. Nothing is changed."""
 
 
 def step(lookup: Lookup, event: Event) -> Step:

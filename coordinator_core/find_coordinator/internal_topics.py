@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import NoInternalTopic
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_STATE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
-
-
-class NoInternalTopic(CoreError):
-    """A topic which no coordinator keeps its state in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
+from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, GenerationRow
 from coordinator_core.inference.columns import numbered_pairs
 from coordinator_core.inference.commit_anomalies import (
@@ -46,7 +47,7 @@ from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupL
 from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import PastTooShort, Settled, require_settled
+from coordinator_core.inference.settled import Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.fast import compiled
 from coordinator_core.offsets.lane import OUTCOMES

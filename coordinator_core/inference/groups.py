@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import AssignmentRow
 from coordinator_core.inference.clock import shown_at, with_times
 from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
@@ -27,15 +28,7 @@ from coordinator_core.inference.owners import partition_owners, unread_places
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import (
-    PastTooShort,
-    Settled,
-    moved_members,
-    settle,
-    since,
-    unowned_before,
-    with_past,
-)
+from coordinator_core.inference.settled import Settled, moved_members, settle, since, unowned_before, with_past
 from coordinator_core.log.chunk import I64
 from schemas.group_types import GroupType
 

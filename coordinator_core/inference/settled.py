@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import PRESENCE, RECONCILED, STABLE, arrived_after, completion_times
 from coordinator_core.inference.calendar import DAY_MS
@@ -54,10 +54,6 @@ OFFSETS_DELETED: Final = "OFFSETS_DELETED"
 
 Client = tuple[str | None, str, str]
 """Group instance id, client id and host of a member, as rows of gold name it."""
-
-
-class PastTooShort(CoreError):
-    """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
 
 
 class OwnedBefore(NamedTuple):

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import PastDiffers
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, Configs
 from coordinator_core.inference.evidence import (
@@ -49,10 +49,6 @@ from coordinator_core.inference.share_log import (
     ShareTransitions,
 )
 from coordinator_core.log.chunk import I64
-
-
-class PastDiffers(CoreError):
-    """What was said of the part of a log that is settled no longer holds."""
 
 
 class Known(NamedTuple):

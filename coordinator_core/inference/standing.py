@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coordinator_core.errors import PastTooShort
 from coordinator_core.inference.clock import lacks_times
 from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_anomalies
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
@@ -18,7 +19,6 @@ from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import PastTooShort
 from coordinator_core.log.chunk import BoolArray
 from schemas.group_types import GroupType
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from coordinator_core.errors import DecodeError
+from coordinator_core.errors import DecodeError, NotRedactable
 from coordinator_core.log.batch import with_crc
 from coordinator_core.log.compression import Codec, compress, decompress
 
@@ -43,12 +43,6 @@ CODEC_MASK: Final = 7
 LENGTH_POSITION: Final = 8
 LENGTH_FROM: Final = 12
 """Where what a batch's length counts begins."""
-
-
-class NotRedactable(DecodeError):
-    """Compressed messages of a format of before Kafka 0.11: each inside has a checksum of its own."""
-
-    code = "NOT_REDACTABLE"
 
 
 @dataclass(frozen=True)

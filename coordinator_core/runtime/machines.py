@@ -15,17 +15,13 @@ from coordinator_core.coordinator.operation import Completed, Outcome, Parked
 from coordinator_core.coordinator.records import Producer, encode_record
 from coordinator_core.coordinator.service import refusal
 from coordinator_core.coordinator.shard import GroupCoordinator
-from coordinator_core.errors import CoreError, UnknownRecordType
+from coordinator_core.errors import ContradictoryLog, UnknownRecordType
 from coordinator_core.log.batch import Record
 from coordinator_core.offsets.messages import OffsetFetchRequest
 from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
 from coordinator_core.runtime.batching import Batcher
 from coordinator_core.runtime.messages import Request
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
-
-
-class ContradictoryLog(CoreError):
-    """A record of the log contradicts the state which those before it gave: the coordinator cannot load."""
 
 
 class StepOutcome(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import NoSuchReplica
 from coordinator_core.log.batch import parse_header
 from coordinator_core.runtime.replica import EpochStart, Replica, StoredBatch
 
@@ -17,10 +17,6 @@ MESSAGE_BYTES_MAX: Final = 1_048_588
 
 UNKNOWN_OFFSET: Final = -1
 """How far a follower is before it fetched from this leader."""
-
-
-class NoSuchReplica(CoreError):
-    """A broker which does not hold the partition, or may not lead it now."""
 
 
 class PartitionLog:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import IllegalTransition
 
 
 class CoordinatorState(StrEnum):
@@ -42,10 +42,6 @@ REFUSAL: Final[Mapping[CoordinatorState, ErrorCode]] = {
     CoordinatorState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
 """What a request is answered in each state but ACTIVE (withActiveContextOrThrow)."""
-
-
-class IllegalTransition(CoreError):
-    """A state which may not follow the present one. Nothing is changed."""
 
 
 def check_transition(before: CoordinatorState, after: CoordinatorState) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.errors import CoreError, DecodeError, NullNotAllowed, UnknownRecordType
+from coordinator_core.errors import DecodeError, LaneError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
@@ -50,10 +50,6 @@ _FINDINGS: Final = (
 
 _POOL_ROWS_START: Final = 1024
 _ROWS_START: Final = 4096
-
-
-class LaneError(CoreError):
-    """The lane was used wrongly, or contradicts itself."""
 
 
 def delivery_state_name(code: int) -> str:

@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import UnknownRequest
 from coordinator_core.share_partition.errors import InvalidReadState
 from coordinator_core.share_partition.give_up import complete_write
 from coordinator_core.share_partition.start_up import begin_start_up, fail_start_up, start_up
@@ -69,10 +69,6 @@ RETRIABLE: Final = frozenset(
     }
 )
 """Errors after which a look-up or a request is tried again. The last two are said where no response came."""
-
-
-class UnknownRequest(CoreError):
-    """An answer to a request which is not under way."""
 
 
 class Rpc(NamedTuple):

@@ -12,8 +12,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from coordinator_core.coordinator.config import GroupCoordinatorConfig, UnknownSetting, config_of
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, UnknownKafkaVersion, kafka_version
+from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
+from coordinator_core.errors import UnknownKafkaVersion, UnknownSetting
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, kafka_version
 from coordinator_core.simulate.errors import ScenarioError
 
 T = TypeVar("T")

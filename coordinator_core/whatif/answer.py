@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.departures import UNKNOWN
 from coordinator_core.inference.groups import audit_group
@@ -10,7 +11,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
-from coordinator_core.whatif.settings import Question, WhatIfError
+from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.story import story_of
 from schemas.group_types import GroupType

@@ -6,10 +6,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from coordinator_core.errors import WhatIfError
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.lives import POLL_MS, End, Life
 from coordinator_core.whatif.readings import Reading, open_facts, readings_of
-from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes, WhatIfError
+from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
 from coordinator_core.whatif.stage import Play, Played, play
 from coordinator_core.whatif.story import ENDED, Mark, Rebalance, Story
 from schemas.group_types import GroupType

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import WhatIfError
 
 DEFAULTS: Final = GroupCoordinatorConfig()
 SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
@@ -20,10 +20,6 @@ DELIVERY_LIMITS: Final = (2, 10)
 LOCK_DURATIONS_MS: Final = (15_000, 60_000)
 """group.share.min.record.lock.duration.ms and group.share.max.record.lock.duration.ms, by default."""
 TIMEOUT_MS_MAX: Final = 2**31 - 1
-
-
-class WhatIfError(CoreError):
-    """What was asked cannot be answered; the message says why, and what to ask instead."""
 
 
 @dataclass(frozen=True, slots=True)

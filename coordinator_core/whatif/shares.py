@@ -20,9 +20,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
 from coordinator_core.log.chunk import I64
-from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded, WhatIfError
+from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded
 
 AVAILABLE: Final = "AVAILABLE"
 ACKNOWLEDGED: Final = "ACKNOWLEDGED"

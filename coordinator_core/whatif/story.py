@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
+from coordinator_core.errors import WhatIfError
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
 from coordinator_core.inference.departures import Departed, find_departures
@@ -20,7 +21,7 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rollouts import by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.lives import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Life, lives_of
-from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded, WhatIfError
+from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
 from schemas.group_types import GroupType
 
 CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]

@@ -32,14 +32,14 @@ from jobs.bronze.identity import check_sources, identities_of, keep_identities, 
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import TASK_BYTES_MIN, Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
-from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, CaptureConflict, application
+from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, application
 from jobs.bronze.tasks import run_task
 from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.filesystems import delete_folder
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import SourceError
+from jobs.errors import CaptureConflict, SourceError
 from jobs.settings import Settings, require_source
 from jobs.sources.segments import find_partitions
 from jobs.spark.tasks import run_tasks, tapered

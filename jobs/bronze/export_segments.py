@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.log.segment import parse_partition_folder
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.warehouse import TableFile, Warehouse
-from jobs.errors import JobError
+from jobs.errors import ExportError
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 
@@ -33,10 +33,6 @@ COLUMNS: Final = ("base_offset", "last_offset", "source", "batch")
 OFFSET_DIGITS: Final = 20
 
 SEGMENT_NAME: Final = re.compile(r"([0-9]{20})\.log(\.swap)?$", re.ASCII)
-
-
-class ExportError(JobError):
-    """The export cannot be made."""
 
 
 @dataclass(frozen=True, slots=True)

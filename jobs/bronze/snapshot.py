@@ -14,20 +14,13 @@ from jobs.bronze.retention import dropped_ranges
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import DAMAGED
 from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
-from jobs.errors import WarehouseError
+from jobs.errors import CaptureConflict
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
 RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
-
-
-class CaptureConflict(WarehouseError):
-    """Another capture of the cluster committed meanwhile. Nothing was doubled and nothing is lost: try again."""
-
-    def __init__(self) -> None:
-        super().__init__("another capture of this cluster ran at the same time: run this one again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.errors import PastDiffers
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
@@ -19,14 +20,7 @@ from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColum
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
 from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups
-from coordinator_core.inference.share_past import (
-    Kept,
-    PastDiffers,
-    kept_of,
-    require_same_groups,
-    settled_to,
-    shown_by,
-)
+from coordinator_core.inference.share_past import Kept, kept_of, require_same_groups, settled_to, shown_by
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import numbers_of

@@ -35,13 +35,13 @@ from jobs.bronze.coverage import HOLE, LOG_START
 from jobs.bronze.identity import check_sources, keep_identities
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import Sources
-from jobs.bronze.snapshot import Bronze, CaptureConflict
+from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps, size_text
 from jobs.delta.filesystems import delete_folder, filesystem_of, spark_uri
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import BrokerError, JobError, SourceError
+from jobs.errors import BrokerError, CaptureConflict, JobError, SourceError, StreamFailed
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
 from jobs.queries.sql import one_line
@@ -74,10 +74,6 @@ PASSING: Final = frozenset(
     {"UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"}
 )
 """Codes of BrokerError which mean that a cluster is away for a while."""
-
-
-class StreamFailed(JobError):
-    """A continuous capture cannot go on."""
 
 
 class _Stopping(Exception):

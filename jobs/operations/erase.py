@@ -20,7 +20,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, NotRedactable, Redaction
+from coordinator_core.errors import NotRedactable
+from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, Redaction
 from jobs.bronze.writer import BATCHES, DAMAGED, is_damaged
 from jobs.console.command_name import command
 from jobs.console.progress import Steps

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, ClassVar, Final, Self
+from typing import IO, Any, Final, Self
 
 from coordinator_core.log.write import (
     SegmentRules,
@@ -27,7 +27,7 @@ from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.world import Summary, World
 from jobs.console.command_name import command
 from jobs.console.output import csv_line
-from jobs.errors import JobError
+from jobs.errors import ScenarioFileError, SimulateError
 from jobs.settings import PROJECT_ROOT
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -35,16 +35,6 @@ LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 """A scenario file above this is none."""
-
-
-class SimulateError(JobError):
-    """The simulation cannot be made."""
-
-
-class ScenarioFileError(SimulateError):
-    """The scenario file cannot be read, or is none: names the file, the key and what to do. Nothing was written."""
-
-    exit_code: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from coordinator_core.java.hash_codes import string_order
 from jobs.cli_enums import Tool, View
 from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
-from jobs.queries.group_model import Group, Member, NoSuchGroupError, SampledEnd, TopicPartition
+from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
 from schemas.group_types import GroupType
 
 TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {

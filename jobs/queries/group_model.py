@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jobs.errors import JobError
-
 Row = Mapping[str, Any]
-
-
-class NoSuchGroupError(JobError):
-    """Groups that were asked for by name are not there at that time."""
 
 
 class TopicPartition(NamedTuple):

@@ -19,10 +19,10 @@ from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, csv_line, printable, write_answers
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ArgumentError, JobError
+from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
-from jobs.queries.group_model import CommittedOffset, Group, NoSuchGroupError, TopicPartition
+from jobs.queries.group_model import CommittedOffset, Group, TopicPartition
 from schemas.group_types import GroupType
 from schemas.tables.silver import TOPICS
 

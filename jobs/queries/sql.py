@@ -32,7 +32,7 @@ from jobs.console.output import csv_cell, csv_line, json_line, printable
 from jobs.delta.filesystems import spark_uri
 from jobs.delta.pinned_versions import Held, held_versions
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError
+from jobs.errors import SqlError
 from jobs.queries.read_only import writing_part
 from jobs.queries.views import DEFINITIONS, Definition, Kind, definitions_named_in
 from schemas.tables import TABLES
@@ -46,10 +46,6 @@ QUERIES: Final = ("select", "with", "from", "table", "values")
 """How a statement begins that changes nothing, and may be planned twice."""
 TABLE_ROWS_MAX: Final = 1000
 """Rows which a table for people shows; json and csv give all."""
-
-
-class SqlError(JobError):
-    """The query cannot be run; the text is Spark's own, in one line."""
 
 
 class Catalogue:

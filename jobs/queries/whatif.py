@@ -11,17 +11,17 @@ from typing import Final, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import CoreError, WhatIfError
 from coordinator_core.inference.clock import is_time, lacks_times
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
-from coordinator_core.whatif.settings import Question, Recorded, WhatIfError, question_of
+from coordinator_core.whatif.settings import Question, Recorded, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.console.command_name import command
 from jobs.console.output import Value, time_text, write_answers, write_csv, write_json
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError
+from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
 from jobs.settings import Settings, first_night, place_words
 from jobs.silver.bundles import group_lives
@@ -44,16 +44,6 @@ from schemas.tables.silver import (
 
 END_OF_TIME: Final = 2**62
 GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)
-
-
-class WhatIfJobError(JobError):
-    """What was asked cannot be answered."""
-
-
-class WhatIfArgumentError(WhatIfJobError):
-    """What was asked can never be answered."""
-
-    exit_code = 2
 
 
 def asked(changed: Sequence[str], recorded: Sequence[str], settings: Settings) -> Question:

@@ -16,9 +16,8 @@ from jobs.delta.arrow_columns import epoch_ms_column
 from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError
+from jobs.errors import JobError, NoSuchGroupError
 from jobs.queries.audit_report import Hole, Span, completeness
-from jobs.queries.group_model import NoSuchGroupError
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
 from jobs.report.groups import GroupFacts, group_pictures, read_groups
 from jobs.report.page import Page, Section, Tile, render

@@ -9,13 +9,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.console.command_name import command
-from jobs.errors import JobError
+from jobs.errors import NotSubmittedError
 from jobs.spark.run_folder import use_run_folder
 from jobs.spark.workers_ahead import DAEMON
-
-
-class NotSubmittedError(JobError):
-    """Spark runs without the settings which the jobs need."""
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.queries.group_model import NoSuchGroupError
+from jobs.errors import NoSuchGroupError
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import restored

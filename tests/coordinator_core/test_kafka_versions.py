@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_core.kafka_versions import KNOWN_VERSIONS, KafkaVersion, Since, UnknownKafkaVersion, kafka_version
+from coordinator_core.errors import UnknownKafkaVersion
+from coordinator_core.kafka_versions import KNOWN_VERSIONS, KafkaVersion, Since, kafka_version
 
 
 def test_a_version_is_read_with_or_without_its_patch() -> None:

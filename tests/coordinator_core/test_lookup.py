@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.errors import LookupKeyError
 from coordinator_core.lookup import (
-    LookupKeyError,
     SharePartitionKey,
     group_partition,
     kafka_abs,

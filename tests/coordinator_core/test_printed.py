@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.codec import encode_metadata, make
-from coordinator_core.errors import EncodeError
+from coordinator_core.errors import EncodeError, UnreadMetadataType
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.printed import (
-    UnreadMetadataType,
     encode_printed_metadata,
     formatter_record,
     is_formatter_object,

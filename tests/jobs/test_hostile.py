@@ -14,14 +14,14 @@ import typer
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
-from jobs.bronze.export_segments import ExportError, export_segments
+from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
 from jobs.cli_enums import Listing, View
 from jobs.console.output import FORMULA_STARTS, write_csv
 from jobs.console.progress import Steps, summary_table
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError
+from jobs.errors import ExportError, JobError
 from jobs.queries.audit_report import Span, run_audit_report
 from jobs.queries.describe import describe, write_descriptions
 from jobs.queries.findings import findings, lines

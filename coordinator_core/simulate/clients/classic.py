@@ -31,7 +31,7 @@ from coordinator_core.classic.messages import (
 )
 from coordinator_core.classic.timers import heartbeat_key
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import IllegalClientState
 from coordinator_core.simulate.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,
@@ -106,10 +106,6 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     CLOSED: frozenset(MemberState) - {CLOSED},
 }
 """New state -> the states it may follow."""
-
-
-class IllegalClientState(CoreError):
-    """A transition which the table does not hold: a fault of the client's code."""
 
 
 @dataclass(slots=True)

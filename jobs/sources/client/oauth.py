@@ -19,7 +19,7 @@ from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, Request
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from jobs.errors import JobError
+from jobs.errors import JobError, TokenError
 from jobs.sources.client.java_properties import read_bounded
 
 TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -32,10 +32,6 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 REFRESH_WINDOW: Final = 0.8
 """sasl.login.refresh.window.factor: a token is asked for anew after so much of its life."""
 TIMEOUT_MS: Final = 10_000
-
-
-class TokenError(JobError):
-    """No token could be had from the identity provider or the file. Holds neither token nor secret."""
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]

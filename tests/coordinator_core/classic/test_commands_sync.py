@@ -14,7 +14,6 @@ from coordinator_core.classic.live import (
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
-    IllegalTransition,
     LiveClassicGroup,
     LiveMember,
 )
@@ -30,6 +29,7 @@ from coordinator_core.coordinator.errors import ErrorCode, UnknownOperation
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import GroupCoordinator
+from coordinator_core.errors import IllegalTransition
 from coordinator_core.replay import CoordinatorShard
 from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType

@@ -7,11 +7,12 @@ import pytest
 
 from coordinator_core.classic.messages import JoinGroupRequest, JoinGroupResponse, JoinProtocol
 from coordinator_core.codec import make
-from coordinator_core.coordinator.config import GroupCoordinatorConfig, UnknownSetting, config_of
+from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.coordinator.messages import InvalidMessage, camel_case, json_of, message_of
+from coordinator_core.coordinator.messages import camel_case, json_of, message_of
 from coordinator_core.coordinator.records import CoordinatorRecord, encode_record
+from coordinator_core.errors import InvalidMessage, UnknownSetting
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 

@@ -12,7 +12,8 @@ from coordinator_core.coordinator.image import MetadataImage, Topic
 from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, Producer
-from coordinator_core.coordinator.shard import ContradictoryRecord, GroupCoordinator
+from coordinator_core.coordinator.shard import GroupCoordinator
+from coordinator_core.errors import ContradictoryRecord
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.errors import CoreError
+from coordinator_core.errors import CoreError, NoInternalTopic
 from coordinator_core.find_coordinator.broker import (
     NO_NODE,
     ClusterView,
@@ -15,12 +15,7 @@ from coordinator_core.find_coordinator.broker import (
     find_coordinators,
     share_partition_key,
 )
-from coordinator_core.find_coordinator.internal_topics import (
-    InternalTopicsConfig,
-    NoInternalTopic,
-    TopicCreation,
-    creatable_topic,
-)
+from coordinator_core.find_coordinator.internal_topics import InternalTopicsConfig, TopicCreation, creatable_topic
 from coordinator_core.lookup import SharePartitionKey
 
 NODES = {0: Node(0, "b0", 9092), 1: Node(1, "b1", 9092)}

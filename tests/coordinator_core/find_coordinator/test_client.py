@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.errors import IllegalEvent
 from coordinator_core.find_coordinator.broker import NO_NODE, Coordinator, Node
 from coordinator_core.find_coordinator.client import (
     Answered,
     AskBroker,
     Event,
     ExponentialBackoff,
-    IllegalEvent,
     Lookup,
     LookupState,
     Lost,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator_core.errors import PastTooShort
 from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
 from coordinator_core.inference.days import DayCounts, odd_days
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
@@ -15,7 +16,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import PastTooShort, Settled
+from coordinator_core.inference.settled import Settled
 from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand, open_rows
 from tests.coordinator_core.inference.group_lives import Replayed
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from coordinator_core.errors import PastDiffers
 from coordinator_core.inference.columns import joined, taken
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.settings import InferenceSettings
@@ -26,15 +27,7 @@ from coordinator_core.inference.share_log import (
     ordered_share_log,
     sorted_share_log,
 )
-from coordinator_core.inference.share_past import (
-    Kept,
-    Known,
-    PastDiffers,
-    kept_of,
-    require_same_groups,
-    settled_to,
-    shown_by,
-)
+from coordinator_core.inference.share_past import Kept, Known, kept_of, require_same_groups, settled_to, shown_by
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane

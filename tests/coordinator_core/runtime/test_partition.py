@@ -5,8 +5,9 @@ import random
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.errors import NoSuchReplica
 from coordinator_core.log.batch import Record, build_batch, parse_header, verify_crc
-from coordinator_core.runtime.partition import NoSuchReplica, PartitionLog
+from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.replica import EpochStart, Replica, StoredBatch
 
 

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.runtime.states import REFUSAL, CoordinatorState, IllegalTransition, check_transition
+from coordinator_core.errors import IllegalTransition
+from coordinator_core.runtime.states import REFUSAL, CoordinatorState, check_transition
 
 LEGAL = {
     ("INITIAL", "LOADING"),

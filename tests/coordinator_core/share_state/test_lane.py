@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core import codec
-from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.errors import DecodeError, LaneError, UnknownRecordType
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state import lane as lane_module
 from coordinator_core.share_state.combine import StateBatch
-from coordinator_core.share_state.lane import LaneCounts, LaneError, ShareStateLane, delivery_state_name
+from coordinator_core.share_state.lane import LaneCounts, ShareStateLane, delivery_state_name
 from coordinator_core.share_state.state import ShareSnapshot, ShareUpdate
 from schemas.share_group_state import TOPIC
 from tests.coordinator_core.share_state.reference import (

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.errors import UnknownRequest
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.errors import NotInitialized
 from coordinator_core.share_partition.give_up import acknowledge
@@ -30,15 +31,7 @@ from coordinator_core.share_state.messages import (
     TopicResult,
     WritePartition,
 )
-from coordinator_core.share_state.persister import (
-    ATTEMPTS_MAX,
-    Lookup,
-    Persister,
-    Send,
-    UnknownRequest,
-    backoff_ms,
-    exchange,
-)
+from coordinator_core.share_state.persister import ATTEMPTS_MAX, Lookup, Persister, Send, backoff_ms, exchange
 from coordinator_core.share_state.state import SharePartitionKey
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -16,6 +16,7 @@ from coordinator_core.classic.messages import (
 from coordinator_core.client_protocols import Assignment, decode_subscription, encode_assignment
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.records import Producer
+from coordinator_core.errors import IllegalClientState
 from coordinator_core.offsets.messages import (
     OffsetCommitResponse,
     OffsetFetchResponse,
@@ -23,7 +24,7 @@ from coordinator_core.offsets.messages import (
     OffsetFetchResponseTopic,
     TxnOffsetCommitRequest,
 )
-from coordinator_core.simulate.clients.classic import ClassicConsumer, IllegalClientState, MemberState
+from coordinator_core.simulate.clients.classic import ClassicConsumer, MemberState
 from coordinator_core.simulate.clients.machine import (
     Action,
     Answered,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
+from coordinator_core.errors import WhatIfError
+from coordinator_core.whatif.settings import Changes, Recorded, question_of
 
 
 def test_settings_have_kafkas_names() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT as LIMIT
 from coordinator_core.inference.configs import RECORD_LOCK_DURATION as LOCK
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.whatif.answer import answer_share_group
-from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
+from coordinator_core.whatif.settings import Changes, Recorded, question_of
 from coordinator_core.whatif.shares import InForce, RecordAnswer, RecordVerdict, Transition, answer_shares
 
 KINDS = {"AVAILABLE": "REDELIVERABLE", "ACKNOWLEDGED": "ACKNOWLEDGED", "ARCHIVED": "ARCHIVED", None: "RESET"}

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
 from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.lives import End
-from coordinator_core.whatif.settings import Changes, Recorded, WhatIfError, question_of
+from coordinator_core.whatif.settings import Changes, Recorded, question_of
 from coordinator_core.whatif.story import story_of
 from tests.conftest import RECORDINGS
 from tests.coordinator_core.inference.group_lives import classic, life_of

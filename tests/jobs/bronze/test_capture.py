@@ -24,10 +24,10 @@ from jobs.bronze.coverage import (
     SKIPPED,
     from_table,
 )
-from jobs.bronze.export_segments import ExportError, export_segments
+from jobs.bronze.export_segments import export_segments
 from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.delta.warehouse import OVERWRITE, Warehouse
-from jobs.errors import SourceError, WarehouseError
+from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
 from jobs.sources.segments import read_segment
 from schemas.tables import TABLES

@@ -16,9 +16,10 @@ from rich.console import Console
 
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import ScenarioFileError, SimulateError
 from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
-from jobs.operations.simulate import ScenarioFileError, SimulateError, simulate
+from jobs.operations.simulate import simulate
 from jobs.settings import load_settings
 from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.sql import Catalogue, SqlError, run_query, shell
+from jobs.errors import SqlError
+from jobs.queries.sql import Catalogue, run_query, shell
 from schemas.tables import TABLES
 from tests.jobs.table_rows import rows
 

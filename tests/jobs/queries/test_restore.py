@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ArgumentError, JobError
-from jobs.queries.group_model import NoSuchGroupError
+from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.restore import Change, Restored, reset_csv, restoration, run_restore
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, write
 from tests.jobs.hostile import HOSTILE

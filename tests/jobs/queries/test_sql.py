@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from jobs.console.output import printable
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import SqlError
 from jobs.queries import sql
-from jobs.queries.sql import Catalogue, SqlError, json_value, one_line, run_query, shell
+from jobs.queries.sql import Catalogue, json_value, one_line, run_query, shell
 from schemas.tables import TABLES
 from tests.jobs.table_rows import AT, rows
 

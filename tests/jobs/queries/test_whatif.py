@@ -20,10 +20,11 @@ from coordinator_core.whatif.answer import TOTAL, WhatIfRow
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
-from jobs.queries.whatif import WhatIfArgumentError, WhatIfJobError, asked, tell, whatif
+from jobs.queries.whatif import asked, tell, whatif
 from jobs.settings import Settings, load_settings
 from schemas.tables.silver import CONFIGS
 

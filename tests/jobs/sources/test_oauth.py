@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from jobs.sources.client.oauth import TokenError, TokenProvider, client_credentials_token, expires_at, unsecured_token
+from jobs.errors import TokenError
+from jobs.sources.client.oauth import TokenProvider, client_credentials_token, expires_at, unsecured_token
 from jobs.sources.client_properties import ALLOWED_URLS, load_client_properties
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"

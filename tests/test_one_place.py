@@ -1,0 +1,62 @@
+"""What several modules need is in one place: group types, log partitions, errors."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_core import errors as core_errors
+from jobs import errors as job_errors
+from jobs.settings import PROJECT_ROOT
+from schemas.group_types import GroupType
+
+PACKAGES = ("schemas", "coordinator_core", "jobs", "groupledger")
+
+
+def modules(*packages: str) -> Iterator[tuple[str, ast.Module]]:
+    """The product's modules by path."""
+    for package in packages:
+        for path in sorted((PROJECT_ROOT / package).rglob("*.py")):
+            yield path.relative_to(PROJECT_ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_group_types_are_no_text() -> None:
+    """No module but one has a group type as text."""
+    texts = set(GroupType) - {GroupType.SHARE}  # `where` has a key of that name
+    found = {
+        path
+        for path, module in modules(*PACKAGES)
+        for node in ast.walk(module)
+        if isinstance(node, ast.Constant) and node.value in texts
+    }
+    assert found == {"schemas/group_types.py"}
+
+
+@pytest.mark.parametrize("name", ["LogPartition", "OffsetRange", "GroupType"])
+def test_a_shared_type_has_one_definition(name: str) -> None:
+    """Every other module imports it."""
+    found = []
+    for path, module in modules(*PACKAGES):
+        for node in module.body:
+            defined = {node.name} if isinstance(node, ast.ClassDef) else set[str]()
+            if isinstance(node, ast.Assign):
+                defined = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            if name in defined:
+                found.append(path)
+    assert len(found) == 1, found
+
+
+@pytest.mark.parametrize(("package", "page"), [("coordinator_core", core_errors), ("jobs", job_errors)])
+def test_errors_of_a_package_are_on_one_page(package: str, page: object) -> None:
+    """Errors that a caller may meet are in errors.py, of the package or of one of its folders."""
+    bases = {name for name, value in vars(page).items() if isinstance(value, type) and issubclass(value, Exception)}
+    found = [
+        f"{path}: {node.name}"
+        for path, module in modules(package)
+        if Path(path).name != "errors.py"
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and {base.id for base in node.bases if isinstance(base, ast.Name)} & bases
+    ]
+    # its value is a status of streams groups, which an errors page at the bottom cannot know
+    assert found == (["coordinator_core/streams/topology.py: TopicsMisconfigured"] if package != "jobs" else [])
